@@ -1,0 +1,94 @@
+"""Latency histograms: HdrHistogram's log-linear layout with two significant digits, in microseconds.
+
+A histogram is a mapping from bucket index to count, so that two of them merge by adding. Values from 0 to
+2**32 - 1 us (71 minutes) fall into 3328 buckets; below 256 us every microsecond has its own, above that a
+bucket is at most 1/128 of its value wide. The arithmetic is that of HdrHistogram's CountsArrayIndex
+(http://hdrhistogram.org) for lowest value 1 and 256 sub-buckets.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+BUCKETS = 3328
+HIGHEST_US = 2**32 - 1
+
+Counts = dict[int, int]
+
+# The reference client's ten counters: label and inclusive upper bound in nanoseconds; the last has none.
+REFERENCE_BUCKETS: tuple[tuple[str, int | None], ...] = (
+    ("256us", 256_000),
+    ("1ms", 1_000_000),
+    ("4ms", 4_000_000),
+    ("16ms", 16_000_000),
+    ("64ms", 64_000_000),
+    ("256ms", 256_000_000),
+    ("1s", 1_000_000_000),
+    ("4s", 4_000_000_000),
+    ("16s", 16_000_000_000),
+    ("gt", None),
+)
+
+
+def index(value_us: int) -> int:
+    """The bucket of a value in microseconds; values above `HIGHEST_US` count as that."""
+    if value_us < 256:
+        return value_us
+    if value_us > HIGHEST_US:
+        value_us = HIGHEST_US
+    shift = value_us.bit_length() - 8
+    return (shift << 7) + (value_us >> shift)
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """The lowest and highest value in microseconds, both inclusive, that fall into a bucket."""
+    if bucket < 256:
+        return bucket, bucket
+    shift = (bucket >> 7) - 1
+    low = (bucket - (shift << 7)) << shift
+    return low, low + (1 << shift) - 1
+
+
+def merge(histograms: Iterable[Mapping[int, int]]) -> Counts:
+    """The sum of histograms: what one would have counted that saw all their values."""
+    total: Counts = {}
+    for histogram in histograms:
+        for bucket, count in histogram.items():
+            total[bucket] = total.get(bucket, 0) + count
+    return total
+
+
+def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
+    """The smallest bucket's upper bound that at least the fraction `q` of values lie at or below, in us.
+
+    None for an empty histogram. `q` = 0.99 is the 99th percentile.
+    """
+    total = sum(histogram.values())
+    if total == 0:
+        return None
+    wanted = max(1, -(-int(q * total * 1_000_000) // 1_000_000))
+    seen = 0
+    last = 0
+    for bucket in sorted(histogram):
+        seen += histogram[bucket]
+        last = bucket
+        if seen >= wanted:
+            break
+    return bounds(last)[1]
+
+
+def pack(histogram: Mapping[int, int]) -> bytes:
+    """The sparse form for storage: pairs of little-endian 32-bit bucket and count, ordered by bucket."""
+    pairs = array("I")
+    for bucket in sorted(histogram):
+        if histogram[bucket]:
+            pairs.extend((bucket, histogram[bucket]))
+    return pairs.tobytes()
+
+
+def unpack(blob: bytes) -> Counts:
+    """The histogram that `pack` stored."""
+    pairs = array("I")
+    pairs.frombytes(blob)
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))

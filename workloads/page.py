@@ -1,0 +1,135 @@
+"""The shared counters page: where a client process counts and the engine looks, without either waiting.
+
+One page serves one step. It is an anonymous memory file (`memfd`), so no write-back of the page can ever
+stall a client. All words are signed 64-bit integers of the machine's byte order; each has one writer, and
+an aligned word is read whole, so no lock is needed.
+
+    words 0..63            the control block, written by the engine (`Control`)
+    then one slot per role `SLOT_WORDS` words, written by that role's process:
+        words 0..63        the role's counters (`Word`)
+        64..191            the text of its error, UTF-8, zero padded (1 KiB)
+        256..3583          histogram of service time (send to last row), see `workloads.histogram`
+        3584..6911         histogram of response time from the intended start (rate-limited roles only)
+
+Times are CLOCK_MONOTONIC nanoseconds.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from enum import IntEnum
+
+from workloads import histogram
+
+CONTROL_WORDS = 64
+SLOT_WORDS = 8192
+ERROR_OFFSET, ERROR_BYTES = 64, 1024
+SERVICE_OFFSET = 256
+RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
+
+
+class Control(IntEnum):
+    """Words of the control block; the engine writes, every role reads."""
+
+    START_NS = 0  # 0 until the engine opens the barrier; then the step's start
+    STOP = 1  # 1: give up now (a partner failed, or the run is being stopped)
+    RELEASE = 2  # 1: the end snapshot is taken, disconnect and exit
+
+
+class State(IntEnum):
+    """What a role is doing; `Word.STATE` holds one of these."""
+
+    STARTING = 0
+    READY = 1  # connected, everything prepared, waiting at the barrier
+    RUNNING = 2
+    DONE = 3  # its work is done; still connected, waiting for RELEASE
+    FAILED = 4  # its error text says why
+    STOPPED = 5  # obeyed STOP
+
+
+class Word(IntEnum):
+    """Words of a role's slot."""
+
+    STATE = 0
+    CLIENT_PID = 1
+    BACKEND_PID = 2
+    STARTED_NS = 3
+    ENDED_NS = 4
+    STATEMENTS = 5  # finished statements
+    ROWS = 6  # rows asked for: what the reference client counts (R per insert or delete, 10 per query)
+    ROWS_ACTUAL = 7  # rows the server said it inserted, deleted or returned
+    IN_FLIGHT_NS = 8  # when the statement in flight was sent; 0 when none is
+    SERVICE_NS = 9  # sum of service times
+    MAX_NS = 10  # longest service time of the step
+    ROUNDS_MADE = 11  # insert role: rounds that limiter and lead have released
+    LOW_KEY = 12  # insert role: the published lower key bound
+    MIN_LOOKUPS = 13
+    MIN_LOOKUP_NS = 14
+    MAX_LOOKUPS = 15
+    SHORT_DELETES = 16  # delete statements that removed a number of rows other than R
+    LIMITED_NS = 17  # time slept by the rate limiter
+    COUPLED_NS = 18  # time spent waiting for the partner stream
+    WORK_TARGET = 19  # statements this role will do in the step; 0 when it runs until others end
+    CONNECT_NS = 20  # time from connect to ready
+    LATE_MAX_NS = 21  # longest response time from the intended start
+    ROWS_TARGET = 22  # rows this role will do in the step; 0 when it runs until others end
+    BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
+
+
+class Page:
+    """A mapped counters page. `words` is a memoryview of signed 64-bit words."""
+
+    def __init__(self, fd: int, roles: int) -> None:
+        self.fd = fd
+        self.roles = roles
+        self._map = mmap.mmap(fd, page_bytes(roles))
+        self.bytes = memoryview(self._map)
+        self.words = self.bytes.cast("q")
+
+    @classmethod
+    def create(cls, roles: int) -> Page:
+        """A new, zeroed page for so many roles. The descriptor is inheritable: hand it to the launcher."""
+        fd = os.memfd_create("pgbed-counters", 0)
+        os.ftruncate(fd, page_bytes(roles))
+        return cls(fd, roles)
+
+    def slot(self, role: int) -> int:
+        """The index of a role's first word."""
+        return CONTROL_WORDS + role * SLOT_WORDS
+
+    def word(self, role: int, word: Word) -> int:
+        """One counter of one role."""
+        return self.words[self.slot(role) + word]
+
+    def set_word(self, role: int, word: Word, value: int) -> None:
+        """Writes one counter of one role; for that role's process only."""
+        self.words[self.slot(role) + word] = value
+
+    def error(self, role: int) -> str:
+        """The error text of a failed role; empty when there is none."""
+        start = (self.slot(role) + ERROR_OFFSET) * 8
+        return bytes(self.bytes[start : start + ERROR_BYTES]).rstrip(b"\0").decode(errors="replace")
+
+    def set_error(self, role: int, text: str) -> None:
+        """Stores an error's text, cut to what fits."""
+        start = (self.slot(role) + ERROR_OFFSET) * 8
+        data = text.encode()[: ERROR_BYTES - 1]
+        self.bytes[start : start + len(data)] = data
+
+    def counts(self, role: int, offset: int = SERVICE_OFFSET) -> memoryview:
+        """The live bucket counts of a role's histogram at `SERVICE_OFFSET` or `RESPONSE_OFFSET`."""
+        first = self.slot(role) + offset
+        return self.words[first : first + histogram.BUCKETS]
+
+    def close(self) -> None:
+        """Unmaps the page and closes its descriptor."""
+        self.words.release()
+        self.bytes.release()
+        self._map.close()
+        os.close(self.fd)
+
+
+def page_bytes(roles: int) -> int:
+    """The size of a page for so many roles."""
+    return (CONTROL_WORDS + roles * SLOT_WORDS) * 8
