@@ -50,3 +50,128 @@ class Build:
         for key in ("patches", "initdb_args"):
             values[key] = tuple(values.get(key, ()))
         return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A named settings overlay, as it applies to one server version.
+
+    `settings` are name and value in order; `dropped` are those of the overlay that the version does not know.
+    `origin` says where it came from: `built in`, `scaled to this machine`, or a file's path.
+    """
+
+    name: str
+    settings: tuple[tuple[str, str], ...]
+    origin: str
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is compared: one build under one config and kernel. `arm` is `aa` for the base's own double."""
+
+    build: str
+    config: str
+    kernel: str = "host"
+    arm: str = ""
+
+    @property
+    def name(self) -> str:
+        """How tables call it: `16.3`, or `16.3 A/A` for the double."""
+        return f"{self.build} A/A" if self.arm == "aa" else self.build
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One fresh cluster and all its steps. `id` is unique in its run and names the cell's folder.
+
+    `ordinal` is its place in time, from 0; `repeat` counts from 1 and pairs cells of different subjects.
+    """
+
+    id: str
+    ordinal: int
+    subject: Subject
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTotals:
+    """What one role (all its connections) did in one step. Times in ns; the server side is its backends.
+
+    `histogram` is of service time and `response` of time from the intended start (empty for closed loops):
+    sparse pairs (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters.
+    """
+
+    connections: int
+    statements: int
+    rows: int
+    rows_actual: int
+    service_ns: int
+    max_ns: int
+    backend_cpu_ns: int
+    backend_runq_ns: int
+    backend_switches: int
+    backend_involuntary: int
+    backend_read_bytes: int
+    backend_write_bytes: int
+    client_cpu_ns: int
+    client_runq_ns: int
+    client_switches: int
+    short_deletes: int = 0
+    min_lookups: int = 0
+    min_lookup_ns: int = 0
+    limited_ns: int = 0
+    coupled_ns: int = 0
+    saturated: bool = False
+    histogram: tuple[tuple[int, int], ...] = ()
+    response: tuple[tuple[int, int], ...] = ()
+    buckets: tuple[int, ...] = (0,) * 10
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Everything counted over one step, before any division. Times in ns, sizes in bytes.
+
+    `dbms` counts all server processes, those that ended in the step included. `host` and `device` are
+    differences of the kernel's counters: see `engine.procfs` for their keys.
+    """
+
+    seconds: float
+    roles: dict[str, RoleTotals]
+    dbms_cpu_ns: int
+    dbms_runq_ns: int
+    dbms_switches: int
+    dbms_read_bytes: int
+    dbms_write_bytes: int
+    client_cpu_ns: int
+    engine_cpu_ns: int
+    wal_bytes: int | None
+    rows_indexed: int = 0
+    rows_expected: int = 0
+    rate_target_per_s: float = 0.0
+    heap_bytes: int = 0
+    index_bytes: int = 0
+    database_bytes: int = 0
+    cluster_bytes: int = 0
+    rss_bytes: int = 0
+    host: dict[str, int] = field(default_factory=dict)
+    device: dict[str, int] = field(default_factory=dict)
+    observers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> StepTotals:
+        """From the JSON form; unknown keys (a newer minor schema) are passed over."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {key: value for key, value in record.items() if key in known}
+        values["roles"] = {name: _role_totals(role) for name, role in record["roles"].items()}
+        values["observers"] = tuple(values.get("observers", ()))
+        return cls(**values)
+
+
+def _role_totals(record: dict[str, Any]) -> RoleTotals:
+    known = {f.name for f in dataclasses.fields(RoleTotals)}
+    values = {key: value for key, value in record.items() if key in known}
+    for key in ("histogram", "response"):
+        values[key] = tuple((bucket, count) for bucket, count in values.get(key, ()))
+    values["buckets"] = tuple(values.get("buckets", (0,) * 10))
+    return RoleTotals(**values)

@@ -1,0 +1,118 @@
+-- The journal's schema, version 1.0. The only place where it is described.
+--
+-- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
+-- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
+-- session for each time that it was started; a cell lies wholly within one session.
+-- A newer minor version adds tables or columns and changes nothing that stands here; a newer major
+-- version may not be read by older readers.
+
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema_major, schema_minor
+
+CREATE TABLE session (
+    id INTEGER PRIMARY KEY,
+    boot_id TEXT NOT NULL,
+    monotonic_ns INTEGER NOT NULL,
+    wall_ns INTEGER NOT NULL,              -- Unix time in ns at monotonic_ns
+    pid INTEGER NOT NULL                   -- the engine
+);
+
+-- One row per attempt at a cell. A cell is finished when one of its attempts is.
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY,
+    session_id INTEGER NOT NULL REFERENCES session,
+    cell TEXT NOT NULL,                    -- the cell's id in manifest.json
+    state TEXT NOT NULL,                   -- running, finished, failed, interrupted
+    started_ns INTEGER NOT NULL,
+    ended_ns INTEGER,
+    reason TEXT,                           -- why it failed or was interrupted
+    origin TEXT NOT NULL DEFAULT '{}'      -- JSON: what held for this cell (environment, settings not applied)
+);
+
+CREATE TABLE setting (                     -- settings that differ from the server's defaults
+    attempt_id INTEGER NOT NULL REFERENCES attempt,
+    name TEXT NOT NULL, value TEXT NOT NULL, source TEXT NOT NULL
+);
+
+CREATE TABLE step (
+    id INTEGER PRIMARY KEY,
+    attempt_id INTEGER NOT NULL REFERENCES attempt,
+    ordinal INTEGER NOT NULL,
+    name TEXT NOT NULL,                    -- l.i0, l.x, ..., pause
+    kind TEXT NOT NULL,                    -- load, index, write, pause, query
+    state TEXT NOT NULL,                   -- running, finished, failed, interrupted
+    started_ns INTEGER NOT NULL,
+    ended_ns INTEGER,
+    work INTEGER NOT NULL,                 -- what progress counts up to: rows inserted or indexed; 0 unknown
+    plan TEXT NOT NULL,                    -- JSON: the step as planned
+    totals TEXT                            -- JSON: engine.model.StepTotals, once it is finished
+);
+
+CREATE TABLE role (                        -- one connection of one step
+    id INTEGER PRIMARY KEY,
+    step_id INTEGER NOT NULL REFERENCES step,
+    client INTEGER NOT NULL,               -- 1 for table pi1, ...
+    name TEXT NOT NULL,                    -- insert, delete, query, index
+    backend_pid INTEGER NOT NULL,
+    client_pid INTEGER NOT NULL
+);
+
+-- One row per role and second. Counts are of this interval, not cumulative.
+CREATE TABLE role_second (
+    role_id INTEGER NOT NULL REFERENCES role,
+    t_ns INTEGER NOT NULL,                 -- end of the interval
+    dt_ns INTEGER NOT NULL,
+    statements INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    in_flight_ns INTEGER NOT NULL,         -- age of the statement in flight at t_ns, 0 when none
+    max_us INTEGER NOT NULL,               -- longest service time that ended in the interval (bucket bound)
+    service BLOB NOT NULL,                 -- workloads.histogram.pack
+    response BLOB,                         -- the same from the intended start, rate-limited roles only
+    backend_cpu_ns INTEGER, backend_runq_ns INTEGER, backend_switches INTEGER,
+    backend_read_bytes INTEGER, backend_write_bytes INTEGER,
+    client_cpu_ns INTEGER, client_runq_ns INTEGER, client_switches INTEGER,
+    wait_event TEXT,                       -- type:event of pg_stat_activity at t_ns
+    PRIMARY KEY (role_id, t_ns)
+) WITHOUT ROWID;
+
+-- One row per source and second; data is JSON, differences over the interval unless named *_now.
+-- Sources: dbms (all server processes), process:<backend type>, host, device, engine (the observers).
+CREATE TABLE sample (
+    step_id INTEGER NOT NULL REFERENCES step,
+    t_ns INTEGER NOT NULL,
+    dt_ns INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (step_id, t_ns, source)
+) WITHOUT ROWID;
+
+-- One row per event. An event that lasts is written when it begins (ended_ns NULL) and updated.
+-- Kinds: step, checkpoint, autovacuum, autovacuum_cancelled, server_error, stall, clock_step, drift,
+-- gap (a tick that came late), mark (the user's), sampler (a sampler that had to give up).
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    attempt_id INTEGER REFERENCES attempt,
+    step_id INTEGER REFERENCES step,
+    kind TEXT NOT NULL,
+    started_ns INTEGER NOT NULL,
+    ended_ns INTEGER,
+    role TEXT,                             -- a stall's role
+    data TEXT NOT NULL                     -- JSON; for a stall see engine.stalls.Stall
+);
+
+CREATE TABLE difference (                  -- pg_stat_* views over one step, last snapshot minus first
+    step_id INTEGER NOT NULL REFERENCES step,
+    view TEXT NOT NULL,                    -- bgwriter, checkpointer, wal, io, database, user_tables, user_indexes
+    object TEXT NOT NULL,                  -- relation, index, or backend type/object/context; '' when one row
+    data TEXT NOT NULL                     -- JSON
+);
+
+CREATE TABLE size (                        -- after each step
+    step_id INTEGER NOT NULL REFERENCES step,
+    relation TEXT NOT NULL,
+    kind TEXT NOT NULL,                    -- heap, index, toast, sequence
+    bytes INTEGER NOT NULL
+);
+
+CREATE INDEX step_attempt ON step (attempt_id);
+CREATE INDEX role_step ON role (step_id);
+CREATE INDEX event_step ON event (step_id, started_ns);
