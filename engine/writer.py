@@ -1,0 +1,242 @@
+"""The journal's one writer. What it writes is described in `schema.sql`, read by `engine.journal`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+from engine.errors import UserError
+from engine.journal import SCHEMA, RoleSecond, Session, check_schema, readable
+from engine.model import StepTotals
+
+
+class JournalWriter:
+    """The writer. Holds the run's lock for as long as it is open, so that a second engine is refused."""
+
+    def __init__(self, run: Path, connection: sqlite3.Connection, lock: int) -> None:
+        self.run = run
+        self._db = connection
+        self._lock = lock
+        now = (time.monotonic_ns(), time.time_ns())
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        session = self._insert("session", boot_id=boot_id, monotonic_ns=now[0], wall_ns=now[1], pid=os.getpid())
+        self.session = Session(session, boot_id, now[0], now[1], os.getpid())
+        self.commit()
+
+    @classmethod
+    def create(cls, run: Path, manifest: Mapping[str, Any]) -> JournalWriter:
+        """Makes a run directory with its manifest and an empty journal, and opens it.
+
+        Raises UserError when the folder already holds a run or cannot be written.
+        """
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            if (run / "manifest.json").exists():
+                raise UserError(f"{run}: a run is already there; go on with it (bench resume) or name another --out")
+            part = run / "manifest.json.part"
+            part.write_text(json.dumps(manifest, indent=1) + "\n")
+            part.rename(run / "manifest.json")
+        except OSError as error:
+            raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error
+        return cls.open(run)
+
+    @classmethod
+    def open(cls, run: Path) -> JournalWriter:
+        """Opens a run's journal for writing.
+
+        Raises UserError when another engine has it, when it is damaged, or when its major schema is another.
+        """
+        lock = _take_lock(run)
+        try:
+            with readable(run):
+                connection = sqlite3.connect(run / "journal.db", isolation_level=None)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+                    # One transaction, so that an engine killed here leaves no half-made schema behind.
+                    schema = (files("engine") / "schema.sql").read_text()
+                    versions = (
+                        f"INSERT INTO meta VALUES ('schema_major', '{SCHEMA[0]}'), ('schema_minor', '{SCHEMA[1]}');"
+                    )
+                    connection.executescript(f"BEGIN;\n{schema}\n{versions}\nCOMMIT;")
+                check_schema(connection, run)
+                connection.execute("BEGIN")
+                return cls(run, connection, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commits, closes, and gives up the lock."""
+        self._db.execute("COMMIT")
+        self._db.close()
+        os.close(self._lock)
+
+    def commit(self) -> None:
+        """Makes what was written visible to readers, and safe from a crash of the engine."""
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN")
+
+    def finished_cells(self) -> set[str]:
+        """The ids of cells that need not be run again."""
+        return {row[0] for row in self._db.execute("SELECT cell FROM attempt WHERE state = 'finished'")}
+
+    def close_orphans(self) -> list[str]:
+        """Marks what an engine that died left `running` as interrupted; returns the cells' ids."""
+        cells = [row[0] for row in self._db.execute("SELECT cell FROM attempt WHERE state = 'running'")]
+        self._db.execute("UPDATE step SET state = 'interrupted' WHERE state = 'running'")
+        self._db.execute("UPDATE attempt SET state = 'interrupted', reason = 'the engine died' WHERE state = 'running'")
+        self._db.execute("UPDATE event SET ended_ns = started_ns WHERE ended_ns IS NULL")
+        self.commit()
+        return cells
+
+    def begin_attempt(self, cell: str, t_ns: int, origin: Mapping[str, Any]) -> int:
+        """Records that a cell begins; returns the attempt's id."""
+        attempt = self._insert(
+            "attempt",
+            session_id=self.session.id,
+            cell=cell,
+            state="running",
+            started_ns=t_ns,
+            origin=json.dumps(origin),
+        )
+        self.commit()
+        return attempt
+
+    def update_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
+        """Replaces what is recorded of the circumstances of a cell."""
+        self._db.execute("UPDATE attempt SET origin = ? WHERE id = ?", (json.dumps(origin), attempt))
+
+    def end_attempt(self, attempt: int, t_ns: int, state: str, reason: str | None = None) -> None:
+        """Records how a cell ended: finished, failed or interrupted; open steps and events end with it."""
+        self._db.execute(
+            "UPDATE step SET state = ?, ended_ns = ? WHERE attempt_id = ? AND state = 'running'", (state, t_ns, attempt)
+        )
+        self._db.execute("UPDATE event SET ended_ns = ? WHERE attempt_id = ? AND ended_ns IS NULL", (t_ns, attempt))
+        self._db.execute(
+            "UPDATE attempt SET state = ?, ended_ns = ?, reason = ? WHERE id = ?", (state, t_ns, reason, attempt)
+        )
+        self.commit()
+
+    def begin_step(
+        self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
+    ) -> int:
+        """Records that a step begins; returns its id."""
+        step = self._insert(
+            "step",
+            attempt_id=attempt,
+            ordinal=ordinal,
+            name=name,
+            kind=kind,
+            state="running",
+            started_ns=t_ns,
+            work=work,
+            plan=json.dumps(plan),
+        )
+        self.commit()
+        return step
+
+    def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
+        """Records a step's end and what was counted over it."""
+        record = json.dumps(asdict(totals)) if totals is not None else None
+        self._db.execute(
+            "UPDATE step SET state = ?, ended_ns = ?, totals = ? WHERE id = ?", (state, t_ns, record, step)
+        )
+        self.commit()
+
+    def add_role(self, step: int, client: int, name: str, backend_pid: int, client_pid: int) -> int:
+        """Records one connection of a step; returns its id."""
+        return self._insert(
+            "role", step_id=step, client=client, name=name, backend_pid=backend_pid, client_pid=client_pid
+        )
+
+    def add_role_second(self, second: RoleSecond) -> None:
+        """Records one connection's interval."""
+        self._insert("role_second", **asdict(second))
+
+    def add_sample(self, step: int, t_ns: int, dt_ns: int, source: str, data: Mapping[str, Any]) -> None:
+        """Records one source's interval."""
+        self._insert("sample", step_id=step, t_ns=t_ns, dt_ns=dt_ns, source=source, data=json.dumps(data))
+
+    def add_event(
+        self,
+        kind: str,
+        started_ns: int,
+        data: Mapping[str, Any],
+        *,
+        ended_ns: int | None = None,
+        attempt: int | None = None,
+        step: int | None = None,
+        role: str | None = None,
+    ) -> int:
+        """Records an event; one that lasts is given its end later, by `update_event`. Returns its id."""
+        return self._insert(
+            "event",
+            attempt_id=attempt,
+            step_id=step,
+            kind=kind,
+            started_ns=started_ns,
+            ended_ns=ended_ns,
+            role=role,
+            data=json.dumps(data),
+        )
+
+    def update_event(self, event: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
+        """Replaces an event's end and data."""
+        self._db.execute("UPDATE event SET ended_ns = ?, data = ? WHERE id = ?", (ended_ns, json.dumps(data), event))
+
+    def add_settings(self, attempt: int, settings: Iterable[tuple[str, str, str]]) -> None:
+        """Records settings (name, value, source) that differ from the server's defaults."""
+        for name, value, source in settings:
+            self._insert("setting", attempt_id=attempt, name=name, value=value, source=source)
+
+    def add_differences(self, step: int, differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        """Records pg_stat differences over a step: view, object, counters."""
+        for view, objects in differences.items():
+            for name, data in objects.items():
+                self._insert("difference", step_id=step, view=view, object=name, data=json.dumps(data))
+
+    def add_sizes(self, step: int, sizes: Iterable[tuple[str, str, int]]) -> None:
+        """Records sizes (relation, kind, bytes) after a step."""
+        for relation, kind, size in sizes:
+            self._insert("size", step_id=step, relation=relation, kind=kind, bytes=size)
+
+    def _insert(self, table: str, **values: Any) -> int:
+        columns = ", ".join(values)
+        marks = ", ".join("?" * len(values))
+        cursor = self._db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
+        return cursor.lastrowid or 0
+
+
+def _take_lock(run: Path) -> int:
+    lock = os.open(run / "engine.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    for patience in (True, True, True, False):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if patience:  # a reader that asks `is_locked` holds it for some microseconds
+                time.sleep(0.05)
+                continue
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(lock)
+            raise UserError(
+                f"{run}: another engine (pid {holder}) is running it; watch it with `bench watch`"
+            ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
