@@ -149,7 +149,7 @@ class JournalReader:
     def attempts(self) -> list[Attempt]:
         """All attempts at cells, oldest first."""
         columns = "id, session_id, cell, state, started_ns, ended_ns, reason, origin"
-        return [Attempt(*plain, json.loads(origin)) for *plain, origin in self._rows("attempt", columns, "1")]
+        return [Attempt(*(*plain, json.loads(origin))) for *plain, origin in self._rows("attempt", columns, "1")]
 
     def steps(self, attempt: int) -> list[StepRow]:
         """The steps of an attempt in order."""
@@ -178,7 +178,7 @@ class JournalReader:
         columns = "id, attempt_id, step_id, kind, started_ns, ended_ns, role, data"
         where = "id > ?" if step is None else "id > ? AND step_id = ?"
         arguments = (after_id,) if step is None else (after_id, step)
-        return [EventRow(*plain, json.loads(data)) for *plain, data in self._rows("event", columns, where, *arguments)]
+        return [EventRow(*(*plain, json.loads(data))) for *plain, data in self._rows("event", columns, where, *arguments)]
 
     def settings(self, attempt: int) -> list[tuple[str, str, str]]:
         """Settings of a cell's server that differ from its defaults: (name, value, source)."""
@@ -203,7 +203,7 @@ class JournalReader:
 
 def _step_row(row: tuple[Any, ...]) -> StepRow:
     *plain, plan, totals = row
-    return StepRow(*plain, json.loads(plan), StepTotals.of(json.loads(totals)) if totals else None)
+    return StepRow(*(*plain, json.loads(plan), StepTotals.of(json.loads(totals)) if totals else None))
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
