@@ -1,0 +1,47 @@
+{
+  description = "A reproducible test bed for PostgreSQL performance";
+
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";
+
+  outputs =
+    { nixpkgs, ... }:
+    let
+      inherit (nixpkgs) lib;
+      systems = [
+        "x86_64-linux"
+        "aarch64-linux"
+      ];
+
+      outputsOf =
+        system:
+        let
+          pkgs = nixpkgs.legacyPackages.${system};
+          postgres = pkgs.callPackage ./nix/postgres { };
+          python = pkgs.callPackage ./nix/python.nix { };
+          bench = pkgs.callPackage ./nix/bench.nix { inherit postgres python; };
+          app = {
+            type = "app";
+            program = lib.getExe bench;
+            inherit (bench) meta;
+          };
+        in
+        {
+          packages = postgres.packages // {
+            inherit bench python;
+            default = bench;
+          };
+          apps = {
+            bench = app;
+            default = app;
+          };
+          checks = pkgs.callPackage ./nix/checks.nix { inherit postgres python bench; };
+          devShells.default = pkgs.callPackage ./nix/shell.nix { inherit postgres python; };
+          # hostpkgs has no nixfmt.
+          formatter = pkgs.nixfmt or null;
+        };
+
+      perSystem = lib.genAttrs systems outputsOf;
+      output = name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
+    in
+    lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output;
+}

@@ -1,0 +1,72 @@
+# The application: `bench`, which runs the engine from a store copy of the source.
+#
+# What it finds in its environment:
+#   PGBED_CATALOG       JSON of every build that the flake knows (see postgres/default.nix)
+#   PGBED_FLAKE         the flake itself, so that the builds that are asked for can be realised from it
+#   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what that flake is evaluated over
+{
+  lib,
+  stdenv,
+  callPackage,
+  runtimeShell,
+  # Only hostpkgs has a name for itself.
+  packageSetName ? "nixpkgs",
+  postgres,
+  python,
+}:
+let
+  sources = callPackage ./sources.nix { };
+
+  application = sources {
+    name = "pgbed-application";
+    keep = [
+      "engine"
+      "probes"
+      "tui"
+      "workloads"
+      "pyproject.toml"
+    ];
+  };
+
+  # Enough of the flake to build servers from, so that an edit of the application leaves it alone.
+  serverFlake = sources {
+    name = "pgbed-servers";
+    keep = [
+      "flake.lock"
+      "flake.nix"
+      "nix"
+    ];
+  };
+
+  wrapper = ''
+    #!${runtimeShell}
+    export PGBED_CATALOG=@out@/share/pgbed/catalog.json
+    export PGBED_FLAKE=${serverFlake}
+    export PGBED_PACKAGE_SET=${packageSetName}
+    # The clients that the engine starts find its modules in the same place, and never in the current folder.
+    export PYTHONPATH=@out@/lib/pgbed PYTHONSAFEPATH=1
+    exec ${python}/bin/python -m engine "$@"
+  '';
+in
+stdenv.mkDerivation {
+  pname = "pgbed";
+  version = "0.1.0";
+
+  dontUnpack = true;
+  installPhase = ''
+    runHook preInstall
+    mkdir -p "$out/bin" "$out/lib" "$out/share/pgbed"
+    cp -r ${application} "$out/lib/pgbed"
+    chmod -R u+w "$out/lib/pgbed"
+    ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
+    printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
+    printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
+    chmod +x "$out/bin/bench"
+    runHook postInstall
+  '';
+
+  meta = {
+    description = "Build PostgreSQL servers, load them, and say which is slower and why";
+    mainProgram = "bench";
+  };
+}

@@ -1,0 +1,56 @@
+# The part of nixpkgs' stdenv that the flake uses: phases with hooks, over the machine's own tools.
+set -euo pipefail
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin
+# The tools' own messages are read by checks and by people's logs: one language everywhere.
+export LC_ALL=C.UTF-8
+umask 022
+
+runHook() {
+  local hook=${!1:-}
+  if [ -n "$hook" ]; then eval "$hook"; fi
+}
+
+unpackPhase_default() {
+  runHook preUnpack
+  if [ -d "$src" ]; then
+    cp -r "$src" source
+    chmod -R u+w source
+    cd source
+  else
+    tar -xf "$src"
+    cd -- */
+  fi
+  runHook postUnpack
+}
+
+patchPhase_default() {
+  local patch
+  for patch in ${patches:-}; do
+    echo "applying $patch"
+    patch -p1 < "$patch"
+  done
+}
+
+configurePhase_default() {
+  if [ -x ./configure ]; then
+    # Flags hold no blanks; they come as one string.
+    # shellcheck disable=SC2086
+    ./configure --quiet --prefix="$out" ${configureFlags:-}
+  fi
+}
+
+buildPhase_default() { :; }
+installPhase_default() { make install; }
+installCheckPhase_default() { :; }
+
+run() {
+  if [ -n "${!1:-}" ]; then eval "${!1}"; else "$1_default"; fi
+}
+
+# A flake's local source is unpacked only where something asks for it, as with nixpkgs.
+if [ -z "${dontUnpack:-}" ]; then run unpackPhase; fi
+run patchPhase
+run configurePhase
+run buildPhase
+run installPhase
+if [ -n "${doInstallCheck:-}" ]; then run installCheckPhase; fi

@@ -1,0 +1,52 @@
+# The functions of nixpkgs' lib that the flake uses, with the same meaning.
+rec {
+  inherit (builtins)
+    concatMap
+    concatStringsSep
+    elem
+    filter
+    genList
+    head
+    listToAttrs
+    mapAttrs
+    ;
+
+  nameValuePair = name: value: { inherit name value; };
+  genAttrs = names: f: listToAttrs (map (name: nameValuePair name (f name)) names);
+  mapAttrsToList = f: attrs: map (name: f name attrs.${name}) (builtins.attrNames attrs);
+  filterAttrs =
+    keep: attrs: removeAttrs attrs (filter (name: !keep name attrs.${name}) (builtins.attrNames attrs));
+
+  optional = condition: item: if condition then [ item ] else [ ];
+  optionals = condition: items: if condition then items else [ ];
+  optionalAttrs = condition: attrs: if condition then attrs else { };
+  optionalString = condition: string: if condition then string else "";
+
+  versionAtLeast = version: other: builtins.compareVersions version other >= 0;
+
+  hasSuffix =
+    suffix: string:
+    let
+      start = builtins.stringLength string - builtins.stringLength suffix;
+    in
+    start >= 0 && builtins.substring start (-1) string == suffix;
+  removePrefix =
+    prefix: string:
+    let
+      length = builtins.stringLength prefix;
+    in
+    if builtins.substring 0 length string == prefix then builtins.substring length (-1) string else string;
+
+  escapeShellArg = arg: "'${builtins.replaceStrings [ "'" ] [ "'\\''" ] (toString arg)}'";
+
+  getExe = package: "${package}/bin/${package.meta.mainProgram}";
+
+  fetchers.proxyImpureEnvVars = [
+    "http_proxy"
+    "https_proxy"
+    "no_proxy"
+  ];
+
+  licenses.postgresql.spdxId = "PostgreSQL";
+  sourceTypes.binaryNativeCode.isSource = false;
+}

@@ -1,0 +1,114 @@
+# The Python environment: a virtual environment with exactly what requirements.lock names, the same versions over
+# nixpkgs and over hostpkgs. Wheels come through pip (so the user's mirror and certificates apply) as one
+# fixed-output derivation, and are installed from there without the network.
+{
+  lib,
+  stdenv,
+  python3,
+  autoPatchelfHook,
+  cacert,
+  zlib,
+}:
+let
+  inherit (python3) pythonVersion;
+  inherit (stdenv.hostPlatform) system;
+  lock = ../requirements.lock;
+
+  # The lock holds the hash of each wheel; these are of the folder of wheels that one Python on one system takes.
+  wheelHashes = {
+    x86_64-linux = {
+      "3.11" = "sha256-pyy8cZrSkqhuRaQaXuZKb+5xKuNPpeKdeMfa0LnYkDY=";
+      "3.12" = "sha256-whiSDRKK8noMDKwDk4AqoVR4FyLwTIQvkA3c/QB4264=";
+      "3.13" = "sha256-dFOaBi2JyZBFnmiHoIAneX35X3RQjaQa2m2LPGJx8CI=";
+    };
+    aarch64-linux = {
+      "3.11" = "sha256-L9qIJGNh7dKQS6coo2kZbmrvC+2uAbc1d2CGyiIWpMw=";
+      "3.12" = "sha256-82AjXondoLuq0UroCFzdVkBsVq0Z2Xor8OaW31xG+mk=";
+      "3.13" = "sha256-iPPftAtVgko+4ZyUNM9KewYvavJVJli0CbYPMqV2acg=";
+    };
+  };
+
+  # Platform and Python are spelled out, so that which wheel is taken does not depend on the pip or libc that fetch.
+  arch =
+    {
+      x86_64-linux = "x86_64";
+      aarch64-linux = "aarch64";
+    }
+    .${system};
+  target = lib.concatStringsSep " " (
+    [
+      "--python-version ${pythonVersion}"
+      "--implementation cp"
+    ]
+    ++ map (abi: "--abi ${abi}") [
+      "cp${builtins.replaceStrings [ "." ] [ "" ] pythonVersion}"
+      "abi3"
+      "none"
+    ]
+    ++ map (platform: "--platform ${platform}_${arch}") [
+      "manylinux_2_28"
+      "manylinux_2_27"
+      "manylinux_2_26"
+      "manylinux_2_24"
+      "manylinux_2_17"
+      "manylinux2014"
+    ]
+  );
+
+  wheels = stdenv.mkDerivation {
+    name = "pgbed-wheels-py${pythonVersion}";
+    outputHashMode = "recursive";
+    outputHash = wheelHashes.${system}.${pythonVersion};
+    impureEnvVars = lib.fetchers.proxyImpureEnvVars ++ [
+      "PIP_CERT"
+      "PIP_INDEX_URL"
+    ];
+    nativeBuildInputs = [
+      python3
+      cacert
+    ];
+    dontUnpack = true;
+    dontFixup = true;
+    installPhase = ''
+      ${python3.interpreter} -m venv pip
+      HOME=$PWD pip/bin/pip download --quiet --no-cache-dir --disable-pip-version-check --no-deps \
+        --only-binary=:all: --require-hashes --requirement ${lock} ${target} --dest "$out"
+    '';
+    meta.description = "The wheels of requirements.lock for Python ${pythonVersion}";
+  };
+in
+stdenv.mkDerivation {
+  name = "pgbed-python-${pythonVersion}";
+
+  nativeBuildInputs = [
+    python3
+    autoPatchelfHook
+  ];
+  # manylinux wheels count on these from the system; autoPatchelf writes where they are into the wheels' libraries.
+  buildInputs = [
+    stdenv.cc.cc.lib
+    zlib
+  ];
+  dontUnpack = true;
+  dontStrip = true;
+  dontPatchELF = true;
+
+  # Byte code is checked against nothing: files in the store cannot change, and their times say nothing.
+  installPhase = ''
+    runHook preInstall
+    ${python3.interpreter} -m venv pip
+    ${python3.interpreter} -m venv --without-pip "$out"
+    HOME=$PWD pip/bin/pip --python "$out/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile \
+      --no-index --find-links ${wheels} --requirement ${lock}
+    "$out/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$out/lib"
+    runHook postInstall
+  '';
+
+  passthru = {
+    inherit wheels pythonVersion;
+  };
+  meta = {
+    description = "Python ${pythonVersion} with everything that pgbed and its tests import";
+    mainProgram = "python";
+  };
+}
