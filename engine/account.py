@@ -1,0 +1,114 @@
+"""Who runs servers and clients, and how their processes are tied to the engine's life."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import signal
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import UserError
+
+CHOICES = ("postgres", "nobody")
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of the system. `switch` is true when child processes must change to it (the engine is root)."""
+
+    name: str
+    uid: int
+    gid: int
+    switch: bool
+
+    def identity(self) -> dict[str, Any]:
+        """Keyword arguments of `subprocess.Popen` that make the child this user, with no other group."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
+
+    def own(self, path: Path) -> None:
+        """Give `path` to this user; nothing to do when the engine already is this user."""
+        if self.switch:
+            os.chown(path, self.uid, self.gid)
+
+    def barred_at(self, path: Path) -> Path | None:
+        """The first folder on the way to `path` (itself included) that this user may not enter, else None.
+
+        Judged by owner, group and mode bits of the folders that exist; access lists are not looked at.
+        """
+        if not self.switch:
+            return None
+        whole = path.resolve()
+        for folder in (*reversed(whole.parents), whole):
+            if not folder.exists():
+                return None
+            if folder.is_dir() and not self._passes(folder.stat()):
+                return folder
+        return None
+
+    def may_execute(self, path: Path) -> bool:
+        """Whether this user can run the file."""
+        if not self.switch:
+            return os.access(path, os.X_OK)
+        return path.is_file() and self.barred_at(path.parent) is None and self._passes(path.stat())
+
+    def _passes(self, status: os.stat_result) -> bool:
+        """The execute bit that applies to this user: running a file, entering a folder."""
+        if status.st_uid == self.uid:
+            return bool(status.st_mode & stat.S_IXUSR)
+        return bool(status.st_mode & (stat.S_IXGRP if status.st_gid == self.gid else stat.S_IXOTH))
+
+
+def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
+    """The account for servers and clients: the engine's own, or an unprivileged one when the engine is root.
+
+    As root it is PGBED_USER, else `postgres` if there is such a user, else `nobody`. Raises UserError when
+    PGBED_USER does not exist or is root, or when none of them exists.
+    """
+    if os.geteuid() != 0:
+        entry_name = _name_of(os.geteuid())
+        return Account(entry_name, os.geteuid(), os.getegid(), switch=False)
+    wanted = environ.get("PGBED_USER")
+    for name in (wanted,) if wanted else CHOICES:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        if entry.pw_uid == 0:
+            raise UserError(f"PGBED_USER={name} is root, which PostgreSQL refuses; name an unprivileged user")
+        return Account(name, entry.pw_uid, entry.pw_gid, switch=True)
+    raise UserError(
+        f"PGBED_USER={wanted}: there is no such user; create it or unset PGBED_USER"
+        if wanted
+        else "started as root, and neither user 'postgres' nor 'nobody' exists to run servers; set PGBED_USER"
+    )
+
+
+def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
+    """A `preexec_fn` after which the child gets `death` as soon as the thread that started it is gone.
+
+    Python runs it after the change of user, which is needed: the kernel forgets the request when the
+    credentials change. The kernel counts the starting *thread* as the parent, so the caller must be a
+    thread that lives as long as the child should: the main thread.
+    """
+    engine = os.getpid()
+
+    def tie() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(death), 0, 0, 0)
+        if os.getppid() != engine:  # it died between fork and prctl
+            os._exit(1)
+
+    return tie
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
