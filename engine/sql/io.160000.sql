@@ -1,0 +1,7 @@
+SELECT backend_type || '/' || object || '/' || context AS object, extract(epoch FROM stats_reset) AS stats_reset,
+       reads, reads * op_bytes AS read_bytes, read_time AS read_ms,
+       writes, writes * op_bytes AS write_bytes, write_time AS write_ms,
+       writebacks, writeback_time AS writeback_ms,
+       extends, extends * op_bytes AS extend_bytes, extend_time AS extend_ms,
+       hits, evictions, reuses, fsyncs, fsync_time AS fsync_ms
+FROM pg_stat_io

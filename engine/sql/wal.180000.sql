@@ -1,0 +1,4 @@
+-- 18 moved writes and syncs to pg_stat_io, object "wal".
+SELECT '' AS object, extract(epoch FROM stats_reset) AS stats_reset,
+       wal_records, wal_fpi, wal_bytes, wal_buffers_full
+FROM pg_stat_wal

@@ -1,0 +1,66 @@
+"""What the server's backends wait for, once a second, in one cheap question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.pgstat import Monitor, question
+
+PATIENCE_S = 0.2
+STATEMENT = "activity"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a backend does at one moment.
+
+    `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' when it runs.
+    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`.
+    """
+
+    event: str
+    state: str
+    blocked_by: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """A vacuum at work: `phase` as in pg_stat_progress_vacuum, `done` the part of the heap scanned, 0 to 1."""
+
+    pid: int
+    relation: str
+    phase: str
+    done: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One answer: client backends of the database by pid, and vacuums (manual ones and autovacuum's)."""
+
+    waits: dict[int, Wait]
+    vacuums: tuple[Vacuum, ...]
+
+
+class Activity:
+    """Asks for activity over a monitor's connection. The server must have been told the question once: construction."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Raises MonitorError."""
+        self._monitor = monitor
+        self._database = (monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or "",)
+        monitor.prepare(STATEMENT, question(STATEMENT, monitor.version) or "")
+
+    def sample(self) -> Observed:
+        """What goes on now. Raises MonitorError when there is no answer within `PATIENCE_S`."""
+        waits: dict[int, Wait] = {}
+        vacuums: list[Vacuum] = []
+        for kind, pid, what, state, blocked_by, done, total in self._monitor.ask_prepared(
+            STATEMENT, self._database, patience_s=PATIENCE_S
+        ):
+            if kind == "wait":
+                pids = tuple(int(part) for part in blocked_by.split(",")) if blocked_by else ()
+                waits[int(pid or 0)] = Wait(what or "", state or "", pids)
+            else:
+                share = int(done or 0) / int(total) if total and total != "0" else 0.0
+                vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))
+        return Observed(waits, tuple(vacuums))
