@@ -33,19 +33,8 @@ class JournalWriter:
 
     @classmethod
     def create(cls, run: Path, manifest: Mapping[str, Any]) -> JournalWriter:
-        """Makes a run directory with its manifest and an empty journal, and opens it.
-
-        Raises UserError when the folder already holds a run or cannot be written.
-        """
-        try:
-            run.mkdir(parents=True, exist_ok=True)
-            if (run / "manifest.json").exists():
-                raise UserError(f"{run}: a run is already there; go on with it (bench resume) or name another --out")
-            part = run / "manifest.json.part"
-            part.write_text(json.dumps(manifest, indent=1) + "\n")
-            part.rename(run / "manifest.json")
-        except OSError as error:
-            raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error
+        """Makes a run directory (`create_run`) and opens its journal."""
+        create_run(run, manifest)
         return cls.open(run)
 
     @classmethod
@@ -89,6 +78,12 @@ class JournalWriter:
     def commit(self) -> None:
         """Makes what was written visible to readers, and safe from a crash of the engine."""
         self._db.execute("COMMIT")
+        self._db.execute("BEGIN")
+
+    def recover(self) -> None:
+        """Goes on after a failed write (a full disk): what was not committed of this second is given up."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
         self._db.execute("BEGIN")
 
     def finished_cells(self) -> set[str]:
@@ -220,6 +215,22 @@ class JournalWriter:
         marks = ", ".join("?" * len(values))
         cursor = self._db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
         return cursor.lastrowid or 0
+
+
+def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
+    """Makes a run directory that holds nothing but its manifest.
+
+    Raises UserError when the folder already holds a run or cannot be written.
+    """
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        if (run / "manifest.json").exists():
+            raise UserError(f"{run}: a run is already there; go on with it (bench resume) or name another --out")
+        part = run / "manifest.json.part"
+        part.write_text(json.dumps(manifest, indent=1) + "\n")
+        part.rename(run / "manifest.json")
+    except OSError as error:
+        raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error
 
 
 def _take_lock(run: Path) -> int:

@@ -1,0 +1,253 @@
+"""The command `bench`. Every command is a thin wrapper: options in, one call, a table or JSON out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from engine import catalogue, launch, live
+from engine.errors import UserError
+from engine.prepare import Request, default_out
+from workloads.insert.knobs import Knobs
+from workloads.limiter import LIMITERS
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+OUT = click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder that holds the runs.")
+PLAIN = click.option("--plain", is_flag=True, help="Plain live output: lines, as for a log.")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+
+
+class Bench(click.Group):
+    """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts `run` in front of options that belong to it."""
+        if args and args[0].startswith("-") and args[0] not in ("-h", "--help", "--version"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a command and turns UserError into its line."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise click.exceptions.Exit(_complain(str(error))) from error
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader of a pipe has gone: nothing left to say, and nowhere to say it
+            raise click.exceptions.Exit(0) from None
+
+
+def _complain(text: str) -> int:
+    click.echo(f"bench: {text}", err=True)
+    return 2
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else ()
+
+
+@click.group(cls=Bench, context_settings=CONTEXT)
+@click.version_option(package_name="pgbed", prog_name="bench")
+def main() -> None:
+    """Did this PostgreSQL release, patch, setting or kernel make it slower, by how much, how sure, and why?
+
+    \b
+    bench --pg 16.3,17beta1              compare two releases: a quick run, about ten minutes
+    bench --pg 16.3 --config cx5,cx7     compare two configs on one build
+    bench compare RUN                    the verdicts of a run, again
+    bench list builds                    what can be compared
+
+    Run results stay in a folder of their own (see --out) and are never overwritten.
+    """
+
+
+@main.command()
+@click.option(
+    "--pg",
+    "builds",
+    required=True,
+    callback=_names,
+    metavar="LABEL,…",
+    help="Builds to compare, the base first. NAME=/path is an install of your own.",
+)
+@click.option("--workload", default="insert", show_default=True, help="What load to put on.")
+@click.option("--generation", default="g24b", show_default=True, help="Insert Benchmark generation: g24b, g24a, g22.")
+@click.option("--scale", help="quick (default), cached, io: named sizes.")
+@click.option("--rows", type=click.IntRange(1000), metavar="N", help="Rows loaded per client, instead of a scale.")
+@click.option(
+    "--rows-written", type=click.IntRange(1000), metavar="N", help="Rows of l.i1 and l.i2 together, per client."
+)
+@click.option("--query-seconds", type=click.IntRange(1), metavar="S", help="Nominal length of each query step.")
+@click.option("--steps", callback=_names, metavar="STEP,…", help="Only these steps, e.g. l.i0,l.x,l.i1.")
+@click.option(
+    "--clients",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Clients, each with a table of its own.",
+)
+@click.option(
+    "--config",
+    "configs",
+    callback=_names,
+    default="auto",
+    show_default=True,
+    metavar="NAME|FILE,…",
+    help="Settings overlays to compare under.",
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="One more setting, on top of every config."
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Cells per build, interleaved ABBA. A verdict needs 3, better 5.",
+)
+@click.option("--base", metavar="LABEL", help="What others are compared with [default: the first of --pg].")
+@click.option("--aa", is_flag=True, help="Run the base against itself too: the noise floor.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(0.001, 0.5),
+    default=0.02,
+    show_default=True,
+    help="The smallest effect that is called one.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the data; the same for all builds."
+)
+@click.option(
+    "--limiter",
+    type=click.Choice(tuple(LIMITERS)),
+    default="reference",
+    show_default=True,
+    help="Rate limiter of query steps.",
+)
+@click.option(
+    "--inserts",
+    type=click.Choice(("simple", "prepared")),
+    default="simple",
+    show_default=True,
+    help="Insert statements.",
+)
+@click.option(
+    "--queries", type=click.Choice(("prepared", "simple")), default="prepared", show_default=True, help="Queries."
+)
+@click.option(
+    "--deletes",
+    type=click.Choice(("", "range", "subselect")),
+    default="",
+    help="Delete form [default: the generation's].",
+)
+@OUT
+@click.option("--keep", is_flag=True, help="Keep every cell's cluster instead of removing it.")
+@click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
+@PLAIN
+@click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and leave.")
+def run(**options: Any) -> None:
+    """Build the servers, load them in turn, and say which is slower."""
+    out = (options.pop("out") or default_out()).resolve()
+    dry_run, plain, detach = options.pop("dry_run"), options.pop("plain"), options.pop("detach")
+    knobs = Knobs(
+        limiter=options.pop("limiter"),
+        insert_protocol=options.pop("inserts"),
+        query_protocol=options.pop("queries"),
+        delete_form=options.pop("deletes"),
+    )
+    console = _console(plain)
+    prospect = launch.prepare_shown(Request(**options, knobs=knobs), out, console)
+    launch.print_prospect(prospect, out, console)
+    if not dry_run:
+        sys.exit(launch.start(prospect, out, console, detach=detach))
+
+
+@main.command()
+@click.argument("run", required=False)
+@OUT
+@PLAIN
+@click.option("--once", is_flag=True, help="Print the state as one line and leave.")
+def watch(run: str | None, out: Path | None, plain: bool, once: bool) -> None:
+    """Watch a run (the newest unless named). Leaving does not touch it."""
+    folder = catalogue.find_run(run, out or default_out())
+    if once:
+        click.echo(live.line(live.Watcher(folder).look()))
+        return
+    try:
+        live.follow(folder, _console(plain))
+    except KeyboardInterrupt:
+        click.echo(f"left; the run goes on (bench watch {folder.name})", err=True)
+
+
+@main.command()
+@click.argument("run", required=False)
+@OUT
+@PLAIN
+@click.option("--detach", is_flag=True, help="Start the engine and leave.")
+def resume(run: str | None, out: Path | None, plain: bool, detach: bool) -> None:
+    """Go on with a run that was stopped, or whose engine died. Finished cells are not run again."""
+    folder = catalogue.find_run(run, out or default_out())
+    sys.exit(launch.resume(folder, _console(plain), detach=detach))
+
+
+@main.command()
+@click.argument("run", required=False)
+@OUT
+def stop(run: str | None, out: Path | None) -> None:
+    """Stop a running run cleanly; `bench resume` goes on with it."""
+    launch.stop(catalogue.find_run(run, out or default_out()))
+
+
+@main.command(hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+def engine(folder: Path) -> None:
+    """The engine itself, headless; started by `run` and `resume`."""
+    from engine.run import execute
+
+    outcome = execute(folder)
+    sys.exit(130 if outcome.interrupted else 1 if outcome.failed else 0)
+
+
+def _console(plain: bool) -> Console:
+    return Console(force_terminal=False if plain else None, highlight=False)
+
+
+@main.group(name="list")
+def list_() -> None:
+    """Show what there is: builds, configs, workloads, runs."""
+
+
+@list_.command(name="builds")
+@JSON
+def list_builds(as_json: bool) -> None:
+    """Builds that --pg can name."""
+    catalogue.show(catalogue.builds(), as_json)
+
+
+@list_.command(name="configs")
+@JSON
+def list_configs(as_json: bool) -> None:
+    """Settings overlays that --config can name."""
+    catalogue.show(catalogue.configs(), as_json)
+
+
+@list_.command(name="workloads")
+@JSON
+def list_workloads(as_json: bool) -> None:
+    """Workloads with their generations, scales and steps."""
+    catalogue.show(catalogue.workloads(), as_json)
+
+
+@list_.command(name="runs")
+@OUT
+@JSON
+def list_runs(out: Path | None, as_json: bool) -> None:
+    """Runs in the output folder, newest first."""
+    catalogue.show(catalogue.runs(out or default_out()), as_json)

@@ -1,0 +1,139 @@
+"""Starting, stopping and following the engine, which runs headless in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import engine
+from engine import live, space
+from engine.errors import UserError
+from engine.journal import is_locked, read_manifest
+from engine.plan import Manifest
+from engine.prepare import Prospect, Request, prepare
+from engine.writer import create_run
+
+
+def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
+    """`prepare` with its progress shown: a spinner on a terminal, lines elsewhere."""
+    if not console.is_terminal:
+        return prepare(request, out, lambda text: console.print(text, soft_wrap=True))
+    with console.status("preparing") as status:
+        return prepare(request, out, lambda text: status.update(text))
+
+
+def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
+    """What will be run, in which order, and about how long and how much space it takes."""
+    manifest = prospect.manifest
+    workload = manifest.workload
+    steps = " ".join(step["name"] for step in workload["steps"])
+    clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
+    console.print(f"{workload['name']} {workload['generation']}, scale {workload['scale']}, {clients}: {steps}")
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for heading in ("cell", "build", "config", "repeat"):
+        table.add_column(heading)
+    for cell in manifest.cells:
+        table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
+    console.print(table)
+    for key, config in manifest.configs.items():
+        if config.dropped:
+            console.print(f"{key}: left out, unknown to this version: {', '.join(config.dropped)}", soft_wrap=True)
+    console.print(
+        f"{len(manifest.cells)} cells of about {live.duration(prospect.cell_s)} each, "
+        f"about {live.duration(prospect.total_s)} in all (a rough guess); "
+        f"{space.readable(prospect.needed_bytes)} of disk in {out}",
+        soft_wrap=True,
+    )
+
+
+def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> int:
+    """Makes the run directory and starts the engine on it; returns the exit code.
+
+    Raises UserError when there is not space enough, or the folder cannot be written.
+    """
+    space.check(out, prospect.needed_bytes)
+    run = out / prospect.manifest.run
+    create_run(run, prospect.manifest.record())
+    return _spawn(run, console, detach=detach)
+
+
+def resume(run: Path, console: Console, *, detach: bool) -> int:
+    """Starts the engine on a run that is there; returns the exit code."""
+    read_manifest(run)
+    if is_locked(run):
+        raise UserError(f"{run}: an engine is running it now; watch it with `bench watch {run.name}`")
+    return _spawn(run, console, detach=detach)
+
+
+def stop(run: Path) -> None:
+    """Asks the engine of a run to stop, as Ctrl-C does, and waits until it has.
+
+    Raises UserError when there is no engine.
+    """
+    if not is_locked(run):
+        raise UserError(f"{run}: no engine is running it")
+    os.kill(int((run / "engine.lock").read_text()), signal.SIGINT)
+    while is_locked(run):
+        time.sleep(0.1)
+
+
+def _spawn(run: Path, console: Console, *, detach: bool) -> int:
+    home = str(Path(engine.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
+    with (run / "engine.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "engine", "engine", str(run)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,  # the terminal's Ctrl-C and its end are not the engine's
+        )
+    if not _wait_open(run, process):
+        return _died(run, process.returncode)
+    if detach:
+        console.print(f"running detached: {run}\n  bench watch {run.name}\n  bench stop {run.name}", soft_wrap=True)
+        return 0
+    console.print(f"run {run}", soft_wrap=True)
+    try:
+        live.follow(run, console)
+    except KeyboardInterrupt:
+        console.print("stopping: the running cell is given up, finished ones stay", soft_wrap=True)
+        process.send_signal(signal.SIGINT)
+    return _conclude(run, process.wait(), console)
+
+
+def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Waits until the engine has opened its journal; False when it died before."""
+    while process.poll() is None:
+        if (run / "journal.db").exists() and is_locked(run):
+            return True
+        time.sleep(0.05)
+    return process.returncode == 0
+
+
+def _died(run: Path, code: int) -> int:
+    lines = (run / "engine.log").read_text(errors="replace").strip().splitlines()
+    raise UserError(lines[-1].removeprefix("bench: ") if lines else f"the engine ended at once, with exit code {code}")
+
+
+def _conclude(run: Path, code: int, console: Console) -> int:
+    from engine import compare, report  # here, because they load the statistics
+
+    manifest = Manifest.of(read_manifest(run))
+    if code == 130:
+        console.print(f"stopped; go on with: bench resume {manifest.run}", soft_wrap=True)
+        return code
+    if code not in (0, 1):
+        console.print(f"the engine died (exit code {code}); see {run / 'engine.log'}", soft_wrap=True)
+        console.print(f"go on with: bench resume {manifest.run}", soft_wrap=True)
+        return 1
+    report.print_comparison(compare.compare([run]), console)
+    return code

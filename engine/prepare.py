@@ -1,0 +1,171 @@
+"""From what the user asked for to a manifest: names checked, builds realised, settings applied, space counted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from engine import builds, configs, environment, space
+from engine.errors import UserError, unknown
+from engine.plan import Manifest, config_key, interleave, subjects
+from engine.stalls import StallRule
+from workloads.insert.knobs import Knobs
+from workloads.insert.sizes import DEFAULT_SCALE
+from workloads.insert.steps import DEFAULT_GENERATION, Step, plan_steps
+from workloads.names import UnknownName
+
+ROUGH_ROWS_PER_S = {"load": 80_000, "index": 250_000, "write": 8_000}
+SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
+STEP_S = 1.0  # clients started, statistics settled
+
+WORKLOADS = {"insert": "the Insert Benchmark (generations g22, g24a, g24b)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for, in the words of the command line."""
+
+    builds: tuple[str, ...]
+    workload: str = "insert"
+    generation: str = DEFAULT_GENERATION
+    scale: str | None = None
+    rows: int | None = None
+    rows_written: int | None = None
+    query_seconds: int | None = None
+    steps: tuple[str, ...] = ()
+    clients: int = 1
+    configs: tuple[str, ...] = ("auto",)
+    overrides: tuple[str, ...] = ()
+    repeats: int = 3
+    base: str | None = None
+    aa: bool = False
+    seed: int = 1
+    margin: float = 0.02
+    keep: bool = False
+    knobs: Knobs = field(default_factory=Knobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A planned run and what it is expected to take. Times are rough: they are not measured yet."""
+
+    manifest: Manifest
+    cell_s: float
+    needed_bytes: int
+
+    @property
+    def total_s(self) -> float:
+        """The time of all cells together."""
+        return self.cell_s * len(self.manifest.cells)
+
+
+def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
+    """Checks a request and makes its manifest; realises the builds it names, and nothing else.
+
+    `out` is the folder that will hold the run. Raises UserError for any name or number that cannot be, before
+    anything slow is done, and for a build that cannot be had.
+    """
+    if request.workload not in WORKLOADS:
+        raise unknown("workload", request.workload, WORKLOADS)
+    _check_builds(request)
+    steps = _plan_steps(request)
+    specs = configs.resolve(request.configs)
+    changes = configs.overrides(request.overrides)
+    found = builds.resolve(request.builds, progress)
+    labels = tuple(build.label for build in found)
+    # Where only a prebuilt could be had, its label says so, and the base is called by that too.
+    base = labels[request.builds.index(request.base or request.builds[0])]
+    machine = environment.machine(out)
+    applied = {
+        config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
+        for spec in specs
+        for build in found
+    }
+    created = datetime.now().astimezone()
+    manifest = Manifest(
+        run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
+        created=created.isoformat(timespec="seconds"),
+        engine=_version(),
+        seed=request.seed,
+        base=base,
+        repeats=request.repeats,
+        aa=request.aa,
+        margin=request.margin,
+        builds=found,
+        configs=applied,
+        workload={
+            "name": request.workload,
+            "generation": request.generation,
+            "scale": request.scale or (f"{request.rows} rows" if request.rows else DEFAULT_SCALE),
+            "clients": request.clients,
+            "steps": [asdict(step) for step in steps],
+            "knobs": asdict(request.knobs),
+        },
+        cells=interleave(subjects(labels, [spec.name for spec in specs], base, request.aa), request.repeats),
+        stall_rule=asdict(StallRule()),
+        environment=environment.record(out),
+        keep=request.keep,
+    )
+    loaded = sum(step.rows for step in steps if step.kind == "load") * request.clients
+    written = sum(step.rows for step in steps if step.kind in ("write", "query")) * request.clients
+    cell_bytes = max(space.estimate_bytes(loaded, written, config) for config in applied.values())
+    cell_s = SERVER_S + sum(_rough_seconds(step, request.clients) for step in steps)
+    return Prospect(manifest, cell_s, cell_bytes * (len(manifest.cells) if request.keep else 1))
+
+
+def default_out() -> Path:
+    """Where runs are kept unless --out says otherwise: a place that the servers' user can reach."""
+    if "PGBED_OUT" in os.environ:
+        return Path(os.environ["PGBED_OUT"])
+    if os.geteuid() == 0:
+        return Path("/var/tmp/pgbed")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "pgbed"
+
+
+def _check_builds(request: Request) -> None:
+    if not request.builds:
+        raise UserError("no build named: give --pg LABEL,… (bench list builds shows the labels)")
+    doubles = {build for build in request.builds if request.builds.count(build) > 1}
+    if doubles:
+        raise UserError(f"build named twice: {', '.join(sorted(doubles))}; --aa compares the base with itself")
+    if request.base is not None and request.base not in request.builds:
+        raise unknown("base", request.base, request.builds)
+    if request.scale is not None and request.rows is not None:
+        raise UserError("--scale and --rows exclude each other: a scale is a named number of rows")
+
+
+def _plan_steps(request: Request) -> tuple[Step, ...]:
+    try:
+        return plan_steps(
+            request.generation,
+            request.rows or request.scale or DEFAULT_SCALE,
+            request.clients,
+            request.steps or None,
+            rows_written=request.rows_written,
+            query_seconds=request.query_seconds,
+        )
+    except UnknownName as error:
+        raise unknown(error.kind, error.name, error.choices) from error
+
+
+def _rough_seconds(step: Step, clients: int) -> float:
+    """About how long a step takes on a small machine; a guess, and called one where it is shown."""
+    work = step.rows_indexed or step.rows
+    return max(step.seconds, work * clients / ROUGH_ROWS_PER_S.get(step.kind, 1e12)) + STEP_S
+
+
+def _slug(labels: Sequence[str]) -> str:
+    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", label) for label in labels)
+    return slug if len(slug) <= 60 else f"{slug[:60]}…".rstrip(".…")
+
+
+def _version() -> str:
+    try:
+        return version("pgbed")
+    except PackageNotFoundError:
+        return "uninstalled"
