@@ -103,7 +103,7 @@ class Server:
             *build.initdb_args,
         )
         self.socket_dir: Path | None = None
-        self._sockets = sockets or _socket_base(self.account)
+        self._sockets = sockets or socket_base(self.account)
         self._progress = progress
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._initialised = False
@@ -262,14 +262,7 @@ class Server:
                     f"build {self.build.label}: user {self.account.name} cannot run {self.build.bin / program}; "
                     f"is it there, and may that user enter every folder on the way?"
                 )
-        if not self._sockets.is_dir():
-            raise ServerError(f"folder for sockets {self._sockets} does not exist; set PGBED_SOCKETS to one that does")
-        length = len(os.fsencode(f"{self._sockets.absolute()}/pgbed-xxxxxxxx/.s.PGSQL.{PORT}"))
-        if length > SOCKET_PATH_MAX:
-            raise ServerError(
-                f"the server's socket in {self._sockets} would have a path of {length} bytes, more than the "
-                f"{SOCKET_PATH_MAX} that a Unix socket may have; set PGBED_SOCKETS to a shorter folder"
-            )
+        check_sockets(self._sockets)
 
     def _initialise(self) -> None:
         try:
@@ -355,7 +348,20 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _socket_base(account: Account) -> Path:
+def check_sockets(base: Path) -> None:
+    """Raises ServerError when no private socket folder can be made in `base`, or its path would be too long."""
+    if not base.is_dir():
+        raise ServerError(f"folder for sockets {base} does not exist; set PGBED_SOCKETS to one that does")
+    length = len(os.fsencode(f"{base.absolute()}/{SOCKET_DIR_PREFIX}xxxxxxxx/.s.PGSQL.{PORT}"))
+    if length > SOCKET_PATH_MAX:
+        raise ServerError(
+            f"the server's socket in {base} would have a path of {length} bytes, more than the "
+            f"{SOCKET_PATH_MAX} that a Unix socket may have; set PGBED_SOCKETS to a shorter folder"
+        )
+
+
+def socket_base(account: Account) -> Path:
+    """The folder in which private socket folders are made; see `Server`."""
     chosen = os.environ.get("PGBED_SOCKETS")
     if chosen:
         return Path(chosen)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import UserError
 from engine.model import Config
+from workloads.insert.steps import Step
 
 # Bytes on disk per live row, heap and indexes, measured on a table of a million rows: after l.x, and when
 # l.i1 and l.i2 have replaced every row once (355 to 375; freed space is reused only after vacuum).
@@ -23,14 +27,21 @@ _UNITS = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|MB|GB|TB)?")
 
 
-def estimate_bytes(rows_loaded: int, rows_written: int, config: Config) -> int:
-    """The largest size of a cell's cluster: `rows_loaded` rows live at a time over all tables, `rows_written`
-    inserted (and as many deleted) after the load; WAL as the rows make it, but no more than max_wal_size.
+def estimate_bytes(steps: Iterable[Step], clients: int, config: Config) -> int:
+    """The largest size of a cell's cluster over its steps.
+
+    Rows that a step inserts without deleting stay; where it deletes as many, the table grows only by what
+    vacuum cannot give back in time. WAL is what the rows make, but no more than max_wal_size.
     """
-    per_row = ROW_WRITTEN_BYTES if rows_written else ROW_LOADED_BYTES
-    made = rows_loaded * ROW_WAL_LOADED_BYTES + rows_written * ROW_WAL_WRITTEN_BYTES
-    wal = min(made, max_wal_bytes(config))
-    return int((CLUSTER_BYTES + rows_loaded * per_row + wal) * SLACK)
+    live = replaced = made = 0
+    for step in steps:
+        rows = step.rows * clients
+        live += 0 if step.deletes else rows
+        replaced += rows if step.deletes else 0
+        made += rows * (ROW_WAL_LOADED_BYTES if step.kind in ("load", "index") else ROW_WAL_WRITTEN_BYTES)
+    grown = min(live, replaced) * (ROW_WRITTEN_BYTES - ROW_LOADED_BYTES)
+    data = live * ROW_LOADED_BYTES + grown
+    return int((CLUSTER_BYTES + data + min(made, max_wal_bytes(config))) * SLACK)
 
 
 def max_wal_bytes(config: Config) -> int:
@@ -68,3 +79,13 @@ def readable(size_bytes: int) -> str:
     """A size for people: `1.5 GB` (binary units, named as PostgreSQL names them)."""
     unit = next((name for name in ("TB", "GB", "MB", "kB") if size_bytes >= _UNITS[name]), "B")
     return f"{size_bytes / _UNITS[unit]:.1f} {unit}" if unit != "B" else f"{size_bytes} B"
+
+
+def folder_bytes(folder: Path) -> int:
+    """The apparent size of all files below a folder; what vanishes meanwhile is not counted."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118 (many files, often)
+    return total

@@ -1,0 +1,104 @@
+"""What changed on the machine between two records, by rules that say from when on it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Record = dict[str, Any]  # see engine.environment
+
+# Settings that are the same as long as nobody touches the machine. (section, key, how a person calls it)
+SETTINGS: tuple[tuple[str, str, str], ...] = (
+    ("kernel", "release", "the kernel"),
+    ("kernel", "build", "the kernel's build"),
+    ("kernel", "command_line", "the kernel's command line"),
+    ("kernel", "clock_source", "the clock source"),
+    ("kernel", "mitigations", "the CPU mitigations"),
+    ("cpu", "model", "the CPU"),
+    ("cpu", "microcode", "the CPU's microcode"),
+    ("cpu", "threads", "the number of CPUs"),
+    ("cpu", "smt", "SMT"),
+    ("cpu", "governor", "the CPU governor"),
+    ("cpu", "preference", "the CPU's energy preference"),
+    ("cpu", "boost", "CPU boost"),
+    ("memory", "total_bytes", "the memory"),
+    ("memory", "limit_bytes", "the memory limit"),
+    ("memory", "swap_bytes", "the swap space"),
+    ("memory", "huge_pages", "the number of huge pages"),
+    ("memory", "transparent_huge_pages", "transparent huge pages"),
+    ("memory", "numa_balancing", "NUMA balancing"),
+    ("memory", "swappiness", "vm.swappiness"),
+    ("memory", "dirty_ratio", "vm.dirty_ratio"),
+    ("memory", "dirty_bytes", "vm.dirty_bytes"),
+    ("memory", "dirty_background_ratio", "vm.dirty_background_ratio"),
+    ("memory", "dirty_background_bytes", "vm.dirty_background_bytes"),
+    ("storage", "filesystem", "the filesystem"),
+    ("storage", "mount_options", "the mount options"),
+    ("storage", "device", "the disk"),
+    ("storage", "scheduler", "the disk's scheduler"),
+    ("storage", "read_ahead_kb", "the disk's read-ahead"),
+    ("storage", "wbt_lat_usec", "the disk's write-back throttling"),
+    ("storage", "nr_requests", "the disk's queue length"),
+    ("storage", "write_cache", "the disk's write cache"),
+    ("state", "on_battery", "running on battery"),
+)
+
+SPEED_LIMIT = 0.05  # of the CPU's speed
+TEMPERATURE_LIMIT_C = 15.0
+BUSY_LIMIT = 0.25  # of all CPUs, used by others while no cell runs
+STEADY_GOVERNORS = (None, "performance")  # with others the clock of an idle machine says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A measured quantity: from which change on it counts, and what is said then."""
+
+    section: str
+    key: str
+    exceeds: Callable[[float, float], bool]
+    says: str  # format of before, after
+
+
+GAUGES: tuple[Gauge, ...] = (
+    Gauge("cpu", "probe_us", lambda old, new: abs(new / old - 1) > SPEED_LIMIT,
+          "the CPU's speed changed: a fixed piece of work took {before} us, then {after} us"),
+    Gauge("cpu", "mhz", lambda old, new: abs(new / old - 1) > SPEED_LIMIT,
+          "the CPU's clock changed: {before} MHz, then {after} MHz"),
+    Gauge("state", "temperature_c", lambda old, new: abs(new - old) > TEMPERATURE_LIMIT_C,
+          "the CPU's temperature changed: {before} C, then {after} C"),
+    Gauge("state", "device_temperature_c", lambda old, new: abs(new - old) > TEMPERATURE_LIMIT_C,
+          "the disk's temperature changed: {before} C, then {after} C"),
+    Gauge("state", "busy_share", lambda old, new: new > BUSY_LIMIT,
+          "other programs keep the machine busy: {after:.0%} of its CPUs with no cell running"),
+)  # fmt: skip
+
+
+def drift(before: Record, after: Record) -> tuple[str, ...]:
+    """A sentence for each thing that changed enough to move a result; none when nothing did.
+
+    What only one of the records knows (a newer minor schema, a sensor that went) is passed over.
+    """
+    found: list[str] = []
+    for section, key, name in SETTINGS:
+        old, new = _value(before, section, key), _value(after, section, key)
+        if old is not None and new is not None and old != new:
+            found.append(f"{name} changed: {_shown(old)}, then {_shown(new)}")
+    for gauge in GAUGES:
+        old, new = _value(before, gauge.section, gauge.key), _value(after, gauge.section, gauge.key)
+        if gauge.key == "mhz" and _value(after, "cpu", "governor") not in STEADY_GOVERNORS:
+            continue
+        if old is not None and new is not None and old >= 0 and gauge.exceeds(old or 1e-9, new):
+            found.append(gauge.says.format(before=old, after=new))
+    return tuple(found)
+
+
+def _value(record: Record, section: str, key: str) -> Any:
+    part = record.get(section)
+    return part.get(key) if isinstance(part, dict) else None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
