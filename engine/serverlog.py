@@ -59,12 +59,13 @@ class Record:
 
     @property
     def complete(self) -> bool:
-        """False when the end of a known many-line message has not been read yet."""
-        return not self.message.startswith("automatic ") or "elapsed: " in self.message
+        """Whether nothing can follow that matters: messages are read while they may still be written."""
+        if self.message.startswith("automatic "):
+            return "elapsed: " in self.message
+        return self.severity == "LOG" and (self.message.startswith("checkpoint ") or "detail" in self.fields)
 
 
 FIRST = re.compile(r"(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|(\w+):  (.*)")
-SEVERITIES = frozenset(("LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC"))
 FIELDS = frozenset(("DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION", "BACKTRACE"))
 
 
@@ -89,11 +90,17 @@ def records(lines: Iterable[str]) -> list[Record]:
             if found and found[-1].pid == int(pid):
                 last_field = word.lower()
                 found[-1].fields[last_field] = text
-        elif word in SEVERITIES or word.startswith("DEBUG"):
+        else:
             wall_ns = int(seconds) * 1_000_000_000 + int(millis) * 1_000_000
             found.append(Record(wall_ns, int(pid), backend_type, word, text))
             last_field = ""
     return found
+
+
+def _begins(line: str) -> bool:
+    """Whether a message begins with this line."""
+    match = FIRST.fullmatch(line)
+    return line.startswith("TRAP: ") if match is None else match[5] not in FIELDS
 
 
 class ServerLog:
@@ -114,16 +121,17 @@ class ServerLog:
         self._lock_waits: dict[int, LogEvent] = {}
 
     def poll(self) -> list[LogEvent]:
-        """What was logged since the last poll, in the order of the log."""
+        """What was logged since the last poll, in the order of the log.
+
+        A last message that may go on (an error, whose statement follows) is kept for the next poll.
+        """
         lines = self._lines()
-        if not lines:
-            return []
-        lines = [*self._held, *lines]
+        quiet = lines is None
+        lines = [*self._held, *(lines or ())]
         todo, self._held = records(lines), []
-        if todo and not todo[-1].complete:
+        if todo and not todo[-1].complete and not quiet:
             todo.pop()
-            first = max(index for index, line in enumerate(lines) if FIRST.fullmatch(line))
-            self._held = lines[first:]
+            self._held = lines[max(index for index, line in enumerate(lines) if _begins(line)) :]
         return [event for record in todo for event in self._events(record)]
 
     def close(self) -> None:
@@ -140,8 +148,8 @@ class ServerLog:
     ) -> None:
         self.close()
 
-    def _lines(self) -> list[str]:
-        """The whole lines that are new."""
+    def _lines(self) -> list[str] | None:
+        """The whole lines that are new; None when nothing at all is."""
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY)
@@ -151,9 +159,9 @@ class ServerLog:
                 self._follow()
                 data = os.pread(self._fd, READ_BYTES, self._offset)
         except OSError:
-            return []
+            return None
         if not data:
-            return []
+            return None
         self._offset += len(data)
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
         self._rest = rest
