@@ -11,7 +11,7 @@ import resource
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,9 @@ class Sources:
     activity: Activity
     monitor_pid: int
     rule: StallRule
+    # What the server's log told lately, and which of it still lasts: a checkpoint may outlive its step.
+    recent: deque[LogEvent] = field(default_factory=lambda: deque(maxlen=100))
+    lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
     def server(self, last: ServerSample | None = None) -> ServerSample:
         """All server processes now; what was last seen of them when the server has gone."""
@@ -102,6 +105,8 @@ class StepSampler:
             for slot, (client, name) in enumerate(roles)
             if page is not None
         ]
+        self.recent = sources.recent
+        self._lasting = sources.lasting
         self._anchor = Anchor.now()
         self._last_ns = self._looked_ns = 0
 
@@ -299,23 +304,26 @@ class StepSampler:
         step_ns = self._anchor.step_ns(now)
         self._anchor = now
         if abs(step_ns) >= CLOCK_STEP_NS:
-            self.sources.log.anchor = now
+            self.sources.log.anchor = (now.monotonic_ns, now.wall_ns)
             data = {"text": f"the wall clock was set by {step_ns / 1e9:+.1f} s", "step_ns": step_ns}
             self.sources.journal.add_event(
                 "clock_step", t_ns, data, ended_ns=t_ns, attempt=self.attempt, step=self.step
             )
 
     def _poll_log(self) -> None:
+        journal = self.sources.journal
         for event in self.sources.log.poll():
-            self.recent_events.append(event)
-            self.sources.journal.add_event(
-                event.kind,
-                event.started_ns,
-                event.data,
-                ended_ns=event.ended_ns,
-                attempt=self.attempt,
-                step=self.step,
+            self.recent.append(event)
+            key = (event.kind, event.started_ns, event.data.get("pid"))
+            row = self._lasting.pop(key, None)
+            if row is not None:
+                journal.update_event(row, event.ended_ns, event.data)
+                continue
+            row = journal.add_event(
+                event.kind, event.started_ns, event.data, ended_ns=event.ended_ns, attempt=self.attempt, step=self.step
             )
+            if event.ended_ns is None:
+                self._lasting[key] = row
 
     def _totals(self, roles: Sequence[RoleWatch], seconds: float) -> RoleTotals:
         page = self.page

@@ -88,17 +88,19 @@ class StepRunner:
         self.stop = stop
         self.generation: str = manifest.workload["generation"]
         self.clients: int = manifest.workload["clients"]
+        self.knobs = Knobs.of(manifest.workload["knobs"])
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
         with ExitStack() as opened:
             self.server.create_database()
+            anchor = Anchor.now()
             self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn(DATABASE)))
             self.sources = Sources(
                 journal=self.journal,
                 processes=opened.enter_context(ServerProcesses(self.server.pid)),
                 host=opened.enter_context(Host(device_of(self.server.data_dir))),
-                log=ServerLog(self.server.log_path, Anchor.now()),
+                log=opened.enter_context(ServerLog(self.server.log_path, (anchor.monotonic_ns, anchor.wall_ns))),
                 activity=Activity(self.monitor),
                 monitor_pid=self.monitor.backend_pid,
                 rule=StallRule.of(self.manifest.stall_rule),
@@ -163,7 +165,7 @@ class StepRunner:
     # -- a step with clients
 
     def _load(self, ordinal: int, step: Step) -> StepSampler:
-        roles = role_list(step, self.generation, self.clients)
+        roles = role_list(step, generation(self.generation), self.clients, self.knobs)
         if step.background_vacuum:
             self._start_background_vacuums()
         with self._launched(step, len(roles)) as (page, launcher):
@@ -189,7 +191,7 @@ class StepRunner:
             step=step,
             generation=self.generation,
             clients=self.clients,
-            knobs=self.manifest.workload["knobs"],
+            knobs=self.knobs,
             seed=self.manifest.seed,
             repeat=self.cell.repeat,
         )

@@ -1,0 +1,179 @@
+"""The journal: one writer, any number of readers, and nothing lost when the writer dies."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import UserError
+from engine.journal import JournalReader, RoleSecond, is_locked, read_manifest
+from engine.model import RoleTotals, StepTotals
+from engine.writer import JournalWriter, create_run
+
+MANIFEST: dict[str, Any] = {"schema": [1, 0], "run": "r"}
+TOTALS = StepTotals(
+    seconds=1.5,
+    roles={"insert": RoleTotals(1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, histogram=((300, 2),))},
+    dbms_cpu_ns=1,
+    dbms_runq_ns=2,
+    dbms_switches=3,
+    dbms_read_bytes=4,
+    dbms_write_bytes=5,
+    client_cpu_ns=6,
+    engine_cpu_ns=7,
+    wal_bytes=8,
+)
+
+
+def written(run: Path) -> JournalWriter:
+    """A journal with one step of one finished cell, and one of a cell that still runs."""
+    journal = JournalWriter.create(run, MANIFEST)
+    attempt = journal.begin_attempt("001-a", 10, {"x": 1})
+    step = journal.begin_step(attempt, 0, "l.i0", "load", 100, {"name": "l.i0"}, 11)
+    role = journal.add_role(step, 1, "insert", 4711, 4712)
+    journal.add_role_second(RoleSecond(role, 20, 9, 5, 500, 0, 300, b"abcdefgh"))
+    journal.add_sample(step, 20, 9, "host", {"user_ns": 3})
+    journal.add_event("stall", 15, {"depth": 0}, attempt=attempt, step=step, role="insert")
+    journal.add_differences(step, {"wal": {"": {"wal_bytes": 7}}})
+    journal.add_sizes(step, [("pi1", "heap", 8192)])
+    journal.add_settings(attempt, [("fsync", "on", "default")])
+    journal.end_step(step, 30, TOTALS)
+    journal.end_attempt(attempt, 31, "finished")
+    second = journal.begin_attempt("002-b", 40, {})
+    journal.begin_step(second, 0, "l.i0", "load", 100, {}, 41)
+    journal.commit()
+    return journal
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    with written(tmp_path / "run"), JournalReader(tmp_path / "run") as reader:
+        first, second = reader.attempts()
+        assert (first.cell, first.state, first.origin, second.state) == ("001-a", "finished", {"x": 1}, "running")
+        (step,) = reader.steps(first.id)
+        assert (step.name, step.totals, step.work) == ("l.i0", TOTALS, 100)
+        (role,) = reader.roles(step.id)
+        assert reader.role_seconds(role.id) == [RoleSecond(role.id, 20, 9, 5, 500, 0, 300, b"abcdefgh")]
+        assert reader.role_seconds(role.id, after_ns=20) == []
+        assert reader.samples(step.id) == [(20, 9, "host", {"user_ns": 3})]
+        (event,) = reader.events(step.id)
+        assert (event.kind, event.role, event.ended_ns, event.data) == ("stall", "insert", 31, {"depth": 0})
+        assert reader.differences(step.id) == {"wal": {"": {"wal_bytes": 7}}}
+        assert reader.sizes(step.id) == [("pi1", "heap", 8192)]
+        assert reader.settings(first.id) == [("fsync", "on", "default")]
+
+
+def test_a_reader_sees_a_run_in_progress_and_that_its_engine_lives(tmp_path: Path) -> None:
+    with written(tmp_path / "run"), JournalReader(tmp_path / "run") as reader:
+        assert reader.engine_alive()
+        assert reader.steps(reader.attempts()[1].id)[0].state == "running"
+    assert not is_locked(tmp_path / "run")
+
+
+def test_two_engines_cannot_open_one_journal(tmp_path: Path) -> None:
+    with written(tmp_path / "run"), pytest.raises(UserError, match=rf"another engine \(pid {os.getpid()}\)"):
+        JournalWriter.open(tmp_path / "run")
+
+
+def test_a_run_directory_is_never_overwritten(tmp_path: Path) -> None:
+    create_run(tmp_path / "run", MANIFEST)
+    with pytest.raises(UserError, match="a run is already there"):
+        create_run(tmp_path / "run", MANIFEST)
+
+
+def test_a_run_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write the run directory: Not a directory"):
+        create_run(tmp_path / "file" / "run", MANIFEST)
+
+
+WRITE_FOR_EVER = """
+import sys, time
+from pathlib import Path
+from engine.writer import JournalWriter
+with JournalWriter.create(Path(sys.argv[1]), {"schema": [1, 0]}) as journal:
+    done = journal.begin_attempt("done", 1, {})
+    journal.end_attempt(done, 2, "finished")
+    attempt = journal.begin_attempt("under way", 3, {})
+    print("ready", flush=True)
+    while True:
+        step = journal.begin_step(attempt, 0, "l.i0", "load", 1, {"text": "x" * 5000}, 4)
+        journal.add_event("stall", 5, {}, step=step, attempt=attempt)
+"""
+
+
+def test_a_writer_killed_while_it_writes_leaves_a_journal_that_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+    time.sleep(0.3)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    assert not is_locked(run)
+    with JournalWriter.open(run) as journal:
+        assert journal.finished_cells() == {"done"}
+        assert journal.close_orphans() == ["under way"]
+    with JournalReader(run) as reader:
+        states = {attempt.cell: attempt.state for attempt in reader.attempts()}
+        assert states == {"done": "finished", "under way": "interrupted"}
+        assert len(reader.sessions()) == 2
+    check = sqlite3.connect(run / "journal.db").execute("PRAGMA integrity_check").fetchone()
+    assert check == ("ok",)
+
+
+def test_a_failed_write_gives_up_its_second_and_no_more(tmp_path: Path) -> None:
+    with JournalWriter.create(tmp_path / "run", MANIFEST) as journal:
+        attempt = journal.begin_attempt("001-a", 1, {})
+        journal.add_event("mark", 2, {}, attempt=attempt)
+        journal.recover()
+        journal.end_attempt(attempt, 3, "failed", "disk full")
+    with JournalReader(tmp_path / "run") as reader:
+        assert [(row.state, row.reason) for row in reader.attempts()] == [("failed", "disk full")]
+        assert reader.events() == []
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 100, 5000, 20000])
+def test_a_truncated_journal_is_one_clear_line(tmp_path: Path, kept_bytes: int) -> None:
+    written(tmp_path / "run").close()
+    database = tmp_path / "run" / "journal.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    os.truncate(database, kept_bytes)
+
+    def read() -> None:
+        with JournalReader(tmp_path / "run") as reader:
+            for attempt in reader.attempts():
+                for step in reader.steps(attempt.id):
+                    reader.events(step.id)
+
+    with pytest.raises(UserError, match="damaged or truncated"):
+        read()
+
+
+def test_a_newer_minor_schema_is_read_and_a_newer_major_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("ALTER TABLE step ADD COLUMN mood TEXT")
+        connection.execute("UPDATE meta SET value = '9' WHERE key = 'schema_minor'")
+        connection.execute("UPDATE step SET totals = json_set(totals, '$.unheard_of', 1) WHERE totals IS NOT NULL")
+    with JournalReader(run) as reader:
+        assert reader.steps(1)[0].totals == TOTALS
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("UPDATE meta SET value = '2' WHERE key = 'schema_major'")
+    with pytest.raises(UserError, match=r"journal schema 2, this pgbed reads 1"):
+        JournalReader(run)
+
+
+def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run directory"):
+        read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"schema": [1')
+    with pytest.raises(UserError, match="cannot be read"):
+        read_manifest(tmp_path)
