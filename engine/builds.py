@@ -111,9 +111,11 @@ def resolve(specs: Sequence[str], on_progress: Progress, roots: Path | None = No
 
 def _resolve_one(spec: str, on_progress: Progress, roots: Path | None) -> Build:
     name, is_local, prefix = spec.partition("=")
-    if is_local:
-        return local_build(name, Path(prefix).expanduser())
     known = {entry.label: entry for entry in catalog()}
+    if is_local:
+        if name in known:
+            raise UserError(f"'{name}' is the label of another build: give {prefix} a name of its own")
+        return local_build(name, Path(prefix).expanduser())
     if spec not in known:
         raise unknown("build", spec, known)
     for entry in _attempts(known[spec], known):
