@@ -203,7 +203,8 @@ error: hash mismatch in fixed-output derivation '{STORE}-postgresql-16.3.tar.bz2
 error: 1 dependencies of derivation '{STORE}-postgresql-16.3.drv' failed to build
 """
     assert builds.explain_failure("16.3", log) == (
-        "build '16.3': download of postgresql-16.3.tar.bz2 refused, its hash is sha256-BB= and the pinned one sha256-AA="
+        "build '16.3': download of postgresql-16.3.tar.bz2 refused, "
+        "its hash is sha256-BB= and the pinned one sha256-AA="
     )
 
 
