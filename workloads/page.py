@@ -8,6 +8,7 @@ an aligned word is read whole, so no lock is needed.
     then one slot per role `SLOT_WORDS` words, written by that role's process:
         words 0..63        the role's counters (`Word`)
         64..191            the text of its error, UTF-8, zero padded (1 KiB)
+        192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
         256..3583          histogram of service time (send to last row), see `workloads.histogram`
         3584..6911         histogram of response time from the intended start (rate-limited roles only)
 
@@ -25,12 +26,17 @@ from workloads import histogram
 CONTROL_WORDS = 64
 SLOT_WORDS = 8192
 ERROR_OFFSET, ERROR_BYTES = 64, 1024
+RING_OFFSET = 192
 SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
 
 
 class Control(IntEnum):
-    """Words of the control block; the engine writes, every role reads."""
+    """Words of the control block; the engine writes, every role reads.
+
+    STOP is the exception: a role that fails, and the launcher when a role dies, sets it too. It only ever goes
+    from 0 to 1.
+    """
 
     START_NS = 0  # 0 until the engine opens the barrier; then the step's start
     STOP = 1  # 1: give up now (a partner failed, or the run is being stopped)
@@ -74,6 +80,8 @@ class Word(IntEnum):
     CONNECT_NS = 20  # time from connect to ready
     LATE_MAX_NS = 21  # longest response time from the intended start
     ROWS_TARGET = 22  # rows this role will do in the step; 0 when it runs until others end
+    ROUNDS_STARTED = 23  # insert and delete roles: statements begun
+    CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 when they are free
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
 
 

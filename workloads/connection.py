@@ -1,0 +1,71 @@
+"""One raw libpq connection: open it, send text with the simple protocol, turn a server's error into an exception."""
+
+from __future__ import annotations
+
+import select
+
+from psycopg import pq
+from psycopg.pq import abc
+
+COMMAND_OK = int(pq.ExecStatus.COMMAND_OK)
+TUPLES_OK = int(pq.ExecStatus.TUPLES_OK)
+
+
+class SqlError(Exception):
+    """A statement failed, or the connection did. The text is one line: sqlstate and message."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(f"{sqlstate} {message}")
+        self.sqlstate = sqlstate
+        self.message = message
+
+
+def open_connection(dsn: str) -> abc.PGconn:
+    """A ready connection.
+
+    Connects in steps rather than by one blocking call: libpq's would keep the interpreter lock, and with it every
+    other thread of this process.
+    """
+    connection = pq.PGconn.connect_start(dsn.encode())
+    while connection.status != pq.ConnStatus.BAD:
+        polled = connection.connect_poll()
+        if polled == pq.PollingStatus.OK:
+            break
+        if polled == pq.PollingStatus.READING:
+            select.select([connection.socket], [], [])
+        elif polled == pq.PollingStatus.WRITING:
+            select.select([], [connection.socket], [])
+        else:
+            break
+    if connection.status != pq.ConnStatus.OK:
+        raise SqlError("08001", one_line(connection.error_message))
+    connection.notice_handler = None
+    return connection
+
+
+def execute(connection: abc.PGconn, sql: bytes) -> abc.PGresult:
+    """Runs one statement outside the measured path."""
+    result = connection.exec_(sql)
+    if result.status not in (COMMAND_OK, TUPLES_OK):
+        raise error_of(connection, result)
+    return result
+
+
+def scalar(connection: abc.PGconn, sql: bytes) -> int | None:
+    """The integer that a statement of one row and one column returns; None for NULL."""
+    value = execute(connection, sql).get_value(0, 0)
+    return None if value is None else int(value)
+
+
+def error_of(connection: abc.PGconn, result: abc.PGresult) -> SqlError:
+    """The error that a failed result tells."""
+    sqlstate = result.error_field(pq.DiagnosticField.SQLSTATE)
+    message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+    if sqlstate is None:  # made by libpq itself: the connection is gone
+        return SqlError("08006", one_line(result.error_message or connection.error_message))
+    return SqlError(sqlstate.decode(), one_line(message or b""))
+
+
+def one_line(message: bytes) -> str:
+    """A server's message without its line breaks."""
+    return " ".join(message.decode(errors="replace").split())

@@ -1,0 +1,175 @@
+"""The coupling of one client's insert and delete streams: two processes, a ring of rounds, two eventfds.
+
+The insert role makes the rounds (`workloads.insert.maker`). It writes each into a ring in its slot of the counters
+page and counts it in `Word.ROUNDS_MADE`; the delete role reads it from there. Both count the statements that they
+have begun in `Word.ROUNDS_STARTED`. Those words alone carry the truth; an eventfd only wakes the partner, so going
+on costs one non-blocking system call and waiting costs no CPU.
+
+    word 192 + 3 * (round % 16)    go_ns, intended_ns, low_key
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+
+from psycopg.pq import abc
+
+from workloads.connection import SqlError, open_connection, scalar
+from workloads.insert.maker import Maker
+from workloads.page import RING_OFFSET, Page, State, Word
+from workloads.process import clock, wait_for, wait_once
+
+RING_ROUNDS = 16  # more than a queue on either side of the present round
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """The slots of one client's two streams and the descriptors that wake them. `delete_slot` None: no deletes."""
+
+    insert_slot: int
+    delete_slot: int | None
+    wake_insert: int
+    wake_delete: int
+    drains: bool  # otherwise a stream ends as soon as the other has
+
+
+class PartnerEnded(Exception):
+    """The other stream has finished and this generation does not drain."""
+
+
+class LowKeyLookup:
+    """Looks the smallest key up while the insert stream goes on, on its own connection, in its own thread.
+
+    The reference's maker waits for a lookup, but its queues keep both streams going meanwhile. `kept`: one
+    connection for all lookups; otherwise each opens one.
+    """
+
+    def __init__(self, dsn: str, sql: str, kept: bool, wake_fd: int) -> None:
+        self._dsn, self._sql, self._wake_fd = dsn, sql.encode(), wake_fd
+        self._kept: abc.PGconn | None = open_connection(dsn) if kept else None
+        self._thread: threading.Thread | None = None
+        self._done = False
+        self._low_key = 0
+        self._took_ns = 0
+        self._error: SqlError | None = None
+
+    def now(self) -> tuple[int, int]:
+        """(low key, ns that it took); 0 for an empty table."""
+        began_ns = clock()
+        connection = self._kept or open_connection(self._dsn)
+        try:
+            return scalar(connection, self._sql) or 0, clock() - began_ns
+        finally:
+            if connection is not self._kept:
+                connection.finish()
+
+    def poll(self) -> tuple[int, int] | None:
+        """Starts a lookup, or gives the result of the one that was started; None while it runs."""
+        if self._thread is None:
+            self._done = False
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+            return None
+        if not self._done:
+            return None
+        self._thread = None
+        if self._error is not None:
+            raise self._error
+        return self._low_key, self._took_ns
+
+    def _run(self) -> None:
+        try:
+            self._low_key, self._took_ns = self.now()
+        except SqlError as error:
+            self._error = error
+        self._done = True
+        os.eventfd_write(self._wake_fd, 1)
+
+
+class InsertGate:
+    """What the insert role passes before each of its statements; makes the rounds on the way."""
+
+    def __init__(self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None) -> None:
+        self._page, self._words = page, page.words
+        self._partners, self._maker, self._lookup = partners, maker, lookup
+        base = page.slot(partners.insert_slot)
+        self._ring = base + RING_OFFSET
+        self._made, self._started = base + Word.ROUNDS_MADE, base + Word.ROUNDS_STARTED
+        self._low_key = base + Word.LOW_KEY
+        self._partner = None if partners.delete_slot is None else page.slot(partners.delete_slot)
+        self._round = 0
+
+    def enter(self, number: int) -> int:
+        """Waits until the insert statement of this round may start; returns its intended start."""
+        self._round = number
+        if not self._ready():
+            self._wait()
+        ring = self._ring + 3 * (number % RING_ROUNDS)
+        made = self._maker.rounds_made > number
+        intended_ns = self._words[ring + 1] if made else self._maker.intended_ns
+        self._words[self._started] = self._round = number + 1
+        self._make()
+        if self._partner is not None:
+            os.eventfd_write(self._partners.wake_delete, 1)
+            if self._maker.rounds_made > number:
+                self._words[self._low_key] = self._words[ring + 2]
+        return intended_ns
+
+    def finish(self) -> None:
+        """Makes what is left to make: the last delete statements."""
+        if self._maker.rounds_made < self._maker.rounds:
+            wait_for(self._page, self._all_made, self._partners.wake_insert)
+        if self._partner is not None:
+            os.eventfd_write(self._partners.wake_delete, 1)
+
+    def _all_made(self) -> bool:
+        self._make()
+        return self._maker.rounds_made == self._maker.rounds or self._partner_ended()
+
+    def _partner_ended(self) -> bool:
+        return self._partner is not None and self._words[self._partner + Word.STATE] >= State.DONE
+
+    def _make(self) -> None:
+        words, maker = self._words, self._maker
+        deletes_started = 0 if self._partner is None else words[self._partner + Word.ROUNDS_STARTED]
+        while (made := maker.make(self._round, deletes_started, clock())) is not None:
+            ring = self._ring + 3 * (made.number % RING_ROUNDS)
+            words[ring], words[ring + 1], words[ring + 2] = made.go_ns, made.intended_ns, made.low_key
+            words[self._made] = made.number + 1
+        if maker.lookup_due and self._lookup is not None and (found := self._lookup.poll()) is not None:
+            maker.looked_up(found[0])
+            slot = self._page.slot(self._partners.insert_slot)
+            words[slot + Word.MIN_LOOKUPS] += 1
+            words[slot + Word.MIN_LOOKUP_NS] += found[1]
+            self._make()
+            if self._partner is not None:
+                os.eventfd_write(self._partners.wake_delete, 1)
+
+    def _go_ns(self) -> int:
+        """When this round's insert statement is in its queue."""
+        if self._maker.rounds_made > self._round:
+            return self._words[self._ring + 3 * (self._round % RING_ROUNDS)]
+        return self._maker.go_ns
+
+    def _ready(self) -> bool:
+        self._make()
+        if not self._partners.drains and self._partner_ended():
+            raise PartnerEnded
+        if self._maker.rounds_made < self._round:
+            return False
+        go_ns = self._go_ns()
+        return go_ns == 0 or clock() >= go_ns
+
+    def _wait(self) -> None:
+        """Waits for the partner, then for the limiter, and counts which of them it was."""
+        began_ns = clock()
+        slot = self._page.slot(self._partners.insert_slot)
+        while not self._ready():
+            held = self._maker.rounds_made < self._round
+            until_ns = None if held else self._go_ns()
+            wait_once(self._page, self._partners.wake_insert, until_ns)
+            now_ns = clock()
+            self._words[slot + (Word.COUPLED_NS if held else Word.LIMITED_NS)] += now_ns - began_ns
+            began_ns = now_ns

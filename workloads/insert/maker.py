@@ -1,0 +1,94 @@
+"""The maker: which rounds of insert and delete statements exist, and from when on. Pure, no clock, no process.
+
+The reference client has a maker process that puts, for each round, one insert statement into a queue of capacity 8
+and then one delete statement into another. Both queues block when full, so neither stream gets further ahead of the
+other than a queue plus one statement in flight. Here the queues are only counted: the maker is told how many
+statements of either stream have been started, and says how many rounds have been made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workloads.limiter import Limiter
+
+QUEUE_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round made: from when on its statements may start, when that was meant to be, and its lower key bound."""
+
+    number: int
+    go_ns: int
+    intended_ns: int
+    low_key: int
+
+
+class Maker:
+    """Makes rounds 0 .. rounds - 1 in order.
+
+    `rounds_made` counts the rounds whose two statements are both in their queues. `go_ns` and `intended_ns` belong to
+    the round that is being made: its insert statement is in the queue from `go_ns` on. `resync_rounds`: the low key
+    is looked up again every so many rounds plus one; 0 is never. `first_low` None asks for a lookup in round 0.
+    """
+
+    def __init__(
+        self,
+        rounds: int,
+        rows_per_round: int,
+        limiter: Limiter | None,
+        *,
+        deletes: bool,
+        first_low: int | None = 0,
+        resync_rounds: int = 0,
+        start_ns: int = 0,
+    ) -> None:
+        self.rounds = rounds
+        self.rounds_made = 0
+        self.lookup_due = False
+        self.go_ns = self.intended_ns = start_ns if limiter else 0
+        self._rows = rows_per_round
+        self._limiter = limiter
+        self._deletes = deletes
+        self._resync_every = resync_rounds + 1 if deletes and resync_rounds > 0 else 0
+        self._low = first_low
+        self._looked_up = -1  # the round that the last lookup was made for
+
+    def make(self, inserts_started: int, deletes_started: int, now_ns: int) -> Round | None:
+        """The next round if it can be made now, else None. Call again until None.
+
+        A limited round is made ahead of its time, with `go_ns` in the future, when nothing but the limiter would
+        hold it: the reference's maker would make it then whatever the two streams do meanwhile. A round with a
+        lookup is not, as the lookup must see the table of that time.
+        """
+        number = self.rounds_made
+        if number == self.rounds or number >= inserts_started + QUEUE_ROUNDS:
+            return None
+        if self._deletes:
+            if self._wants_lookup(number):
+                # The lookup follows the insert statement into its queue and comes before the delete statement.
+                self.lookup_due = now_ns >= self.go_ns
+                return None
+            if number >= deletes_started + QUEUE_ROUNDS:
+                return None
+        low = self._low or 0
+        made = Round(number, self.go_ns, self.intended_ns, low)
+        self._low = low + self._rows
+        self.rounds_made = number + 1
+        if self._limiter is not None:
+            self.go_ns, self.intended_ns = self._limiter.after(number, max(self.go_ns, now_ns))
+        return made
+
+    def looked_up(self, low_key: int) -> None:
+        """Takes the result of the lookup that was due."""
+        self._low = low_key
+        self._looked_up = self.rounds_made
+        self.lookup_due = False
+
+    def _wants_lookup(self, number: int) -> bool:
+        if self._looked_up == number:
+            return False
+        if number == 0:
+            return self._low is None
+        return self._resync_every > 0 and number % self._resync_every == 0

@@ -1,0 +1,122 @@
+"""SQL of the Insert Benchmark: tables, indexes and the shapes of its statements. Text only, no connection."""
+
+from __future__ import annotations
+
+from workloads.insert.steps import Generation
+
+SEQUENCE_CACHE = 1000
+QUERY_ROWS = 10
+INSERT_COLUMNS = ("dateandtime", "cashregisterid", "customerid", "productid", "price", "data")
+
+
+def table_name(client: int) -> str:
+    """The table of client 1, 2, ...; every connection of the client uses only this one."""
+    return f"pi{client}"
+
+
+def create_table(
+    generation: Generation, table: str, suffix: str = "", partition_rows: tuple[int, ...] = ()
+) -> list[str]:
+    """Statements that make an empty table. `suffix` ends the create statement (a table access method, say).
+
+    `partition_rows` = (P, width) cuts the key range into P partitions, the last one open-ended.
+    """
+    partitioned = " PARTITION BY RANGE (transactionid)" if partition_rows else ""
+    statements = [
+        f"DROP TABLE IF EXISTS {table}",
+        f"CREATE TABLE {table} (transactionid bigserial NOT NULL, dateandtime timestamp without time zone, "
+        "cashregisterid integer NOT NULL, customerid integer NOT NULL, productid integer NOT NULL, "
+        f"price {generation.price_type} NOT NULL, data varchar(4000), PRIMARY KEY (transactionid))"
+        f"{partitioned}{' ' + suffix if suffix and not partitioned else ''}",
+        f"ALTER SEQUENCE {table}_transactionid_seq CACHE {SEQUENCE_CACHE}",
+    ]
+    if partition_rows:
+        parts, width = partition_rows
+        for part in range(parts):
+            low = "MINVALUE" if part == 0 else str(part * width)
+            high = "MAXVALUE" if part == parts - 1 else str((part + 1) * width)
+            statements.append(
+                f"CREATE TABLE {table}_p{part} PARTITION OF {table} FOR VALUES FROM ({low}) TO ({high})"
+                f"{' ' + suffix if suffix else ''}"
+            )
+    return statements
+
+
+def create_indexes(generation: Generation, table: str, count: int = 3) -> list[str]:
+    """The first `count` secondary indexes, in the order in which they are built."""
+    return [
+        f"CREATE INDEX {table}_{name} ON {table} ({', '.join(columns)})" for name, columns in generation.indexes[:count]
+    ]
+
+
+def insert_head(table: str) -> str:
+    """What stands before the value tuples of an insert statement."""
+    return f"INSERT INTO {table} ({','.join(INSERT_COLUMNS)}) VALUES "
+
+
+def prepare_insert(generation: Generation, table: str, rows: int) -> str:
+    """PREPARE of an insert of so many rows, six parameters each; executed as `EXECUTE ins(...)`."""
+    types = ("timestamp", "int", "int", "int", generation.price_type, "varchar")
+    width = len(types)
+    tuples = ",".join(
+        "(" + ",".join(f"${row * width + column + 1}" for column in range(width)) + ")" for row in range(rows)
+    )
+    return f"PREPARE ins({','.join(types * rows)}) AS {insert_head(table)}{tuples}"
+
+
+def delete_template(form: str, table: str, rows: int) -> str:
+    """A delete statement of the `range` or `subselect` form with `%(lo)d` (and `%(hi)d`) to fill in.
+
+    Both remove the `rows` rows with the smallest keys from `lo` on; the range form only where no key is missing.
+    """
+    if form == "range":
+        return f"DELETE FROM {table} WHERE transactionid >= %(lo)d AND transactionid < %(hi)d"
+    return (
+        f"DELETE FROM {table} WHERE transactionid IN (SELECT transactionid FROM {table} "
+        f"WHERE transactionid >= %(lo)d ORDER BY transactionid ASC LIMIT {rows})"
+    )
+
+
+def min_key(table: str) -> str:
+    """The lookup of the smallest key; NULL on an empty table."""
+    return f"SELECT min(transactionid) FROM {table}"
+
+
+def max_key(table: str) -> str:
+    """The lookup of the greatest key; NULL on an empty table."""
+    return f"SELECT max(transactionid) FROM {table}"
+
+
+def range_query(generation: Generation, table: str, kind: int, start: str) -> str:
+    """Range query number 0 (market), 1 (register) or 2 (pdc) from `start` on: an index-only scan of that index.
+
+    `register` is strict, so the greatest register finds nothing.
+    """
+    columns = generation.indexes[kind][1]
+    comparison = ">" if columns[0] == "cashregisterid" else ">="
+    return (
+        f"SELECT {','.join(columns)} FROM {table} WHERE {columns[0]} {comparison} {start} "
+        f"ORDER BY {','.join(columns)} LIMIT {QUERY_ROWS}"
+    )
+
+
+def prepare_range(generation: Generation, table: str, kind: int) -> str:
+    """PREPARE of a range query; executed as `EXECUTE <kind>(<start>)`. Real prices need a real parameter."""
+    name, columns = generation.indexes[kind]
+    parameter = generation.price_type if columns[0] == "price" else "int"
+    parameter = "int" if parameter == "integer" else parameter
+    return f"PREPARE {name}({parameter}) AS {range_query(generation, table, kind, '$1')}"
+
+
+def point_query(table: str, keys: str) -> str:
+    """The point query: ten keys by the primary key."""
+    return f"SELECT transactionid,productid,data FROM {table} WHERE transactionid IN ({keys})"
+
+
+def prepare_point(table: str, wide_keys: bool) -> str:
+    """PREPARE of the point query; executed as `EXECUTE point(...)`.
+
+    The reference declares its keys `int` although the column is bigint; that holds until keys pass 2**31.
+    """
+    types = ",".join(["bigint" if wide_keys else "int"] * QUERY_ROWS)
+    return f"PREPARE point({types}) AS {point_query(table, ','.join(f'${n + 1}' for n in range(QUERY_ROWS)))}"

@@ -1,0 +1,77 @@
+"""How much a cell loads, writes and queries: the named scales of every generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from workloads.names import UnknownName, pick
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Amounts per client. `pause_scale` multiplies the pause's length; `full_index_rows` is false where l.x's
+    extra rows (g22: 100 000) would outweigh a small load."""
+
+    rows_loaded: int  # N1: l.i0
+    rows_written: int  # N2: l.i1 and l.i2 together
+    query_seconds: float  # S: each query step
+    pause_scale: float = 1.0
+    full_index_rows: bool = True
+
+    def override(self, rows_written: int | None, query_seconds: float | None) -> Sizes:
+        """The same with what was given replaced."""
+        return replace(
+            self,
+            rows_written=self.rows_written if rows_written is None else rows_written,
+            query_seconds=self.query_seconds if query_seconds is None else query_seconds,
+        )
+
+
+# A first run: all ten steps in well under three minutes per build on two small cores.
+QUICK = Sizes(400_000, 100_000, 10, pause_scale=0.05, full_index_rows=False)
+
+SCALES: dict[str, dict[str, Sizes]] = {
+    "quick": {"g22": QUICK, "g24a": QUICK, "g24b": QUICK},
+    "cached": {
+        "g22": Sizes(20_000_000, 20_000_000, 7200),
+        "g24a": Sizes(50_000_000, 50_000_000, 1800),
+        "g24b": Sizes(50_000_000, 50_000_000, 1800),
+    },
+    "io": {
+        "g22": Sizes(500_000_000, 10_000_000, 7200),
+        # The posts of 2024 do not state the IO-bound sizes. 800M rows are some 160 GB with indexes: far above the
+        # memory of the small server they used; written rows are few there, as each costs random reads.
+        "g24a": Sizes(800_000_000, 5_000_000, 1800),
+        "g24b": Sizes(800_000_000, 5_000_000, 1800),
+    },
+}
+DEFAULT_SCALE = "quick"
+
+
+def sizes_of(generation: str, scale: str | int) -> Sizes:
+    """The sizes of a named scale, or those that suit a number of loaded rows (N1)."""
+    if isinstance(scale, int):
+        return sizes_for_rows(scale)
+    return pick("scale", scale, SCALES)[generation]
+
+
+def sizes_for_rows(rows: int) -> Sizes:
+    """Sizes for any N1: everything in proportion to `quick`, up to what the `cached` scale has."""
+    if rows < 1:
+        raise UnknownName("scale", str(rows), tuple(SCALES))
+    factor = rows / QUICK.rows_loaded
+    return Sizes(
+        rows_loaded=rows,
+        rows_written=min(50_000_000, max(1000, rows // 4)),
+        query_seconds=min(1800.0, max(QUICK.query_seconds, QUICK.query_seconds * factor)),
+        pause_scale=min(1.0, max(QUICK.pause_scale, QUICK.pause_scale * factor)),
+        full_index_rows=rows >= 10_000_000,
+    )
+
+
+def pause_seconds(rows_loaded: int, scale: float = 1.0) -> float:
+    """How long the pause lasts from its beginning, vacuum and checkpoint included: the reference's X, scaled.
+
+    `rows_loaded` counts l.i0's rows over all clients. A pause that took longer by itself is followed by no sleep.
+    """
+    return scale * min(1200.0, 60 + rows_loaded / 1_000_000)

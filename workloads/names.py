@@ -1,0 +1,29 @@
+"""Looking a name up in a table, with an error that says what else there was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class UnknownName(KeyError):
+    """A name that is in no table: its kind ("step", "generation", "scale"), the name, and the names there are."""
+
+    def __init__(self, kind: str, name: str, choices: tuple[str, ...]) -> None:
+        super().__init__(f"unknown {kind} '{name}'")
+        self.kind = kind
+        self.name = name
+        self.choices = choices
+
+    def __str__(self) -> str:
+        return f"unknown {self.kind} '{self.name}' (known: {', '.join(self.choices)})"
+
+
+def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
+    """The entry of that name, or `UnknownName`."""
+    try:
+        return table[name]
+    except KeyError:
+        raise UnknownName(kind, name, tuple(table)) from None

@@ -1,0 +1,149 @@
+"""What every role's process does around its work: names itself, waits at the barrier, obeys STOP, counts.
+
+The measured path is `record`: a few words of shared memory, no allocation that outlives the statement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+
+from psycopg.pq import abc
+
+from workloads import histogram
+from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
+
+STOP_CHECK_S = 0.1
+BARRIER_CHECK_S = 0.002
+RELEASE_CHECK_S = 0.02
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+SIGKILL = 9
+BOUNDS_NS = tuple(bound for _, bound in histogram.REFERENCE_BUCKETS if bound is not None)
+
+clock = time.monotonic_ns
+Record = Callable[[int, int, int, int], None]
+
+
+class Stopped(Exception):
+    """STOP was set: give up, this is no failure."""
+
+
+def name_process(name: str) -> None:
+    """Sets the name that `ps` and `top` show (15 bytes)."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Has the kernel kill this process when the one that started it ends, however it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:  # it ended before the request was made
+        os._exit(1)
+
+
+def check_stop(page: Page) -> None:
+    """Raises `Stopped` when the step is to be given up."""
+    if page.words[Control.STOP]:
+        raise Stopped
+
+
+def sleep_until(page: Page, until_ns: int) -> None:
+    """Sleeps until a time of the monotonic clock, in slices, so that STOP is seen."""
+    while (left_ns := until_ns - clock()) > 0:
+        check_stop(page)
+        time.sleep(min(left_ns / 1e9, STOP_CHECK_S))
+
+
+def wait_once(page: Page, wake_fd: int, until_ns: int | None = None) -> None:
+    """Blocks until `wake_fd` (an eventfd) is written, `until_ns` has come, or it is time to look at STOP."""
+    check_stop(page)
+    timeout_s = STOP_CHECK_S
+    if until_ns is not None:
+        timeout_s = min(timeout_s, max(0, until_ns - clock()) / 1e9)
+    if select.select([wake_fd], [], [], timeout_s)[0]:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(wake_fd)
+
+
+def wait_for(page: Page, ready: Callable[[], bool], wake_fd: int) -> None:
+    """Blocks until `ready()`, which is asked again whenever `wake_fd` is written."""
+    while not ready():
+        wait_once(page, wake_fd)
+
+
+def wait_at_barrier(page: Page, slot: int) -> int:
+    """Reports READY, waits for the engine to open the barrier, reports RUNNING; returns the step's start."""
+    page.set_word(slot, Word.STATE, State.READY)
+    while not (start_ns := page.words[Control.START_NS]):
+        check_stop(page)
+        time.sleep(BARRIER_CHECK_S)
+    sleep_until(page, start_ns)
+    page.set_word(slot, Word.STARTED_NS, clock())
+    page.set_word(slot, Word.STATE, State.RUNNING)
+    return start_ns
+
+
+def wait_for_release(page: Page) -> None:
+    """Keeps the connection until the engine has taken its end snapshot."""
+    while not page.words[Control.RELEASE] and not page.words[Control.STOP]:
+        time.sleep(RELEASE_CHECK_S)
+
+
+def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int) -> None:
+    """Binds this process and its backend to one CPU, where that is possible: same host, same user.
+
+    The two take turns, so neither loses by it; what is saved is waking another CPU from its sleep for every
+    message, which in a virtual machine costs more than a short query does. Places are dealt out over the CPUs from
+    the last one down, as the first often serves the interrupts.
+    """
+    if not connection.host.startswith(b"/"):
+        return
+    cpus = sorted(os.sched_getaffinity(0), reverse=True)
+    cpu = cpus[place % len(cpus)]
+    try:
+        os.sched_setaffinity(connection.backend_pid, {cpu})
+        os.sched_setaffinity(0, {cpu})
+    except (PermissionError, ProcessLookupError):
+        return
+    page.set_word(slot, Word.CPU_PLUS_1, cpu + 1)
+
+
+def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = False) -> Record:
+    """A function to call after every statement with (began_ns, ended_ns, rows_actual, intended_ns).
+
+    It clears the mark of the statement in flight and counts. `limited` roles also have a response time, from the
+    intended start. The counts are kept in locals and written through: this process is their only writer.
+    """
+    words = page.words
+    base = page.slot(slot)
+    in_flight, counters = base + Word.IN_FLIGHT_NS, base + Word.STATEMENTS
+    rows_word, actual_word = base + Word.ROWS, base + Word.ROWS_ACTUAL
+    service_word, longest_word, late_word = base + Word.SERVICE_NS, base + Word.MAX_NS, base + Word.LATE_MAX_NS
+    service, response = base + SERVICE_OFFSET, base + RESPONSE_OFFSET
+    bucket_0, bounds, bisect, index = base + Word.BUCKET_0, BOUNDS_NS, bisect_left, histogram.index
+    statements = rows = actual = service_ns = longest_ns = late_ns = 0
+
+    def record(began_ns: int, ended_ns: int, rows_actual: int, intended_ns: int) -> None:
+        nonlocal statements, rows, actual, service_ns, longest_ns, late_ns
+        words[in_flight] = 0
+        took_ns = ended_ns - began_ns
+        words[counters] = statements = statements + 1
+        words[rows_word] = rows = rows + rows_per_statement
+        words[actual_word] = actual = actual + rows_actual
+        words[service_word] = service_ns = service_ns + took_ns
+        if took_ns > longest_ns:
+            words[longest_word] = longest_ns = took_ns
+        us = took_ns // 1000
+        words[service + (us if us < 256 else index(us))] += 1
+        words[bucket_0 + bisect(bounds, took_ns)] += 1
+        if limited:
+            took_ns = max(0, ended_ns - intended_ns)
+            words[response + index(took_ns // 1000)] += 1
+            if took_ns > late_ns:
+                words[late_word] = late_ns = took_ns
+
+    return record
