@@ -27,6 +27,7 @@ let
       cp -r ${source} source
       chmod -R u+w source
       cd source
+      set -o pipefail
       export HOME=$PWD
       export PATH=${python}/bin:$PATH
       ${command}
