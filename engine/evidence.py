@@ -1,0 +1,108 @@
+"""What is looked at to explain a stall: a few seconds of each connection, of the machine, and the server's events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.journal import RoleSecond as JournalSecond
+from engine.procfs import Task
+from engine.serverlog import LogEvent
+from engine.waits import Vacuum, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSecond:
+    """One connection over one interval that ended at `t_ns`. `wait` is None when the server was not asked or silent."""
+
+    t_ns: int
+    dt_ns: int
+    in_flight_ns: int
+    wait: Wait | None
+    backend_cpu_ns: int
+    backend_runq_ns: int
+    backend_state: str
+    client_cpu_ns: int
+    client_runq_ns: int
+    client_state: str
+    limited_ns: int
+
+    @classmethod
+    def of(
+        cls, second: JournalSecond, wait: Wait | None, backend: Task | None, client: Task | None, limited_ns: int
+    ) -> RoleSecond:
+        """From the journal's row and what is not in it; `limited_ns` is the limiter's sleep in this interval."""
+        return cls(
+            t_ns=second.t_ns,
+            dt_ns=second.dt_ns,
+            in_flight_ns=second.in_flight_ns,
+            wait=wait,
+            backend_cpu_ns=second.backend_cpu_ns or 0,
+            backend_runq_ns=second.backend_runq_ns or 0,
+            backend_state=backend.state if backend else "",
+            client_cpu_ns=second.client_cpu_ns or 0,
+            client_runq_ns=second.client_runq_ns or 0,
+            client_state=client.state if client else "",
+            limited_ns=limited_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HostSecond:
+    """The machine over one interval: shares of all CPU time, and how busy the device was, each 0 to 1."""
+
+    t_ns: int
+    dt_ns: int
+    iowait: float
+    steal: float
+    device_busy: float
+
+    @classmethod
+    def of(cls, t_ns: int, dt_ns: int, host: Mapping[str, int], device: Mapping[str, int]) -> HostSecond:
+        """From the differences of `engine.host` over the interval."""
+        columns = ("user_ns", "nice_ns", "system_ns", "idle_ns", "iowait_ns", "irq_ns", "softirq_ns", "steal_ns")
+        total = sum(max(0, host.get(name, 0)) for name in columns)
+        return cls(
+            t_ns,
+            dt_ns,
+            share(host.get("iowait_ns", 0), total),
+            share(host.get("steal_ns", 0), total),
+            share(device.get("io_ns", 0), dt_ns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """Another connection of the same client: `in_flight_ns` is the age of its statement now, 0 when it has none."""
+
+    role: str
+    backend_pid: int
+    in_flight_ns: int
+    seconds: Sequence[RoleSecond] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known about one stall. Whole histories may be given: only what overlaps the stall is used.
+
+    `ended_ns` is now while it lasts. `names` says who a pid is ("delete role", "autovacuum worker").
+    `vacuums` are those at work now, `relations` the tables of the stalled role (a vacuum of another is no cause).
+    """
+
+    role: str
+    backend_pid: int
+    client_pid: int
+    started_ns: int
+    ended_ns: int
+    seconds: Sequence[RoleSecond] = ()
+    partners: Sequence[Partner] = ()
+    host: Sequence[HostSecond] = ()
+    events: Sequence[LogEvent] = ()
+    vacuums: Sequence[Vacuum] = ()
+    relations: frozenset[str] = frozenset()
+    names: Mapping[int, str] = field(default_factory=dict)
+
+
+def share(part: float, whole: float) -> float:
+    """A part of a whole, cut to 0 to 1; 0 of nothing."""
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
