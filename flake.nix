@@ -23,7 +23,7 @@
           app = {
             type = "app";
             program = lib.getExe bench;
-            inherit (bench) meta;
+            meta = { inherit (bench.meta) description; };
           };
         in
         {
@@ -36,7 +36,7 @@
             bench = app;
             default = app;
           };
-          checks = pkgs.callPackage ./nix/checks.nix { inherit bench python testServers; };
+          inherit (pkgs.callPackage ./nix/checks.nix { inherit bench python testServers; }) checks;
           devShells.default = pkgs.callPackage ./nix/shell.nix { inherit python testServers; };
           # hostpkgs has no nixfmt.
           formatter = pkgs.nixfmt or null;

@@ -32,31 +32,34 @@ let
       export PATH=${python}/bin:$PATH
       ${command}
     '';
-in
-{
-  lint = check "The Python code is formatted, free of known mistakes, typed, and keeps to its rooms" "lint" ''
-    ruff check --no-cache .
-    ruff format --no-cache --check .
-    mypy --cache-dir=/dev/null
-    lint-imports --no-cache
-    touch $out
-  '';
 
-  # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
-  tests = check "The tests that need no privilege, against real servers" "tests" ''
-    export PGBED_SERVERS=${testServers}/servers PGBED_CATALOG=${testServers}/catalog.json
-    mkdir -p $out
-    python -m pytest -p no:cacheprovider -m "not outside" 2>&1 | tee $out/pytest.log
-  '';
-
-  # The wrapper starts, and finds its catalogue.
-  bench = check "The application starts" "start" ''
-    ${lib.getExe bench} --help > $out
-  '';
-}
-// lib.optionalAttrs (nixfmt != null) {
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
+in
+{
+  # One attribute, since callPackage adds functions of its own beside it.
+  checks = {
+    lint = check "The Python code is formatted, free of known mistakes, typed, and keeps to its rooms" "lint" ''
+      ruff check --no-cache .
+      ruff format --no-cache --check .
+      mypy --cache-dir=/dev/null
+      lint-imports --no-cache
+      touch $out
+    '';
+
+    # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
+    tests = check "The tests that need no privilege, against real servers" "tests" ''
+      export PGBED_SERVERS=${testServers}/servers PGBED_CATALOG=${testServers}/catalog.json
+      mkdir -p $out
+      python -m pytest -p no:cacheprovider -m "not outside" 2>&1 | tee $out/pytest.log
+    '';
+
+    # The wrapper starts, and finds its catalogue.
+    bench = check "The application starts" "start" ''
+      ${lib.getExe bench} --help > $out
+    '';
+  }
+  // lib.optionalAttrs (nixfmt != null) { inherit format; };
 }
