@@ -90,6 +90,8 @@ let
       mkDerivation (
         {
           name = "shell";
+          # `nix develop` writes the environment to each output that this names.
+          outputs = [ "out" ];
           dontUnpack = true;
           installPhase = "touch $out";
         }
