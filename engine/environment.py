@@ -33,6 +33,7 @@ from engine.host import CPU_COLUMNS, device_of, parse_host_stat
 from engine.space import free_bytes
 
 CPU = Path("/sys/devices/system/cpu")
+GROUPS = Path("/sys/fs/cgroup")
 VM = Path("/proc/sys/vm")
 PROBE_ROUNDS = 100
 BUSY_WINDOW_S = 0.25
@@ -162,9 +163,9 @@ def _group_limit_bytes() -> int | None:
     for line in (_text("/proc/self/cgroup") or "").splitlines():
         number, controllers, group = line.split(":", 2)
         if number == "0":
-            root, name = Path("/sys/fs/cgroup"), "memory.max"
+            root, name = GROUPS, "memory.max"
         elif "memory" in controllers.split(","):
-            root, name = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
+            root, name = GROUPS / "memory", "memory.limit_in_bytes"
         else:
             continue
         folder = root / group.lstrip("/")

@@ -1,0 +1,123 @@
+"""Fixtures of all tests: the real servers named by PGBED_SERVERS, started once per session and version.
+
+PGBED_SERVERS is a folder of LABEL -> install prefix (`nix flake check` and ./check set it). Without it the tests
+that need a server fail; they are not skipped, because a suite that skips them says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine import builds, configs, environment
+from engine.account import Account, unprivileged
+from engine.model import Build, Config
+from engine.server import Server
+
+MAJORS = (12, 14, 16, 17)
+BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+# Small and quick to start; not what a run would use.
+TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")
+
+
+@pytest.fixture(scope="session")
+def servers() -> dict[str, Build]:
+    """Every build in PGBED_SERVERS by label. Fails when it is not set, or a major version of MAJORS is not there."""
+    folder = os.environ.get("PGBED_SERVERS")
+    if not folder:
+        pytest.fail(
+            "PGBED_SERVERS is not set: it names a folder of LABEL -> PostgreSQL install; run ./check", pytrace=False
+        )
+    prefixes = sorted(prefix for prefix in Path(folder).iterdir() if (prefix / "bin" / "postgres").exists())
+    found = {prefix.name: builds.local_build(prefix.name, prefix) for prefix in prefixes}
+    found = {
+        label: replace(build, initdb_args=BUILTIN_ARGS) if label.endswith("-builtin") else build
+        for label, build in found.items()
+    }
+    missing = set(MAJORS) - {build.major for build in found.values()}
+    if missing:
+        pytest.fail(
+            f"PGBED_SERVERS={folder} has no PostgreSQL {sorted(missing)}: the tests need all of {MAJORS}", pytrace=False
+        )
+    return found
+
+
+@pytest.fixture(scope="session")
+def build(servers: dict[str, Build]) -> Callable[[int | str], Build]:
+    """A build by label, or by major version (not one with a locale provider of its own)."""
+
+    def of(which: int | str) -> Build:
+        if isinstance(which, str):
+            return servers[which]
+        return next(found for found in servers.values() if found.major == which and not found.initdb_args)
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def small_config() -> Callable[[Build], Config]:
+    """`cx9a2_c8r32` shrunk to what a test should take of the machine, as it applies to a build."""
+
+    def of(build: Build) -> Config:
+        (spec,) = configs.resolve(["cx9a2_c8r32"])
+        return configs.apply(spec, build, environment.machine(Path("/tmp")), configs.overrides(TEST_SETTINGS))
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def account() -> Account:
+    """Who runs servers here."""
+    return unprivileged()
+
+
+@pytest.fixture(scope="session")
+def new_folder() -> Iterator[Callable[[], Path]]:
+    """Makes folders that the servers' user can enter (pytest's own are closed to it), removed at the end."""
+    base = Path(tempfile.mkdtemp(prefix="pgbed-tests-", dir="/tmp"))
+    base.chmod(0o755)
+
+    def make() -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="", dir=base))
+        folder.chmod(0o755)
+        return folder
+
+    yield make
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def cell_dir(new_folder: Callable[[], Path]) -> Path:
+    """An empty folder for one cell."""
+    return new_folder()
+
+
+@pytest.fixture(scope="session")
+def server(
+    build: Callable[[int | str], Build],
+    small_config: Callable[[Build], Config],
+    new_folder: Callable[[], Path],
+) -> Iterator[Callable[[int | str], Server]]:
+    """A running server of a label or major version, started at its first use, with an empty database `ib`.
+
+    The whole session shares it: make tables with names of your own, or databases, and drop them.
+    """
+    running: dict[str, Server] = {}
+    with ExitStack() as stack:
+
+        def of(which: int | str) -> Server:
+            wanted = build(which)
+            if wanted.label not in running:
+                fresh = stack.enter_context(Server(wanted, small_config(wanted), new_folder()))
+                fresh.create_database()
+                running[wanted.label] = fresh
+            return running[wanted.label]
+
+        yield of

@@ -1,0 +1,336 @@
+"""Real servers of every version: how they are made, that they cannot be left behind, and how they fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from engine.account import Account, unprivileged
+from engine.cluster import kill_leftover, last_words, living_server, processes_in
+from engine.errors import UserError
+from engine.model import Build, Config
+from engine.server import SOCKET_PATH_MAX, Server, ServerError
+
+MAJORS = (12, 14, 16, 17)
+Builds = Callable[[int | str], Build]
+Configs = Callable[[Build], Config]
+Servers = Callable[[int | str], Server]
+
+
+def show(server: Server, *names: str) -> list[str]:
+    with server.connect("postgres") as connection:
+        return [connection.execute(f"SHOW {name}").fetchone()[0] for name in names]  # type: ignore[index]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_server_runs_the_build_with_checksums_and_the_config(major: int, server: Servers) -> None:
+    running = server(major)
+    assert running.alive() and running.died_reason() is None
+    assert show(running, "server_version")[0] == running.build.version
+    names = ("data_checksums", "shared_buffers", "checkpoint_timeout", "synchronous_commit", "server_encoding")
+    assert show(running, *names) == ["on", "64MB", "30min", "off", "UTF8"]
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_what_the_bench_sets_comes_last(major: int, server: Servers) -> None:
+    running = server(major)
+    for name, value in running.harness_settings.items():
+        assert show(running, name)[0] == value, name
+    prefix = "%n|%p|%b|" if major >= 13 else "%n|%p||"
+    assert show(running, "log_line_prefix", "listen_addresses") == [prefix, ""]
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_cluster_does_not_depend_on_the_users_locale_and_time_zone(
+    major: int, build: Builds, small_config: Configs, cell_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo", "PGDATA": "/nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    with Server(build(major), small_config(build(major)), cell_dir) as running:
+        running.create_database()
+        with running.connect() as connection:
+            row = connection.execute(
+                "SELECT datcollate, datctype, current_setting('TimeZone') FROM pg_database WHERE datname = 'ib'"
+            ).fetchone()
+        assert row in (("C.UTF-8", "C.UTF-8", "UTC"), ("C.UTF-8", "C.UTF-8", "Etc/UTC"))
+
+
+def test_builtin_locale_provider_is_used_by_17(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    builtin = replace(
+        build(17), label="17-builtin", initdb_args=("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+    )
+    with Server(builtin, small_config(builtin), cell_dir) as running:
+        running.create_database()
+        with running.connect() as connection:
+            row = connection.execute(
+                "SELECT datlocprovider, datlocale FROM pg_database WHERE datname = 'ib'"
+            ).fetchone()
+        assert row == ("b", "C.UTF-8")
+        assert "--builtin-locale=C.UTF-8" in running.record()["initdb"]
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_pids_are_the_postmaster_and_its_children(major: int, server: Servers) -> None:
+    running = server(major)
+    with running.connect() as connection:
+        backend = connection.info.backend_pid
+        pids = running.pids()
+        assert pids[0] == running.pid and backend in pids
+        assert set(pids) <= set(processes_in(running.data_dir))
+
+
+def test_server_is_reached_only_by_its_own_user_over_a_private_folder(server: Servers, account: Account) -> None:
+    folder = server(16).socket_dir
+    assert folder is not None
+    status = folder.stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o700, account.uid)
+    assert Path(f"/proc/{server(16).pid}").stat().st_uid == account.uid != 0
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_the_server(server: Servers) -> None:
+    assert os.getsid(server(16).pid) == server(16).pid != os.getsid(0)
+
+
+def test_leaving_removes_cluster_and_socket_and_keeps_the_log(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    with Server(build(16), small_config(build(16)), cell_dir) as running:
+        sockets = running.socket_dir
+    assert sockets is not None and not sockets.exists()
+    assert [entry.name for entry in cell_dir.iterdir()] == ["server.log"]
+    assert not processes_in(cell_dir / "data")
+
+
+def test_a_kept_cluster_is_shut_down_cleanly(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    with Server(build(14), small_config(build(14)), cell_dir, keep=True):
+        pass
+    assert (cell_dir / "data" / "PG_VERSION").read_text().strip() == "14"
+    assert not (cell_dir / "data" / "postmaster.pid").exists()
+    assert "shutting down" in (cell_dir / "server.log").read_text()
+
+
+def test_a_cluster_that_is_there_is_not_overwritten(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    second = Server(build(16), small_config(build(16)), cell_dir)
+    in_use = pytest.raises(ServerError, match=r"in use by a running server \(process \d+\)")
+    with Server(build(16), small_config(build(16)), cell_dir, keep=True), in_use:
+        second.start()
+    with (
+        pytest.raises(ServerError, match="already holds a cluster"),
+        Server(build(16), small_config(build(16)), cell_dir),
+    ):
+        pass
+    assert (cell_dir / "data" / "PG_VERSION").exists()
+
+
+def test_a_socket_path_that_is_too_long_is_said_before_anything_is_made(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    deep = cell_dir / ("d" * 100)
+    deep.mkdir()
+    with pytest.raises(ServerError, match=rf"path of \d+ bytes, more than the {SOCKET_PATH_MAX}.*PGBED_SOCKETS"):
+        Server(build(16), small_config(build(16)), cell_dir / "cell", sockets=deep).start()
+    assert not (cell_dir / "cell").exists()
+
+
+def test_a_long_tmpdir_and_a_long_cell_folder_do_not_matter(
+    build: Builds, small_config: Configs, cell_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = cell_dir / ("d" * 120)
+    deep.mkdir(mode=0o755)
+    monkeypatch.setenv("TMPDIR", str(deep))
+    with Server(build(12), small_config(build(12)), deep / "cell") as running:
+        assert show(running, "data_checksums") == ["on"]
+
+
+def test_a_socket_folder_that_is_not_there_is_said(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    with pytest.raises(ServerError, match="does not exist; set PGBED_SOCKETS"):
+        Server(build(16), small_config(build(16)), cell_dir, sockets=cell_dir / "nowhere").start()
+
+
+def test_a_folder_that_the_servers_user_may_not_enter_is_named(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    closed = cell_dir / "closed"
+    closed.mkdir(mode=0o700)
+    stranger = Account("stranger", 64001, 64001, switch=True)
+    with pytest.raises(ServerError, match=rf"user stranger.*may not enter {closed}.*--out"):
+        Server(build(16), small_config(build(16)), closed / "cell", account=stranger).start()
+
+
+def test_binaries_that_cannot_be_run_are_named(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    nothing = replace(build(16), prefix=str(cell_dir / "nothing"))
+    with pytest.raises(ServerError, match=r"cannot run .*nothing/bin/initdb"):
+        Server(nothing, small_config(build(16)), cell_dir / "cell").start()
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_server_that_does_not_start_says_its_last_words(major: int, build: Builds, cell_dir: Path) -> None:
+    config = Config("broken", (("shared_buffers", "64MB"), ("shared_preload_libraries", "no_such_library")), "test")
+    with pytest.raises(ServerError) as caught, Server(build(major), config, cell_dir):
+        pass
+    said = str(caught.value)
+    assert "no_such_library" in said and "ended with status 1" in said and "server.log" in said and "\n" not in said
+    assert not (cell_dir / "data").exists()
+
+
+def test_initdb_that_fails_says_why(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    wrong = replace(build(16), initdb_args=("--locale=xx_XX.UTF-8",))
+    with (
+        pytest.raises(ServerError, match=r"initdb of .* failed: .*invalid locale"),
+        Server(wrong, small_config(build(16)), cell_dir),
+    ):
+        pass
+    assert not (cell_dir / "data").exists()
+
+
+def test_a_server_killed_in_a_step_is_noticed_with_the_reason(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    with Server(build(17), small_config(build(17)), cell_dir) as running:
+        os.kill(running.pid, signal.SIGKILL)
+        assert wait_until(lambda: not running.alive())
+        assert "was killed by SIGKILL" in (running.died_reason() or "")
+        assert running.pids() == ()
+    assert wait_until(lambda: not processes_in(cell_dir / "data"))
+
+
+ENGINE = """
+    import sys, time
+    from pathlib import Path
+    from engine import builds
+    from engine.model import Config
+    from engine.server import Server
+    build = builds.local_build("it", Path(sys.argv[1]))
+    with Server(build, Config("small", (("shared_buffers", "64MB"),), "test"), Path(sys.argv[2])) as server:
+        server.create_database()
+        with server.connect() as connection:
+            if sys.argv[3] == "busy":
+                print(server.pid, flush=True)
+                connection.execute("SELECT count(*) FROM generate_series(1, 1e12)")
+            print(server.pid, flush=True)
+            time.sleep(600)
+"""
+
+
+def start_engine(prefix: str, cell_dir: Path, what: str) -> tuple[subprocess.Popen[str], int]:
+    engine = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(ENGINE), prefix, str(cell_dir), what],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert engine.stdout is not None
+    line = engine.stdout.readline()
+    assert line, "the engine did not start its server"
+    return engine, int(line)
+
+
+@pytest.mark.parametrize("what", ["idle", "busy"])
+@pytest.mark.parametrize("major", [12, 17])
+def test_killing_the_engine_leaves_no_server_behind(major: int, what: str, build: Builds, cell_dir: Path) -> None:
+    engine, postmaster = start_engine(build(major).prefix, cell_dir, what)
+    assert postmaster in processes_in(cell_dir / "data")
+    engine.kill()
+    engine.wait()
+    assert wait_until(lambda: not processes_in(cell_dir / "data"))
+    sockets = (cell_dir / "socket").readlink()
+    kill_leftover(cell_dir)
+    assert [entry.name for entry in cell_dir.iterdir()] == ["server.log"]
+    assert not sockets.exists()
+
+
+def test_killing_the_engine_during_initdb_leaves_nothing_running(build: Builds, cell_dir: Path) -> None:
+    engine = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(ENGINE), build(16).prefix, str(cell_dir), "idle"],
+        cwd=Path(__file__).parents[2],
+    )
+    assert wait_until(lambda: bool(processes_in(cell_dir / "data")))
+    engine.kill()
+    engine.wait()
+    assert wait_until(lambda: not processes_in(cell_dir / "data"))
+    kill_leftover(cell_dir)
+    assert not (cell_dir / "data").exists()
+
+
+def test_leftover_server_is_stopped_and_removed(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    abandoned = Server(build(16), small_config(build(16)), cell_dir)
+    abandoned.start()
+    sockets, postmaster = abandoned.socket_dir, abandoned.pid
+    assert living_server(cell_dir / "data") == postmaster
+    kill_leftover(cell_dir)
+    assert not abandoned.alive() and sockets is not None and not sockets.exists()
+    assert [entry.name for entry in cell_dir.iterdir()] == ["server.log"]
+
+
+def test_leftover_backends_without_a_postmaster_are_ended(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    abandoned = Server(build(16), small_config(build(16)), cell_dir)
+    abandoned.start()
+    stopped = next(pid for pid in abandoned.pids() if pid != abandoned.pid)
+    os.kill(stopped, signal.SIGSTOP)  # a process that cannot notice that its postmaster is gone
+    os.kill(abandoned.pid, signal.SIGKILL)
+    assert wait_until(lambda: not abandoned.alive())
+    assert stopped in processes_in(cell_dir / "data")
+    kill_leftover(cell_dir)
+    assert wait_until(lambda: not Path(f"/proc/{stopped}/cwd").exists())
+    assert not (cell_dir / "data").exists()
+
+
+def test_a_stale_pid_file_does_not_get_another_process_killed(cell_dir: Path) -> None:
+    (cell_dir / "data").mkdir()
+    (cell_dir / "data" / "postmaster.pid").write_text(f"{os.getpid()}\n{cell_dir}/data\n")
+    assert living_server(cell_dir / "data") is None
+    kill_leftover(cell_dir)  # we are still here
+    assert not (cell_dir / "data").exists()
+
+
+def test_nothing_left_over_is_no_error(cell_dir: Path) -> None:
+    kill_leftover(cell_dir)
+    kill_leftover(cell_dir / "never-made")
+
+
+def test_stopping_one_that_is_gone_is_no_error(build: Builds, small_config: Configs, cell_dir: Path) -> None:
+    with Server(build(12), small_config(build(12)), cell_dir) as running:
+        running.stop("fast")
+        assert not running.alive() and "ended with status 0" in (running.died_reason() or "")
+        running.stop("immediate")
+        with pytest.raises(psycopg.OperationalError):
+            running.connect("postgres")
+
+
+def test_last_words_are_one_line_without_prefix(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("1700000000.123|42|postmaster|LOG:  starting\n1700000000.124|42|postmaster|FATAL:  no space\n")
+    assert last_words(log) == "FATAL:  no space"
+    log.write_text("")
+    assert last_words(log) == "its log is empty"
+    assert last_words(tmp_path / "absent") == "its log cannot be read"
+
+
+def test_pgbed_user_must_exist_and_not_be_root() -> None:
+    if os.geteuid() == 0:
+        with pytest.raises(UserError, match="no such user"):
+            unprivileged({"PGBED_USER": "no_such_user_here"})
+        with pytest.raises(UserError, match="root"):
+            unprivileged({"PGBED_USER": "root"})
+    else:
+        assert unprivileged({"PGBED_USER": "no_such_user_here"}).uid == os.geteuid()  # nothing to switch to
