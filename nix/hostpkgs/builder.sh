@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154
 # The part of nixpkgs' stdenv that the flake uses: phases with hooks, over the machine's own tools.
 set -euo pipefail
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
@@ -27,7 +28,7 @@ patchPhase_default() {
   local patch
   for patch in ${patches:-}; do
     echo "applying $patch"
-    patch -p1 < "$patch"
+    patch --batch -p1 < "$patch"
   done
 }
 
