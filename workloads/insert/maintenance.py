@@ -6,7 +6,7 @@ Pure functions; the engine runs the statements and does the waiting. How long th
 from __future__ import annotations
 
 from workloads.insert.schema import table_name
-from workloads.insert.steps import Generation
+from workloads.insert.steps import Generation, generation
 
 DATABASE = "ib"
 FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM knows the option
@@ -39,6 +39,15 @@ def vacuum_statements(generation: Generation, clients: int, server_major: int) -
     return tuple(vacuum_statement(generation, table_name(n), server_major) for n in range(1, clients + 1))
 
 
-def pause_has_checkpoint(generation: Generation) -> bool:
-    """Whether vacuum is followed by a checkpoint and the rest of the pause is slept; g22 does neither."""
-    return generation.checkpoint_and_sleep
+def pause_statements(
+    generation_name: str, clients: int, server_major: int = FIRST_WITH_INDEX_CLEANUP
+) -> tuple[tuple[str, ...], ...]:
+    """The pause's statements: groups one after another, those within a group at once, each in its own session."""
+    form = generation(generation_name)
+    vacuums = vacuum_statements(form, clients, server_major)
+    return (vacuums, (CHECKPOINT,)) if form.checkpoint_and_sleep else (vacuums,)
+
+
+def background_vacuum_statements(generation_name: str, clients: int) -> tuple[str, ...]:
+    """The vacuums of one of the two rounds before a step whose `background_vacuum` is set."""
+    return vacuum_statements(generation(generation_name), clients, FIRST_WITH_INDEX_CLEANUP)
