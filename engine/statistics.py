@@ -135,12 +135,11 @@ def smallest_visible_effect(ratios: Sequence[float], pairs: int | None = None, p
     return math.expm1((_t(CONFIDENCE, pairs) + float(special.stdtrit(pairs - 1, power))) * error)
 
 
-def noise_floor(ratios: Sequence[float]) -> float | None:
-    """From A/A pairs: how far from 1 the interval of the base against itself reaches, as a fraction.
+def noise_floor(interval: Interval) -> float | None:
+    """From the interval of A/A pairs: how far from 1 the base against itself reaches, as a fraction.
 
-    None for fewer than two pairs.
+    None where there are no bounds.
     """
-    interval = paired_interval(ratios)
     if interval.low is None or interval.high is None:
         return None
     return max(interval.high - 1, 1 / interval.low - 1, 0.0)

@@ -124,10 +124,10 @@ def test_pairs_needed_grows_with_scatter_and_has_an_end() -> None:
 def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
     """sd 0.01 over three pairs: half = 0.024841; at 80 % power (4.302653 + 1.060660) x 0.01 / sqrt(3)."""
     ratios = [math.exp(-0.01), 1.0, math.exp(0.01)]
-    assert noise_floor(ratios) == pytest.approx(math.expm1(0.024841), rel=1e-4)
+    assert noise_floor(paired_interval(ratios)) == pytest.approx(math.expm1(0.024841), rel=1e-4)
     assert smallest_visible_effect(ratios) == pytest.approx(math.expm1(0.030965), rel=1e-3)
     assert smallest_visible_effect(ratios, pairs=12) < smallest_visible_effect(ratios)  # type: ignore[operator]
-    assert noise_floor([1.1]) is None
+    assert noise_floor(paired_interval([1.1])) is None
     assert smallest_visible_effect([1.1]) is None
 
 

@@ -1,0 +1,284 @@
+"""From what was counted over a step to the figures that are published: pure arithmetic, one formula a line.
+
+The op of a step is a row inserted in l.i0, l.i1 and l.i2, a row indexed in l.x, and a query in query steps; every
+figure "per op" divides by that. Elapsed time is sub-second where the reference client has whole seconds. A figure
+that cannot be had (no block device, a step without ops) is None, never NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.model import RoleTotals, StepTotals
+from workloads import histogram
+
+GIB = 2**30
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
+SLA_FRACTION = 0.95
+
+# The role whose progress is the step's: by kind of step.
+HEADLINE = {"load": "insert", "index": "index", "write": "insert", "query": "query"}
+
+# The columns of the published line, in its order: unit and digits after the point.
+PUBLISHED: dict[str, tuple[str, int]] = {
+    "ips": ("rows/s", 0),
+    "qps": ("queries/s", 0),
+    "rps": ("reads/s", 0),
+    "rmbps": ("MiB/s", 1),
+    "wps": ("writes/s", 0),
+    "wmbps": ("MiB/s", 1),
+    "rpq": ("reads/op", 3),
+    "rkbpq": ("kB/op", 3),
+    "wpi": ("writes/insert", 3),
+    "wkbpi": ("kB/insert", 3),
+    "csps": ("switches/s", 0),
+    "cpups": ("% of host", 1),
+    "cspq": ("switches/op", 3),
+    "cpupq": ("us/op", 1),
+    "ccpupq": ("us/op", 1),
+    "dbgb1": ("GiB", 1),
+    "dbgb2": ("GiB", 1),
+    "rss": ("GiB", 1),
+    "maxop": ("s", 3),
+    "p50": ("per s", 0),
+    "p99": ("per s", 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """One connection's interval, as far as rates need it; intervals of one tick share their end `t_ns`."""
+
+    client: int
+    role: str
+    t_ns: int
+    dt_ns: int
+    count: int  # rows, or queries for the role `query`
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    """Whether a query step kept up its insert rate. Rates are over all clients, per second.
+
+    `reference_passed` is the published rule: rows / whole seconds >= round(0.95 x target). `passed`, which verdicts
+    go by, takes the exact time and leaves out the one second that the reference limiter loses at its start: a step
+    of 15 s could not pass otherwise, while for 1800 s it makes no difference.
+    """
+
+    passed: bool
+    reference_passed: bool
+    achieved_per_s: float
+    target_per_s: float
+    required_per_s: float
+
+
+def ops(kind: str, totals: StepTotals) -> int:
+    """How many operations a step did: see the module."""
+    if kind == "index":
+        return totals.rows_indexed
+    if kind == "query":
+        return _role(totals, "query").statements
+    return _role(totals, "insert").rows if kind in HEADLINE else 0
+
+
+def rows(kind: str, totals: StepTotals) -> int:
+    """The rows that a step inserted, or indexed."""
+    return totals.rows_indexed if kind == "index" else _role(totals, "insert").rows
+
+
+def step_figures(kind: str, totals: StepTotals) -> dict[str, float | None]:
+    """The figures that are compared between builds, and those printed beside them.
+
+    rate_per_s is ops per second. CPU, run-queue wait and switches are of all server processes; client_cpu of all
+    client processes. read/written kB are what the server's processes moved to and from the block layer.
+    """
+    count = ops(kind, totals)
+    return {
+        "rate_per_s": _per(count, totals.seconds),
+        "dbms_cpu_us_per_op": _per(totals.dbms_cpu_ns / 1000, count),
+        "client_cpu_us_per_op": _per(totals.client_cpu_ns / 1000, count),
+        "ctx_switches_per_op": _per(totals.dbms_switches, count),
+        "runq_us_per_op": _per(totals.dbms_runq_ns / 1000, count),
+        "wal_bytes_per_op": None if totals.wal_bytes is None else _per(totals.wal_bytes, count),
+        "read_kb_per_op": _per(totals.dbms_read_bytes / 1024, count),
+        "written_kb_per_op": _per(totals.dbms_write_bytes / 1024, count),
+        "heap_bytes": totals.heap_bytes or None,
+        "index_bytes": totals.index_bytes or None,
+        "max_s": max_op_s(kind, totals),
+    }
+
+
+def max_op_s(kind: str, totals: StepTotals) -> float | None:
+    """The longest insert (query steps: query) over all clients, in seconds; in l.x the longest index build."""
+    role = totals.roles.get(HEADLINE.get(kind, "")) or totals.roles.get("insert")
+    return role.max_ns / 1e9 if role else None
+
+
+def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | None]:
+    """One role's figures: CPU of its backends per op of the step and per statement, waits, service-time quantiles.
+
+    `service_*` runs from sending to the last row; `response_*` from the intended start (rate-limited roles only).
+    """
+    role, count = totals.roles[name], ops(kind, totals)
+    figures: dict[str, float | None] = {
+        "statements": role.statements,
+        "rows": role.rows,
+        "cpu_s": role.backend_cpu_ns / 1e9,
+        "cpu_us_per_op": _per(role.backend_cpu_ns / 1000, count),
+        "cpu_us_per_statement": _per(role.backend_cpu_ns / 1000, role.statements),
+        "runq_us_per_statement": _per(role.backend_runq_ns / 1000, role.statements),
+        "ctx_switches_per_statement": _per(role.backend_switches, role.statements),
+        "client_cpu_us_per_statement": _per(role.client_cpu_ns / 1000, role.statements),
+        "mean_us": _per(role.service_ns / 1000, role.statements),
+        "max_s": role.max_ns / 1e9,
+        "limited_s": role.limited_ns / 1e9,
+        "coupled_s": role.coupled_ns / 1e9,
+    }
+    for title, pairs in (("service", role.histogram), ("response", role.response)):
+        counts = dict(pairs)
+        for q in QUANTILES if counts else ():
+            figures[f"{title}_{quantile_name(q)}_us"] = histogram.quantile_us(counts, q)
+    return figures
+
+
+def quantile_name(q: float) -> str:
+    """`p50`, `p99`, `p999`."""
+    return f"p{q * 100:g}".replace(".", "")
+
+
+def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> dict[str, float | None]:
+    """The reference's own line for one step, by its column names and formulas; `seconds` are for p50 and p99.
+
+    rates and percentages of the host are over the whole step, so they lack the reference's sampling error of
+    `vmstat` (its means counted repeated header lines as zero). cpupq needs no count of CPUs: (us+sy)/100 x ncpu x T
+    is the CPU time itself.
+    """
+    count, inserted, elapsed = ops(kind, totals), rows(kind, totals), totals.seconds
+    host, device = totals.host, totals.device
+    busy_ns = cpu_busy_ns(host)
+    all_ns = sum(value for key, value in host.items() if key in HOST_CPU)
+    percentiles = rate_percentiles(kind, (second for second in seconds if second.client == 1), (50, 99))
+    return {
+        "ips": _per(inserted, elapsed),
+        "qps": _per(count, elapsed) if kind == "query" else 0.0,
+        "rps": _of(device, "reads", elapsed),
+        "rmbps": _of(device, "read_kb", elapsed * 1024),
+        "wps": _of(device, "writes", elapsed),
+        "wmbps": _of(device, "written_kb", elapsed * 1024),
+        "rpq": _of(device, "reads", count),
+        "rkbpq": _of(device, "read_kb", count),
+        "wpi": _of(device, "writes", inserted),
+        "wkbpi": _of(device, "written_kb", inserted),
+        "csps": _of(host, "switches", elapsed),
+        "cpups": _per(100.0 * busy_ns, all_ns) if busy_ns is not None else None,
+        "cspq": _of(host, "switches", count),
+        "cpupq": _per(busy_ns / 1000, count) if busy_ns is not None else None,
+        "ccpupq": _per(totals.client_cpu_ns / 1000, count),
+        "dbgb1": totals.database_bytes / GIB or None,
+        "dbgb2": totals.cluster_bytes / GIB or None,
+        "rss": totals.rss_bytes / GIB or None,
+        "maxop": max_op_s(kind, totals),
+        "p50": percentiles[0],
+        "p99": percentiles[1],
+    }
+
+
+HOST_BUSY = ("user_ns", "nice_ns", "system_ns", "irq_ns", "softirq_ns")  # vmstat's us and sy
+HOST_CPU = (*HOST_BUSY, "idle_ns", "iowait_ns", "steal_ns")
+
+
+def cpu_busy_ns(host: Mapping[str, int]) -> int | None:
+    """CPU time of everything on the host, client included; None when it was not sampled."""
+    return sum(host.get(key, 0) for key in HOST_BUSY) if "user_ns" in host else None
+
+
+def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[float]) -> list[float | None]:
+    """The rate that was sustained in so many percent of the one-second intervals; connections are added up.
+
+    Of the rates in falling order the element number round(x / 100 x count), so the 99th is a low one. None with
+    fewer than ten intervals. The last, cut-off interval is counted at its real length.
+    """
+    role = "query" if kind == "query" else "insert"
+    counts: dict[int, int] = {}
+    lengths: dict[int, int] = {}
+    for second in seconds:
+        if second.role == role:
+            counts[second.t_ns] = counts.get(second.t_ns, 0) + second.count
+            lengths[second.t_ns] = max(lengths.get(second.t_ns, 0), second.dt_ns)
+    rates = sorted((counts[t_ns] * 1e9 / lengths[t_ns] for t_ns in counts if lengths[t_ns] > 0), reverse=True)
+    if len(rates) < MIN_INTERVALS:
+        return [None] * len(percents)
+    return [rates[max(1, int(percent / 100 * len(rates) + 0.5)) - 1] for percent in percents]
+
+
+def sla(kind: str, totals: StepTotals) -> Sla | None:
+    """The 95 % rule on the insert rate; None for a step without a target."""
+    target = totals.rate_target_per_s
+    if kind != "query" or target <= 0 or totals.seconds <= 0:
+        return None
+    inserted = rows(kind, totals)
+    required = round(SLA_FRACTION * target)
+    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference sees the end at its next one-second tick
+    counted_s = max(totals.seconds - 1.0, 0.5 * totals.seconds)
+    return Sla(
+        passed=inserted / counted_s >= required,
+        reference_passed=inserted / whole_s >= required,
+        achieved_per_s=inserted / totals.seconds,
+        target_per_s=target,
+        required_per_s=required,
+    )
+
+
+def bucket_percent(counts: Sequence[int]) -> dict[str, float]:
+    """The reference's ten response-time buckets as percentages of their sum; empty when nothing was counted."""
+    total = sum(counts)
+    if total == 0:
+        return {}
+    labels = (label for label, _ in histogram.REFERENCE_BUCKETS)
+    return {label: 100.0 * count / total for label, count in zip(labels, counts, strict=True)}
+
+
+def bucket_text(percent: float) -> str:
+    """Three decimals as the reference prints them; `nonzero` for what would print as 0.000 and is not."""
+    if percent == 0:
+        return ""
+    text = f"{percent:.3f}"
+    return "nonzero" if text == "0.000" else text
+
+
+def saturated(totals: StepTotals) -> tuple[str, ...]:
+    """The roles whose client process used up its core: their rate is the client's, not the server's."""
+    return tuple(name for name, role in sorted(totals.roles.items()) if role.saturated)
+
+
+def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
+    """All of a step that fits into one JSON object: figures, roles, buckets, SLA."""
+    agreement = sla(kind, totals)
+    return {
+        "seconds": totals.seconds,
+        "rows": rows(kind, totals),
+        "ops": ops(kind, totals),
+        **step_figures(kind, totals),
+        "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
+        "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
+        "sla": None if agreement is None else {key: getattr(agreement, key) for key in Sla.__slots__},
+        "saturated": list(saturated(totals)),
+    }
+
+
+_NO_ROLE = RoleTotals(*(0,) * 15)
+
+
+def _role(totals: StepTotals, name: str) -> RoleTotals:
+    return totals.roles.get(name, _NO_ROLE)
+
+
+def _per(value: float, divisor: float) -> float | None:
+    return value / divisor if divisor > 0 else None
+
+
+def _of(counters: Mapping[str, int], key: str, divisor: float) -> float | None:
+    return _per(counters[key], divisor) if key in counters else None
