@@ -113,7 +113,8 @@ built() {
   if [ ! -e "$link/" ]; then
     say "building $1 over $PGBED_PACKAGE_SET"
     mkdir -p "$(dirname "$link")"
-    nix build "${nix_options[@]}" --quiet --out-link "$link" "$flake#$1" >&2
+    # `set -e` does not reach into the $(…) that this is called in.
+    nix build "${nix_options[@]}" --quiet --out-link "$link" "$flake#$1" >&2 || exit
   fi
   readlink -f "$link"
 }
