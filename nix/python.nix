@@ -100,7 +100,7 @@ stdenv.mkDerivation {
     ${python3.interpreter} -m venv --without-pip "$out"
     HOME=$PWD pip/bin/pip --python "$out/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile \
       --no-index --find-links ${wheels} --requirement ${lock}
-    "$out/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$out/lib"
+    "$out/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$out/lib"
     runHook postInstall
   '';
 
