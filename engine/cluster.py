@@ -34,12 +34,10 @@ def kill_leftover(cell_dir: Path, progress: Progress = lambda _: None) -> None:
     if owner is not None:
         progress(f"stopping the server that was left behind (process {owner})")
         _signal(owner, signal.SIGQUIT)
-    deadline = time.monotonic() + LEFTOVER_TIMEOUT_S
-    while (left := processes_in(data_dir)) and time.monotonic() < deadline:
-        if owner is None:
-            break  # children without a postmaster: nobody tells them to go
-        time.sleep(0.05)
-    kill(left)
+        deadline = time.monotonic() + LEFTOVER_TIMEOUT_S
+        while processes_in(data_dir) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    end_processes(data_dir)
     if link.is_symlink():
         folder = link.readlink()
         if folder.name.startswith(SOCKET_DIR_PREFIX):
@@ -70,6 +68,18 @@ def processes_in(data_dir: Path) -> tuple[int, ...]:
             except OSError:  # gone meanwhile, or another user's
                 continue
     return tuple(found)
+
+
+def end_processes(data_dir: Path) -> None:
+    """SIGKILL to all processes over `data_dir`, and wait until they are gone.
+
+    Backends outlive a killed postmaster for a moment, and would write into a folder that is being removed.
+    """
+    deadline = time.monotonic() + LEFTOVER_TIMEOUT_S
+    while (left := processes_in(data_dir)) and time.monotonic() < deadline:
+        for pid in left:
+            _signal(pid, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def pidfile(data_dir: Path) -> list[str]:
@@ -106,12 +116,6 @@ def last_words(log_path: Path, lines: int = 4) -> str:
     said = [line for line in said if line]
     telling = [line for line in said if _TELLING.search(line)] or said
     return " / ".join(dict.fromkeys(telling[-lines:])) or "its log is empty"
-
-
-def kill(pids: tuple[int, ...]) -> None:
-    """SIGKILL to each that is still there."""
-    for pid in pids:
-        _signal(pid, signal.SIGKILL)
 
 
 def _signal(pid: int, what: signal.Signals) -> None:

@@ -31,12 +31,11 @@ from engine.cluster import (
     PATIENCE_S,
     SOCKET_DIR_PREFIX,
     Progress,
-    kill,
+    end_processes,
     kill_leftover,
     last_words,
     living_server,
     pidfile,
-    processes_in,
     remove_folder,
 )
 from engine.configs import quoted
@@ -187,7 +186,7 @@ class Server:
             return
         self._postmaster.send_signal(signal.SIGQUIT)
         if not self._gone_within(10.0, f"stopping {self.build.label} (immediate)"):
-            kill(processes_in(self.data_dir))
+            end_processes(self.data_dir)
             self._postmaster.wait()
 
     def close(self, *, keep: bool) -> None:
@@ -199,6 +198,7 @@ class Server:
             (self.cell_dir / "socket").unlink(missing_ok=True)
             self.socket_dir = None
         if self._initialised and not keep:
+            end_processes(self.data_dir)
             remove_folder(self.data_dir, self._progress)
             self._initialised = False
 
@@ -272,8 +272,11 @@ class Server:
             raise ServerError(f"{self.data_dir} cannot be made: {error.strerror}") from None
         self._initialised = True
         with self.log_path.open("wb") as log:
-            child = self._spawn(self.initdb_command, log, signal.SIGTERM, lead=False)
-            if not self._gone_within(START_TIMEOUT_S, f"initialising the cluster of {self.build.label}", child):
+            # SIGKILL: at SIGTERM initdb would tidy up while the folder is being removed from here
+            child = self._spawn(self.initdb_command, log, signal.SIGKILL, lead=False)
+            try:
+                self._gone_within(START_TIMEOUT_S, f"initialising the cluster of {self.build.label}", child)
+            finally:
                 child.kill()
                 child.wait()
         if child.returncode != 0:
@@ -298,7 +301,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            cwd="/",
+            cwd=self.data_dir,  # by it `processes_in` finds initdb too
             env=_environment(os.environ),
             umask=0o077,
             start_new_session=lead,
