@@ -8,6 +8,7 @@
 # and exports PGBED_PACKAGE_SET.
 
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+# shellcheck disable=SC2034
 system=$(uname -m)-linux
 flake=$root
 
@@ -101,18 +102,27 @@ choose_package_set() {
   esac
 }
 
-# What `nix run` would build from: the tracked files as they are now.
+# The state of what `nix run` would build from: the tracked files as they are now, or every file where there is no git.
 source_key() {
-  { git -C "$root" rev-parse HEAD && git -C "$root" diff HEAD; } 2> /dev/null | sha256sum | cut -c 1-16
+  {
+    if git -C "$root" rev-parse HEAD 2> /dev/null; then
+      git -C "$root" diff HEAD
+    else
+      find "$root" \( -name .bench -o -name runs \) -prune -o -type f -exec sha256sum {} +
+    fi
+  } | sha256sum | cut -c 1-16
 }
 
-# built ATTRIBUTE: its store path; built once per state of the source, and kept from garbage collection by a link.
+# built ATTRIBUTE: its store path. Built once per state of the source; a link keeps it from garbage collection and
+# spares the next call an evaluation.
 built() {
-  local link
-  link=$root/.bench/$(source_key)-${PGBED_PACKAGE_SET:-any}/$1
+  local state link
+  state=$(source_key)-$PGBED_PACKAGE_SET
+  link=$root/.bench/$state/$1
   if [ ! -e "$link/" ]; then
     say "building $1 over $PGBED_PACKAGE_SET"
-    mkdir -p "$(dirname "$link")"
+    mkdir -p "$root/.bench/$state"
+    find "$root/.bench" -mindepth 1 -maxdepth 1 ! -name "$state" -exec rm -r {} +
     # `set -e` does not reach into the $(…) that this is called in.
     nix build "${nix_options[@]}" --quiet --out-link "$link" "$flake#$1" >&2 || exit
   fi
