@@ -43,7 +43,8 @@
         };
 
       perSystem = lib.genAttrs systems outputsOf;
-      output = name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
+      output =
+        name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
     in
     lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output;
 }

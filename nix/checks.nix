@@ -41,13 +41,15 @@ in
 {
   # One attribute, since callPackage adds functions of its own beside it.
   checks = {
-    lint = check "The Python code is formatted, free of known mistakes, typed, and keeps to its rooms" "lint" ''
-      ruff check --no-cache .
-      ruff format --no-cache --check .
-      mypy --cache-dir=/dev/null
-      lint-imports --no-cache
-      touch $out
-    '';
+    lint =
+      check "The Python code is formatted, free of known mistakes, typed, and keeps to its rooms" "lint"
+        ''
+          ruff check --no-cache .
+          ruff format --no-cache --check .
+          mypy --cache-dir=/dev/null
+          lint-imports --no-cache
+          touch $out
+        '';
 
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
     tests = check "The tests that need no privilege, against real servers" "tests" ''

@@ -6,7 +6,11 @@
 { name, keep }:
 let
   root = toString ../.;
-  topOf = path: lib.head (builtins.filter builtins.isString (builtins.split "/" (lib.removePrefix "${root}/" path)));
+  topOf =
+    path:
+    lib.head (
+      builtins.filter builtins.isString (builtins.split "/" (lib.removePrefix "${root}/" path))
+    );
 in
 builtins.path {
   inherit name;

@@ -35,7 +35,10 @@ rec {
     let
       length = builtins.stringLength prefix;
     in
-    if builtins.substring 0 length string == prefix then builtins.substring length (-1) string else string;
+    if builtins.substring 0 length string == prefix then
+      builtins.substring length (-1) string
+    else
+      string;
 
   escapeShellArg = arg: "'${builtins.replaceStrings [ "'" ] [ "'\\''" ] (toString arg)}'";
 

@@ -77,8 +77,6 @@ let
     );
 in
 {
-  packages = lib.listToAttrs (
-    map (server: lib.nameValuePair server.attr server.package) servers
-  );
+  packages = lib.listToAttrs (map (server: lib.nameValuePair server.attr server.package) servers);
   catalog = lib.concatMap listed servers;
 }
