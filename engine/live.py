@@ -71,8 +71,9 @@ class Watcher:
         finished = {attempt.cell for attempt in attempts if attempt.state == "finished"}
         failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
         counts = (len(finished), len(failed), len(self.manifest.cells))
-        if not attempts or attempts[-1].state != "running":
-            return Now(*counts, running=is_locked(self.run))
+        running = is_locked(self.run)
+        if not attempts or attempts[-1].state != "running" or not running:
+            return Now(*counts, running=running)
         attempt = attempts[-1]
         cell = next(cell for cell in self.manifest.cells if cell.id == attempt.cell)
         steps = self._reader.steps(attempt.id)

@@ -111,9 +111,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out),
         keep=request.keep,
     )
-    loaded = sum(step.rows for step in steps if step.kind == "load") * request.clients
-    written = sum(step.rows for step in steps if step.kind in ("write", "query")) * request.clients
-    cell_bytes = max(space.estimate_bytes(loaded, written, config) for config in applied.values())
+    cell_bytes = max(space.estimate_bytes(steps, request.clients, config) for config in applied.values())
     cell_s = SERVER_S + sum(_rough_seconds(step, request.clients) for step in steps)
     return Prospect(manifest, cell_s, cell_bytes * (len(manifest.cells) if request.keep else 1))
 

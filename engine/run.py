@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sqlite3
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import psycopg
 
 from engine import environment
 from engine.cluster import kill_leftover
-from engine.drift import drift
+from engine.drift import Record, drift
 from engine.errors import UserError
 from engine.journal import read_manifest
 from engine.model import Cell
@@ -99,6 +100,12 @@ def _attempt(run: Path, manifest: Manifest, cell: Cell, journal: JournalWriter, 
         journal.recover()
         journal.end_attempt(attempt, time.monotonic_ns(), "failed", reason)
         return False
+    except Exception as error:
+        traceback.print_exc()  # into engine.log: this is a fault of ours
+        journal.recover()
+        reason = f"internal error, see engine.log: {type(error).__name__}: {error}"
+        journal.end_attempt(attempt, time.monotonic_ns(), "failed", reason)
+        return False
     journal.end_attempt(attempt, time.monotonic_ns(), "finished")
     return True
 
@@ -119,7 +126,7 @@ def _run_cell(folder: Path, manifest: Manifest, cell: Cell, attempt: int, journa
     _note_drift(origin["environment"], origin["environment_after"], attempt, journal)
 
 
-def _note_drift(before: environment.Record, after: environment.Record, attempt: int, journal: JournalWriter) -> None:
+def _note_drift(before: Record, after: Record, attempt: int, journal: JournalWriter) -> None:
     for finding in drift(before, after):
         t_ns = time.monotonic_ns()
         journal.add_event("drift", t_ns, {"text": finding}, ended_ns=t_ns, attempt=attempt)

@@ -8,14 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-from workloads.launch import StepSpec, role_list
 
 import workloads
 from engine import pgstat, space
@@ -32,7 +31,9 @@ from engine.stalls import StallRule
 from engine.waits import Activity
 from engine.writer import JournalWriter
 from workloads.insert import maintenance
-from workloads.insert.steps import Step
+from workloads.insert.knobs import Knobs
+from workloads.insert.spec import StepSpec, role_list
+from workloads.insert.steps import Step, generation
 from workloads.page import Control, Page, State, Word
 
 POLL_S = 0.05  # how often the states of the roles are looked at
@@ -135,7 +136,7 @@ class StepRunner:
         sizes = pgstat.sizes(self.monitor)
         self.journal.add_sizes(sampler.step, ((size.relation, size.kind, size.bytes) for size in sizes))
         seconds = (sampler.ended_ns - sampler.started_ns) / 1e9
-        roles = sampler.role_totals(seconds)
+        roles = sampler.role_totals
         server = sampler.server_totals()
         host, device = sampler.host_totals()
         return StepTotals(
@@ -252,11 +253,26 @@ class StepRunner:
         sampler = StepSampler(self.sources, self.attempt)
         sampler.begin(ordinal, step.name, step.kind, 0, asdict(step))
         until_ns = sampler.started_ns + round(step.seconds * 1e9)
-        for statements in maintenance.pause_statements(self.generation, self.clients):
+        for statements in maintenance.pause_statements(self.generation, self.clients, self.server.build.major):
             self._execute_all(sampler, statements)
         self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
         sampler.finish(time.monotonic_ns())
         return sampler
+
+    def _start_background_vacuums(self) -> None:
+        """g22's vacuums before a query step: two per table, apart in time; the step does not wait for them."""
+        statements = maintenance.background_vacuum_statements(self.generation, self.clients)
+        for _ in range(maintenance.BACKGROUND_VACUUMS):
+            for statement in statements:
+                threading.Thread(target=self._vacuum, args=(statement,), daemon=True).start()
+            until = time.monotonic() + maintenance.BACKGROUND_VACUUM_GAP_S
+            while time.monotonic() < until:
+                self.stop.check()
+                time.sleep(POLL_S)
+
+    def _vacuum(self, statement: str) -> None:
+        with suppress(psycopg.Error), closing(self.server.connect(DATABASE)) as connection:
+            connection.execute(statement.encode())
 
     def _execute_all(self, sampler: StepSampler, statements: Sequence[str]) -> None:
         """Runs statements side by side, a session each, and watches until all are done."""

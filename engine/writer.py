@@ -8,6 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -46,16 +47,10 @@ class JournalWriter:
         lock = _take_lock(run)
         try:
             with readable(run):
+                _make_database(run / "journal.db")
                 connection = sqlite3.connect(run / "journal.db", isolation_level=None)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
-                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                    # One transaction, so that an engine killed here leaves no half-made schema behind.
-                    schema = (files("engine") / "schema.sql").read_text()
-                    versions = (
-                        f"INSERT INTO meta VALUES ('schema_major', '{SCHEMA[0]}'), ('schema_minor', '{SCHEMA[1]}');"
-                    )
-                    connection.executescript(f"BEGIN;\n{schema}\n{versions}\nCOMMIT;")
                 check_schema(connection, run)
                 connection.execute("BEGIN")
                 return cls(run, connection, lock)
@@ -231,6 +226,19 @@ def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
         part.rename(run / "manifest.json")
     except OSError as error:
         raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error
+
+
+def _make_database(path: Path) -> None:
+    """Makes an empty journal, which appears under its name only when it is whole: readers may be waiting for it."""
+    if path.exists():
+        return
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with closing(sqlite3.connect(part, isolation_level=None)) as connection:
+        connection.executescript((files("engine") / "schema.sql").read_text())
+        versions = zip(("schema_major", "schema_minor"), SCHEMA, strict=True)
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", versions)
+    part.rename(path)
 
 
 def _take_lock(run: Path) -> int:
