@@ -154,7 +154,7 @@ class Comparison:
 def _ratio_record(ratio: Ratio) -> dict[str, Any]:
     record = asdict(ratio)
     subject = record.pop("subject")
-    return {**subject, "subject": record.pop("name"), **record}
+    return {**subject, "subject": record.pop("name"), **record, "reasons": list(ratio.reasons)}
 
 
 def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:

@@ -97,7 +97,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, float | None]:
     """
     count = ops(kind, totals)
     return {
-        "rate_per_s": _per(count, totals.seconds),
+        "rate_per_s": _per(count, totals.seconds) if kind in HEADLINE else None,
         "dbms_cpu_us_per_op": _per(totals.dbms_cpu_ns / 1000, count),
         "client_cpu_us_per_op": _per(totals.client_cpu_ns / 1000, count),
         "ctx_switches_per_op": _per(totals.dbms_switches, count),

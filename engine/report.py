@@ -47,6 +47,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
         console.print(line, soft_wrap=True)
     for section in sections(comparison, notes, published=published):
         console.print()
+        console.print(Text(section.title, style="bold"))
         console.print(_table(section, plain))
     console.print()
     for line in footer(comparison, notes):
@@ -115,7 +116,7 @@ def header(comparison: Comparison) -> list[str]:
     )
     most = comparison.most_pairs()
     if most > 1:
-        lines.append(f"{most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
+        lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
     return lines
 
 
@@ -147,12 +148,15 @@ def _spelled(text: str, plain: bool) -> str:
 
 
 def _table(section: Section, plain: bool) -> Table:
-    table = Table(
-        title=section.title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0)
-    )
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(section.columns):
-        left = place == 0 or column in ("verdict", "its cause", "unit")
-        table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=not left)
+        left = place == 0 or column in ("verdict", "its cause", "unit", "ops/s")
+        table.add_column(
+            column,
+            justify="left" if left else "right",
+            overflow="fold",
+            no_wrap=place > 0 and column not in ("verdict", "its cause"),
+        )
     for row, style in zip(section.rows, section.styles, strict=True):
         table.add_row(*(Text(_spelled(cell, plain)) for cell in row), style=style)
     return table

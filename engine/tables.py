@@ -101,7 +101,8 @@ def _throughput(comparison: Comparison, notes: Notes) -> Section:
             yield (number(rate), "1" if subject == comparison.base else "", "", ""), ""
             return
         words = {"none": "", "inconclusive": "inconclusive" + _more(found.more_pairs)}
-        verdict = words.get(found.verdict, found.verdict) + notes.mark(found.reasons)
+        fewer = f", {found.pairs} pairs" if 1 < found.pairs < comparison.most_pairs() else ""
+        verdict = words.get(found.verdict, found.verdict) + notes.mark(found.reasons) + fewer
         floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and subject.arm == "" else ""
         yield (number(rate), _ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.verdict, "")
 
@@ -309,4 +310,4 @@ def _bounds(ratio: Ratio) -> str:
 
 
 def _more(pairs: int | None) -> str:
-    return f", {pairs} more pair{'s' if pairs != 1 else ''}" if pairs is not None else ""
+    return f", +{pairs} pair{'s' if pairs != 1 else ''}" if pairs is not None else ""

@@ -1,0 +1,338 @@
+"""Comparisons of runs with known results: verdicts, why they are withheld, what is refused."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_run import ENVIRONMENT, SECOND_NS, made_role, make_run
+
+from engine.compare import compare
+from engine.comparison import Comparison, Ratio
+from engine.errors import UserError
+from engine.model import Cell, StepTotals, Subject
+from engine.stalls import Stall
+
+CELL_KEYS = {
+    "build", "config", "kernel", "repeat", "step", "seconds", "rows", "ops", "rate_per_s", "dbms_cpu_us_per_op",
+    "client_cpu_us_per_op", "ctx_switches_per_op", "runq_us_per_op", "heap_bytes", "index_bytes", "max_s", "buckets",
+    "sla", "stalls",
+}  # fmt: skip
+RATIO_KEYS = {"step", "build", "metric", "ratio", "low", "high", "pairs", "verdict"}
+
+
+def rate(comparison: Comparison, step: str, name: str = "17.0", metric: str = "rate_per_s") -> Ratio:
+    subject = next(subject for subject, its in comparison.names.items() if its == name)
+    found = comparison.ratio(subject, step, metric)
+    assert found is not None
+    return found
+
+
+def test_a_slower_a_faster_and_a_like_step_get_their_verdicts(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", effects={("17.0", "l.i0"): 0.93, ("17.0", "l.i1"): 1.10})
+    comparison = compare([run])
+    slower, faster, same = (rate(comparison, step) for step in ("l.i0", "l.i1", "qr100"))
+    assert (slower.verdict, faster.verdict, same.verdict) == ("slower", "faster", "same")
+    assert slower.ratio == pytest.approx(0.93, abs=0.01)
+    assert slower.low is not None
+    assert slower.high is not None
+    assert slower.low < 0.93 < slower.high
+    assert (slower.pairs, slower.better, faster.better) == (3, False, True)
+    assert comparison.findings == ()
+
+
+def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
+    def dearer(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = 1.1 if cell.subject.build == "17.0" else 1
+        return replace(totals, dbms_cpu_ns=int(totals.dbms_cpu_ns * factor), wal_bytes=int(220 * 2e6 / factor))
+
+    comparison = compare([make_run(tmp_path / "r", change=dearer)])
+    cpu = rate(comparison, "l.i0", metric="dbms_cpu_us_per_op")
+    assert (cpu.verdict, cpu.better, cpu.ratio) == ("slower", False, pytest.approx(1.1, rel=1e-6))
+    assert rate(comparison, "l.i0", metric="wal_bytes_per_op").verdict == "faster"
+
+
+def test_one_repeat_gives_ratios_and_no_verdict(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5})])
+    found = rate(comparison, "l.i0")
+    assert (found.verdict, found.low, found.high, found.pairs) == ("none", None, None, 1)
+    assert found.ratio == pytest.approx(0.5, abs=0.02)
+
+
+def test_noise_leaves_it_inconclusive_and_says_how_many_pairs_more(tmp_path: Path) -> None:
+    found = rate(compare([make_run(tmp_path / "r", noise=0.03)]), "l.i0")
+    assert found.verdict == "inconclusive"
+    assert found.more_pairs is not None
+    assert found.more_pairs > 3
+
+
+def test_failed_and_unfinished_cells_are_listed_and_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", repeats=4, failed={0: "disk full"}, unfinished=[7])
+    comparison = compare([run])
+    assert [(cell.state, cell.reason, cell.name, cell.repeat) for cell in comparison.left_out] == [
+        ("failed", "disk full", "16.3", 1),
+        ("not run", "", "16.3", 4),
+    ]
+    assert rate(comparison, "l.i0").pairs == 2
+
+
+def test_a_run_without_a_finished_cell_compares_to_nothing(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", repeats=1, unfinished=[0, 1])])
+    assert (comparison.ratios, comparison.cells, len(comparison.left_out)) == ((), (), 2)
+    json.dumps(comparison.record(), allow_nan=False)
+
+
+def test_the_base_against_itself_is_the_noise_floor(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", aa=True, configs=("a", "b"))])
+    twin = rate(comparison, "l.i0", "16.3/a A/A")
+    assert twin.verdict == "same"
+    assert twin.low is not None
+    assert twin.high is not None
+    floor = max(twin.high - 1, 1 / twin.low - 1)
+    assert rate(comparison, "l.i0", "17.0/a").noise_floor == pytest.approx(floor)
+    other = rate(comparison, "l.i0", "16.3/b A/A")
+    assert other.subject == Subject("16.3", "b", arm="aa")
+    assert comparison.opposite(other.subject) == Subject("16.3", "b")
+
+
+def test_an_aa_that_differs_from_itself_is_a_finding(tmp_path: Path) -> None:
+    def luckier(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=totals.seconds * (0.9 if cell.subject.arm else 1))
+
+    comparison = compare([make_run(tmp_path / "r", aa=True, change=luckier)])
+    assert any("the base against itself differs by +1" in finding for finding in comparison.findings)
+
+
+# -- names and bases
+
+
+@pytest.mark.parametrize(
+    ("builds", "configs", "names"),
+    [
+        (("16.3", "17.0"), ("auto",), ["16.3", "17.0"]),
+        (("16.3",), ("cx5", "cx7"), ["cx5", "cx7"]),
+        (("16.3", "17.0"), ("cx5", "cx7"), ["16.3/cx5", "17.0/cx5", "16.3/cx7", "17.0/cx7"]),
+        (("16.3",), ("auto",), ["16.3"]),
+    ],
+)
+def test_names_tell_subjects_apart_by_what_differs(
+    tmp_path: Path, builds: tuple[str, ...], configs: tuple[str, ...], names: list[str]
+) -> None:
+    comparison = compare([make_run(tmp_path / "r", builds=builds, configs=configs, repeats=1)])
+    assert list(comparison.names.values()) == names
+
+
+def test_the_base_can_be_chosen(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", configs=("cx5", "cx7"), effects={("17.0", "l.i0"): 0.5})
+    assert compare([run], "17.0").base == Subject("17.0", "cx5")
+    assert compare([run], "cx7").base == Subject("16.3", "cx7")
+    chosen = compare([run], "17.0/cx7")
+    assert next(iter(chosen.names.values())) == "17.0/cx7"
+    assert rate(chosen, "l.i0", "16.3/cx5").ratio == pytest.approx(2, abs=0.05)
+    with pytest.raises(UserError, match=r"unknown base '17.1' \(nearest: 17.0"):
+        compare([run], "17.1")
+
+
+# -- withheld
+
+
+def withheld(tmp_path: Path, **how: Any) -> Ratio:
+    found = rate(compare([make_run(tmp_path / "r", effects={("17.0", "qr100"): 0.8}, **how)]), "qr100")
+    assert found.verdict == "withheld"
+    assert found.ratio is not None
+    return found
+
+
+def test_a_missed_sla_withholds_the_verdict_and_keeps_the_numbers(tmp_path: Path) -> None:
+    def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        missed = step == "qr100" and cell.subject.build == "17.0" and cell.repeat == 2
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    found = withheld(tmp_path, change=late)
+    assert found.reasons[0] == "SLA: 17.0 kept up its insert rate in 2 of 3 cells"
+    assert found.low is not None
+
+
+def test_unequal_work_withholds(tmp_path: Path) -> None:
+    def fewer(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100" or cell.subject.build != "17.0":
+            return totals
+        return replace(totals, roles={**totals.roles, "delete": made_role(120, 6000, rows_actual=5000)})
+
+    found = withheld(tmp_path, change=fewer)
+    assert found.reasons[0] == "unequal work in pair 1: delete rows done 6,000 against 5,000"
+    assert len(found.reasons) == 3
+
+
+def test_queries_that_find_fewer_rows_are_unequal_work(tmp_path: Path) -> None:
+    def misses(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        query = totals.roles.get("query")
+        if query is None or cell.subject.build != "17.0":
+            return totals
+        return replace(totals, roles={**totals.roles, "query": replace(query, rows_actual=query.rows_actual // 2)})
+
+    assert withheld(tmp_path, change=misses).reasons[0] == "unequal work in pair 1: rows per query 10.00 against 5.00"
+
+
+def test_a_machine_that_changed_within_a_pair_withholds(tmp_path: Path) -> None:
+    hot = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "probe_us": 130.0}}
+    found = withheld(tmp_path, environments=lambda cell: hot if cell.ordinal >= 5 else ENVIRONMENT)
+    assert found.reasons == ("pair 3: the CPU's speed changed: a fixed piece of work took 100.0 us, then 130.0 us",)
+
+
+def test_a_change_between_pairs_leaves_them_comparable(tmp_path: Path) -> None:
+    hot = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "probe_us": 130.0}}
+    run = make_run(tmp_path / "r", environments=lambda cell: hot if cell.repeat == 3 else ENVIRONMENT)
+    assert rate(compare([run]), "l.i0").verdict == "same"
+
+
+def test_a_probed_cell_is_not_compared_with_one_that_was_not(tmp_path: Path) -> None:
+    def probed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, observers=("planner",)) if cell.subject.build == "17.0" else totals
+
+    assert withheld(tmp_path, change=probed).reasons[0] == "unlike observers in pair 1: none against planner"
+
+
+def test_a_saturated_client_withholds_rates_but_not_costs(tmp_path: Path) -> None:
+    def busy(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        roles = {name: replace(role, saturated=name == "query") for name, role in totals.roles.items()}
+        return replace(totals, roles=roles)
+
+    run = make_run(tmp_path / "r", change=busy)
+    comparison = compare([run])
+    assert rate(comparison, "qr100").reasons[0] == "client saturated with 16.3: query used up its core"
+    assert rate(comparison, "qr100", metric="dbms_cpu_us_per_op").verdict == "same"
+    assert rate(comparison, "l.i0").verdict == "same"
+
+
+def test_two_modes_that_could_make_the_effect_withhold(tmp_path: Path) -> None:
+    """The pgbench case of 2008: 10.4k 25.3k 10.4k 10.4k 11.3k."""
+    published = (10.4, 25.3, 10.4, 10.4, 11.3)
+
+    def moody(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "l.i0":
+            return totals
+        return replace(
+            totals, seconds=2e6 / (1000 * (published[cell.repeat - 1] if cell.subject.build != "16.3" else 40))
+        )
+
+    comparison = compare([make_run(tmp_path / "r", repeats=5, change=moody)])
+    found = rate(comparison, "l.i0")
+    assert found.verdict == "withheld"
+    assert found.reasons[0].startswith("two modes: the cells of 17.0 lie 1")
+    assert any(line.startswith("l.i0: the cells of 17.0 fall into two modes") for line in comparison.findings)
+
+
+def test_modes_that_both_sides_share_are_cancelled_by_the_pairs(tmp_path: Path) -> None:
+    def throttled(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=totals.seconds * (1.5 if cell.repeat > 3 else 1))
+
+    comparison = compare([make_run(tmp_path / "r", repeats=6, change=throttled, effects={("17.0", "l.i0"): 0.9})])
+    assert rate(comparison, "l.i0").verdict == "slower"
+    assert any("two modes" in line for line in comparison.findings)
+
+
+# -- several runs
+
+
+def test_pairs_of_several_runs_are_pooled(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, repeats=2, seed=seed) for name, seed in (("a", 1), ("b", 2))]
+    comparison = compare(runs)
+    assert rate(comparison, "l.i0").pairs == 4
+    assert comparison.record()["runs"] == ["a", "b"]
+
+
+def test_builds_of_different_runs_have_ratios_but_no_pairs(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / build, builds=(build,), repeats=3) for build in ("16.3", "17.0")]
+    found = rate(compare(runs), "l.i0")
+    assert (found.verdict, found.pairs, found.low) == ("withheld", 0, None)
+    assert found.reasons[0].startswith("the two were never run side by side")
+
+
+def test_runs_under_two_kernels_compare_the_kernels(tmp_path: Path) -> None:
+    newer = {**ENVIRONMENT, "kernel": {"release": "6.18.1"}}
+    runs = [make_run(tmp_path / "a", builds=("16.3",)), make_run(tmp_path / "b", builds=("16.3",), environment=newer)]
+    comparison = compare(runs)
+    assert list(comparison.names.values()) == ["6.12.58", "6.18.1"]
+    assert rate(comparison, "l.i0", "6.18.1").verdict == "withheld"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"clients": 2}, "clients is 1 in the one and 2 in the other"),
+        ({"knobs": {"limiter": "catch-up"}}, "limiter is reference in the one and catch-up in the other"),
+    ],
+)
+def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, **change)]
+    with pytest.raises(UserError, match=f"a and b cannot be compared: {said}"):
+        compare(runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"digest": "d1"}, "16.3 is not the same binary in a and b"),
+        (
+            {"environment": {**ENVIRONMENT, "storage": {"filesystem": "ext4"}}},
+            "between a and b the filesystem changed: xfs, then ext4",
+        ),
+    ],
+)
+def test_runs_that_differ_in_what_was_not_the_subject_withhold(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", **change)]
+    found = rate(compare(runs), "l.i0")
+    assert found.verdict == "withheld"
+    assert said in found.reasons
+
+
+def test_a_copy_of_a_run_is_no_further_sample(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / place / "r", repeats=1) for place in ("a", "b")]
+    with pytest.raises(UserError, match="the same run twice"):
+        compare(runs)
+    assert compare([runs[0], runs[0]]).most_pairs() == 1
+
+
+def test_what_is_no_run_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run directory"):
+        compare([tmp_path])
+    with pytest.raises(UserError, match="no run named"):
+        compare([])
+
+
+# -- the model
+
+
+def test_the_record_has_the_documented_keys_and_no_nan(tmp_path: Path) -> None:
+    def stalled(cell: Cell, step: str, started_ns: int) -> list[Stall]:
+        if step != "l.i1" or cell.subject.build != "17.0":
+            return []
+        begun_ns = started_ns + 2 * SECOND_NS
+        return [
+            Stall("delete", 1, begun_ns, begun_ns + 4 * SECOND_NS, "in_flight", 0.0, 4.0, 4 * SECOND_NS, 800, 200.0)
+        ]
+
+    def bare(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, wal_bytes=None, dbms_read_bytes=0) if step == "l.i0" else totals
+
+    record = compare([make_run(tmp_path / "r", stalls=stalled, change=bare)]).record()
+    text = json.dumps(record, allow_nan=False)
+    assert json.loads(text) == record
+    assert {"base", "cells", "ratios"} <= set(record)
+    for cell in record["cells"]:
+        assert set(cell) >= CELL_KEYS
+    for ratio in record["ratios"]:
+        assert set(ratio) >= RATIO_KEYS
+        assert ratio["verdict"] in ("faster", "slower", "same", "inconclusive", "withheld", "none")
+        assert ratio["ratio"] is None or math.isfinite(ratio["ratio"])
+    stalls = [stall for cell in record["cells"] for stall in cell["stalls"]]
+    assert [stall["role"] for stall in stalls] == ["delete"] * 3
+    assert {cell["stall_s"] for cell in record["cells"] if cell["stalls"]} == {4.0}
+    unread = [ratio for ratio in record["ratios"] if (ratio["step"], ratio["metric"]) == ("l.i0", "read_kb_per_op")]
+    assert [(ratio["ratio"], ratio["verdict"]) for ratio in unread] == [(None, "none")]
+    assert not any(ratio["metric"] == "wal_bytes_per_op" for ratio in record["ratios"] if ratio["step"] == "l.i0")

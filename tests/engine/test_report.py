@@ -1,0 +1,228 @@
+"""What is printed: complete in 80 columns, readable without colour, the same in all formats."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_run import SECOND_NS, make_run
+from rich.console import Console
+
+from engine import export, report, tables
+from engine.compare import compare
+from engine.comparison import Comparison
+from engine.errors import UserError
+from engine.journal import JournalReader
+from engine.model import Cell, StepTotals
+from engine.stalls import Stall
+
+LONG = "17beta1-builtin"
+
+
+def printed(comparison: Comparison, width: int = 80, encoding: str = "utf-8", published: bool = False) -> str:
+    raw = io.BytesIO()
+    console = Console(
+        file=io.TextIOWrapper(raw, encoding=encoding, newline="\n", write_through=True),
+        width=width, force_terminal=False, highlight=False,
+    )  # fmt: skip
+    report.print_comparison(comparison, console, published=published)
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.fixture
+def rich_run(tmp_path: Path) -> Path:
+    """A run that has something for every table: effects, stalls, a missed SLA, a failed cell, A/A."""
+
+    def stalled(cell: Cell, step: str, started_ns: int) -> list[Stall]:
+        if step != "l.i1" or cell.subject.build != LONG:
+            return []
+        causes = ({"kind": "checkpoint", "text": "checkpoint sync"},)
+        ended_ns = started_ns + 14 * SECOND_NS
+        return [Stall("insert", 1, started_ns, ended_ns, "rate", 0.01, 14.0, 0, 280_000, 20_000.0, causes)]
+
+    def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        missed = step == "qr100" and cell.subject.build == LONG
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    return make_run(
+        tmp_path / "r", builds=("16.3", LONG), repeats=4, aa=True, effects={(LONG, "l.i0"): 0.856},
+        stalls=stalled, change=late, failed={9: "server killed by signal 9"},
+    )  # fmt: skip
+
+
+def test_everything_fits_into_80_columns_and_nothing_is_cut(rich_run: Path) -> None:
+    text = printed(compare([rich_run]), published=True)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+    for step in ("l.i0", "l.x", "l.i1", "qr100"):
+        assert step in text
+    assert text.count(LONG) > 20
+
+
+def test_long_names_are_folded_not_cut(tmp_path: Path) -> None:
+    configs = ("cx9a2_c8r32", "cx10a_c8r32_large")
+    comparison = compare([make_run(tmp_path / "r", builds=("16.3", LONG), configs=configs, repeats=3, noise=0.03)])
+    text = printed(comparison, published=True)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+    assert re.search(r"~\d\.\d{3} \S+ inconclusive, \+\d+ pairs?$", text, re.M)
+    strips = [line for line in text.splitlines() if "···" in line]
+    assert all(re.search(r"[·o\d]{34} +[\d,]+$", line) for line in strips)
+
+
+def test_the_verdict_stands_there_as_glyph_number_and_word(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    subject = next(subject for subject in comparison.names if subject.build == LONG)
+    found = comparison.ratio(subject, "l.i0", "rate_per_s")
+    assert found is not None
+    lines = printed(comparison).splitlines()
+    (line,) = [line for line in lines if f"▼{found.ratio:.3f}" in line and "slower" in line]
+    assert f"{found.low:.3f}-{found.high:.3f}" in line
+    assert any("=" in line and "same" in line for line in lines)
+
+
+def test_stalls_sla_and_failures_are_told(rich_run: Path) -> None:
+    text = printed(compare([rich_run]))
+    assert "! 56.0" in text or "! 42.0" in text
+    assert "checkpoint sync" in text
+    assert "x missed 0/" in text
+    assert "withheld (1)" in text
+    assert f"(1) SLA: {LONG} kept up its insert rate in 0 of" in text
+    assert "left out: " in text
+    assert "server killed by signal 9" in " ".join(text.split())
+
+
+def test_one_pair_says_that_there_is_no_verdict(tmp_path: Path) -> None:
+    text = printed(compare([make_run(tmp_path / "r", repeats=1)]))
+    assert "no verdict can be given" in text
+    assert "slower" not in text
+    two = printed(compare([make_run(tmp_path / "two", repeats=2)]))
+    assert "no verdict can be given yet" in two
+
+
+def test_a_run_without_results_says_so(tmp_path: Path) -> None:
+    assert "no cell has finished yet" in printed(compare([make_run(tmp_path / "r", repeats=1, unfinished=[0, 1])]))
+
+
+def test_no_colour_is_written_when_none_is_wanted(rich_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system="truecolor", highlight=False)
+    report.print_comparison(compare([rich_run]), console)
+    assert "\x1b[38;" not in out.getvalue()
+    assert "▼" in out.getvalue()
+
+
+def test_a_terminal_without_unicode_gets_ascii(rich_run: Path) -> None:
+    text = printed(compare([rich_run]), encoding="ascii")
+    assert text.isascii()
+    assert "v0.8" in text
+
+
+def test_json_is_the_record(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    assert json.loads(report.to_json(comparison)) == json.loads(json.dumps(comparison.record()))
+
+
+def test_csv_has_a_line_for_every_step_subject_and_metric(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    rows = list(csv.DictReader(io.StringIO(report.to_csv(comparison))))
+    assert {row["subject"] for row in rows} == {"16.3", "16.3 A/A", LONG}
+    assert {row["verdict"] for row in rows if row["subject"] == "16.3"} == {"base"}
+    (slower,) = [r for r in rows if (r["subject"], r["step"], r["metric"]) == (LONG, "l.i0", "rate_per_s")]
+    assert slower["verdict"] == "slower"
+    assert float(slower["ratio"]) == pytest.approx(0.856, abs=0.01)
+
+
+def test_markdown_has_the_same_tables(rich_run: Path) -> None:
+    text = report.to_markdown(compare([rich_run]))
+    for section in tables.sections(compare([rich_run]), tables.Notes()):
+        assert f"### {section.title}" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in rows)
+    assert "| slower" in text
+
+
+def test_published_figures_are_named_as_published(rich_run: Path) -> None:
+    text = printed(compare([rich_run]), published=True)
+    assert "l.i0: the published figures" in text
+    for name in ("ips", "cpupq", "wkbpi", "maxop", "p99"):
+        assert f"\n{name} " in text
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.0, 10.0], "o···o"), ([0.0, 0.0, 10.0], "2···o"), ([5.0], "··o··"), ([0.0] * 12 + [10.0], "9···o")],
+)
+def test_every_cell_is_a_dot(values: list[float], expected: str) -> None:
+    assert tables.strip(values, min(values), max(values), columns=5) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (0.0123, "0.012"), (9.5, "9.50"), (123.45, "123.5"), (28_410.0, "28,410")],
+)
+def test_numbers_keep_about_four_digits(value: float | None, text: str) -> None:
+    assert tables.number(value) == text
+
+
+# -- export
+
+
+def test_export_writes_every_table(rich_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "export"
+    files = {path.relative_to(out).as_posix() for path in export.export(rich_run, out)}
+    assert {"manifest.json", "published.tsv", *(f"{name}.csv" for name in export.TABLES)} <= files
+    with (out / "cells.csv").open() as file:
+        assert [row["state"] for row in csv.DictReader(file)].count("failed") == 1
+    for name in export.TABLES:
+        with (out / f"{name}.csv").open() as file:
+            rows = list(csv.reader(file))
+        assert len(rows) > 1, name
+        assert {len(row) for row in rows} == {len(rows[0])}, name
+
+
+def test_export_has_the_lines_of_the_reference_client(rich_run: Path, tmp_path: Path) -> None:
+    export.export(rich_run, tmp_path / "export")
+    (path,) = (tmp_path / "export" / "ibench" / "001-16.3-auto-r1").glob("qr100.1.tsv")
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    assert lines[0] == list(export.INTERVAL_COLUMNS)
+    assert len(lines) == 1 + 12
+    first = dict(zip(lines[0], lines[1], strict=True))
+    assert (first["i_sec"], first["t_sec"], first["i_ips"], first["i_dps"]) == ("1.0", "1.0", "500", "500")
+    assert first["i_qps"] == first["t_qps"] == first["t_query"]
+    last = dict(zip(lines[0], lines[-1], strict=True))
+    assert int(last["t_ins"]) == 12 * 500
+    assert (last["max_i"], last["retry_i"]) == ("3000", "0")
+
+
+def test_published_lines_have_the_columns_of_the_reference(rich_run: Path, tmp_path: Path) -> None:
+    export.export(rich_run, tmp_path / "export")
+    with (tmp_path / "export" / "published.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert list(rows[0])[1:6] == ["ips", "qps", "rps", "rmbps", "wps"]
+    assert rows[0]["tag"] == "pg16.3.auto"
+    assert rows[0]["p50"] != "NA"
+
+
+def test_export_touches_nothing_that_is_there(rich_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    with pytest.raises(UserError, match="not empty"):
+        export.export(rich_run, tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
+
+
+def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
+    from engine.writer import JournalWriter
+
+    run = make_run(tmp_path / "r", repeats=3, unfinished=[5])
+    with JournalWriter.open(run) as journal, JournalReader(run) as reader:
+        journal.begin_attempt("006-17.0-auto-r3", 1, {})
+        journal.commit()
+        assert reader.engine_alive()
+        text = printed(compare([run]))
+    assert "left out: 17.0 repeat 3" in text or "left out: 16.3 repeat 3" in text
