@@ -68,6 +68,20 @@ def test_the_builtin_locale_config_has_the_settings_of_c8r32(build: Builds) -> N
     assert one("cx9a2lc_c8r32", build(17)).settings == one("cx9a2_c8r32", build(17)).settings
 
 
+def test_every_major_version_at_hand_starts_under_a_named_config(
+    servers: dict[str, Build], new_folder: Callable[[], Path]
+) -> None:
+    """Without the reference's memory: shared_buffers is made small, and all else is as named."""
+    one_of_each = {build.major: build for build in servers.values()}
+    names = [spec.name for spec in catalogue()]
+    for ordinal, build in enumerate(one_of_each.values()):
+        config = one(names[-1 - ordinal % len(names)], build, "shared_buffers=64MB")
+        with Server(build, config, new_folder()) as server, server.connect("postgres") as connection:
+            for name, value in config.settings:
+                shown = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+                assert shown is not None and shown[0] != "", f"{name} = {value} on {build.label}"
+
+
 @pytest.mark.parametrize("name", ["cx9a2_bee", "cx9a2_c8r32", "auto"])
 def test_insert_scale_factor_is_left_out_before_13_and_recorded(name: str, build: Builds) -> None:
     setting = "autovacuum_vacuum_insert_scale_factor"
