@@ -52,9 +52,7 @@ def test_reference_limiter_never_makes_up_a_stall() -> None:
 
 
 @given(rates, sizes, delays)
-def test_catch_up_limiter_keeps_to_the_schedule_whatever_came_between(
-    rate: int, rows: int, late_ns: list[int]
-) -> None:
+def test_catch_up_limiter_keeps_to_the_schedule_whatever_came_between(rate: int, rows: int, late_ns: list[int]) -> None:
     rule = CatchUpLimiter(rate, rows, 0)
     now = 0
     for number, late in enumerate(late_ns):
