@@ -249,6 +249,11 @@ def bucket_text(percent: float) -> str:
     return "nonzero" if text == "0.000" else text
 
 
+def published_text(value: float, digits: int) -> str:
+    """A published figure as printed: small ones of those with decimals have three."""
+    return f"{value:,.{max(digits, 3) if digits and abs(value) < 10 else digits}f}"
+
+
 def saturated(totals: StepTotals) -> tuple[str, ...]:
     """The roles whose client process used up its core: their rate is the client's, not the server's."""
     return tuple(name for name, role in sorted(totals.roles.items()) if role.saturated)

@@ -49,9 +49,9 @@ def pair_reasons(base: CellResult, other: CellResult) -> list[str]:
     moved: dict[str, None] = {}
     for cell in (base, other):
         if len(cell.environments) == 2:
-            moved.update(dict.fromkeys(drift(*cell.environments)))
+            moved.update(dict.fromkeys(drift(*map(_own, cell.environments))))
     if base.environments and other.environments:
-        before, after = base.environments[0], other.environments[0]
+        before, after = _own(base.environments[0]), _own(other.environments[0])
         if base.cell.subject.kernel != other.cell.subject.kernel:  # then the kernel is what is compared
             before, after = ({**record, "kernel": None} for record in (before, after))
         if other.cell.ordinal < base.cell.ordinal:
@@ -122,6 +122,14 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
 
 def _same(subject: Subject, other: Subject) -> bool:
     return (subject.build, subject.config) == (other.build, other.config)
+
+
+def _own(environment: dict[str, Any]) -> dict[str, Any]:
+    """Without what others do on the machine: that is noise, which shows in the interval, and a finding of its own."""
+    state = environment.get("state")
+    if not isinstance(state, dict):
+        return environment
+    return {**environment, "state": {key: value for key, value in state.items() if key != "busy_share"}}
 
 
 def _lasting(environment: dict[str, Any]) -> dict[str, Any]:

@@ -150,13 +150,9 @@ def _spelled(text: str, plain: bool) -> str:
 def _table(section: Section, plain: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(section.columns):
-        left = place == 0 or column in ("verdict", "its cause", "unit", "ops/s")
-        table.add_column(
-            column,
-            justify="left" if left else "right",
-            overflow="fold",
-            no_wrap=place > 0 and column not in ("verdict", "its cause"),
-        )
+        words = column in ("verdict", "its cause")  # these may be folded, and so may names; figures never
+        left = place == 0 or words or column in ("unit", "ops/s")
+        table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=place > 0 and not words)
     for row, style in zip(section.rows, section.styles, strict=True):
         table.add_row(*(Text(_spelled(cell, plain)) for cell in row), style=style)
     return table

@@ -254,7 +254,8 @@ def _published(comparison: Comparison) -> list[Section]:
     lines = published_by_cell(comparison.runs)
     names = list(comparison.names.items())
     found = []
-    for step in comparison.steps:
+    measured = {step for _, step, line in lines if line["ips"] or line["qps"]}  # a pause has no figures
+    for step in (step for step in comparison.steps if step in measured):
         for start in range(0, len(names), 4):
             shown = names[start : start + 4]
             section = Section(f"{step}: the published figures (median of cells)", ("", "unit", *(n for _, n in shown)))
@@ -270,7 +271,8 @@ def _published(comparison: Comparison) -> list[Section]:
                     for subject, _ in shown
                 ]
                 if any(value is not None for value in values):
-                    section.add(figure, unit, *("NA" if value is None else f"{value:,.{digits}f}" for value in values))
+                    texts = ("NA" if value is None else metrics.published_text(value, digits) for value in values)
+                    section.add(figure, unit, *texts)
             found.append(section)
     return found
 

@@ -188,6 +188,12 @@ def test_a_change_between_pairs_leaves_them_comparable(tmp_path: Path) -> None:
     assert rate(compare([run]), "l.i0").verdict == "same"
 
 
+def test_other_programs_are_noise_and_no_drift(tmp_path: Path) -> None:
+    busy = {**ENVIRONMENT, "state": {"busy_share": 0.9}}
+    run = make_run(tmp_path / "r", environments=lambda cell: busy if cell.ordinal == 1 else ENVIRONMENT)
+    assert rate(compare([run]), "l.i0").verdict == "same"
+
+
 def test_a_probed_cell_is_not_compared_with_one_that_was_not(tmp_path: Path) -> None:
     def probed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, observers=("planner",)) if cell.subject.build == "17.0" else totals
