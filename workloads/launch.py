@@ -124,8 +124,8 @@ def fail(page: Page, slot: int, text: str) -> tuple[State, int]:
     if page.words[Control.STOP]:
         return State.STOPPED, 0
     page.set_error(slot, " ".join(text.split()))
+    page.words[Control.STOP] = 1  # first, so that no partner takes the end of this role for a good one
     page.set_word(slot, Word.STATE, State.FAILED)
-    page.words[Control.STOP] = 1
     return State.FAILED, 1
 
 

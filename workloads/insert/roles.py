@@ -197,6 +197,7 @@ def delete(seat: Seat) -> None:
             wait_for(page, partial(_made_or_ended, words, made, number, maker_state), partners.wake_delete)
             seat.set(Word.COUPLED_NS, page.word(seat.slot, Word.COUPLED_NS) + clock() - began_ns)
             if words[made] <= number:
+                check_stop(page)  # the other stream may have ended because of it
                 return
         entry = ring + 3 * (number % RING_ROUNDS)
         go_ns, intended_ns, low_key = words[entry], words[entry + 1], words[entry + 2]
@@ -242,7 +243,10 @@ def _streams_ended(seat: Seat) -> Callable[[], bool]:
     def ended() -> bool:
         if words[stop]:
             raise Stopped
-        return words[first] >= done or words[last] >= done
+        if words[first] < done and words[last] < done:
+            return False
+        check_stop(seat.page)  # a stream may have ended because of it
+        return True
 
     return ended
 
