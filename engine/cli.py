@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,60 @@ def resume(run: str | None, out: Path | None, plain: bool, detach: bool) -> None
 def stop(run: str | None, out: Path | None) -> None:
     """Stop a running run cleanly; `bench resume` goes on with it."""
     launch.stop(catalogue.find_run(run, out or default_out()))
+
+
+@main.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]…")
+@OUT
+@click.option("--base", metavar="LABEL", help="Compare with this build or config instead.")
+@click.option("--json", "form", flag_value="json", help="The stable JSON form.")
+@click.option("--csv", "form", flag_value="csv", help="One line per cell and step.")
+@click.option("--md", "form", flag_value="md", help="Markdown tables.")
+@click.option("--published", is_flag=True, help="Also the columns of the benchmark's published reports.")
+def compare(runs: tuple[str, ...], out: Path | None, base: str | None, form: str | None, published: bool) -> None:
+    """Ratios, intervals and verdicts of one run (the newest unless named) or several."""
+    from engine import report  # loads the statistics, which take most of a second
+    from engine.compare import compare as compare_runs
+
+    folders = [catalogue.find_run(run, out or default_out()) for run in runs or (None,)]
+    comparison = compare_runs(folders, base)
+    if form == "json":
+        click.echo(report.to_json(comparison))
+    elif form == "csv":
+        click.echo(report.to_csv(comparison), nl=False)
+    elif form == "md":
+        click.echo(report.to_markdown(comparison, published=published))
+    else:
+        report.print_comparison(comparison, _console(False), published=published)
+
+
+@main.command()
+@click.argument("run", required=False)
+@OUT
+@click.option("--to", type=click.Path(path_type=Path), help="Folder to write [default: RUN-export, here].")
+def export(run: str | None, out: Path | None, to: Path | None) -> None:
+    """Write a run as CSV files, with the interval lines of the reference client."""
+    from engine.export import export as export_run
+
+    folder = catalogue.find_run(run, out or default_out())
+    to = to or Path(f"{folder.name}-export")
+    written = export_run(folder, to)
+    click.echo(f"{len(written)} files in {to}")
+
+
+@main.command()
+@OUT
+@JSON
+def doctor(out: Path | None, as_json: bool) -> None:
+    """What of this machine would spoil a measurement, why, and what to do about it."""
+    from engine import doctor as checks
+
+    found = checks.report(out or default_out())
+    if as_json:
+        click.echo(json.dumps(checks.as_json(found), indent=1))
+    else:
+        checks.render(found, _console(False))
+    sys.exit(1 if checks.failed(found) else 0)
 
 
 @main.command(hidden=True)

@@ -14,10 +14,12 @@ from rich.table import Table
 
 import engine
 from engine import live, space
+from engine.account import unprivileged
 from engine.errors import UserError
 from engine.journal import is_locked, read_manifest
 from engine.plan import Manifest
 from engine.prepare import Prospect, Request, prepare
+from engine.server import check_places, socket_base
 from engine.writer import create_run
 
 
@@ -58,8 +60,15 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> i
 
     Raises UserError when there is not space enough, or the folder cannot be written.
     """
-    space.check(out, prospect.needed_bytes)
     run = out / prospect.manifest.run
+    account = unprivileged()
+    for build in prospect.manifest.builds:
+        check_places(build, account, run, socket_base(account))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
+    space.check(out, prospect.needed_bytes)
     create_run(run, prospect.manifest.record())
     return _spawn(run, console, detach=detach)
 
@@ -125,7 +134,8 @@ def _died(run: Path, code: int) -> int:
 
 
 def _conclude(run: Path, code: int, console: Console) -> int:
-    from engine import compare, report  # here, because they load the statistics
+    from engine import report  # here, because these load the statistics
+    from engine.compare import compare
 
     manifest = Manifest.of(read_manifest(run))
     if code == 130:
@@ -135,5 +145,5 @@ def _conclude(run: Path, code: int, console: Console) -> int:
         console.print(f"the engine died (exit code {code}); see {run / 'engine.log'}", soft_wrap=True)
         console.print(f"go on with: bench resume {manifest.run}", soft_wrap=True)
         return 1
-    report.print_comparison(compare.compare([run]), console)
+    report.print_comparison(compare([run]), console)
     return code

@@ -250,19 +250,7 @@ class Server:
             raise ServerError(f"{self.data_dir} is in use by a running server (process {owner}); stop it first")
         if self.data_dir.exists() and any(self.data_dir.iterdir()):
             raise ServerError(f"{self.data_dir} already holds a cluster; remove it or choose another folder with --out")
-        barred = self.account.barred_at(self.cell_dir)
-        if barred is not None:
-            raise ServerError(
-                f"user {self.account.name}, who runs the server, may not enter {barred}: "
-                f"choose another folder with --out, or name another user in PGBED_USER"
-            )
-        for program in ("initdb", "postgres"):
-            if not self.account.may_execute(self.build.bin / program):
-                raise ServerError(
-                    f"build {self.build.label}: user {self.account.name} cannot run {self.build.bin / program}; "
-                    f"is it there, and may that user enter every folder on the way?"
-                )
-        check_sockets(self._sockets)
+        check_places(self.build, self.account, self.cell_dir, self._sockets)
 
     def _initialise(self) -> None:
         try:
@@ -349,6 +337,23 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What servers see: nothing that could change a cluster (PG*, LC_*, TZ) comes from the user's shell."""
     kept = {name: environ[name] for name in _KEPT_ENVIRONMENT if name in environ}
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
+
+
+def check_places(build: Build, account: Account, folder: Path, sockets: Path) -> None:
+    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet."""
+    barred = account.barred_at(folder)
+    if barred is not None:
+        raise ServerError(
+            f"user {account.name}, who runs the server, may not enter {barred}: "
+            f"choose another folder with --out, or name another user in PGBED_USER"
+        )
+    for program in ("initdb", "postgres"):
+        if not account.may_execute(build.bin / program):
+            raise ServerError(
+                f"build {build.label}: user {account.name} cannot run {build.bin / program}; "
+                f"is it there, and may that user enter every folder on the way?"
+            )
+    check_sockets(sockets)
 
 
 def check_sockets(base: Path) -> None:

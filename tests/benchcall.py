@@ -1,0 +1,141 @@
+"""The command `bench` as tests call it: a process of its own, over a folder of its own, with small cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from engine.journal import Attempt, JournalReader, StepRow, is_locked
+
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB")
+PATIENCE_S = 60.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Calls `bench` with an output folder of its own."""
+
+    out: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end; `--out` is added where it belongs."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line."""
+        out = () if "list" in arguments[:1] and arguments[1:2] != ("runs",) else ("--out", str(self.out))
+        return [sys.executable, "-m", "engine", *arguments, *out]
+
+    def detached(self, *arguments: str) -> Path:
+        """Starts a run and returns its folder as soon as its engine has it."""
+        done = self("run", *arguments, "--detach")
+        assert done.returncode == 0, done.stderr + done.stdout
+        return self.run
+
+    @property
+    def run(self) -> Path:
+        """The newest run's folder."""
+        return max(path.parent for path in self.out.glob("*/manifest.json"))
+
+    def attempts(self) -> list[Attempt]:
+        """All attempts of the newest run."""
+        with JournalReader(self.run) as reader:
+            return reader.attempts()
+
+    def steps(self, attempt: Attempt) -> list[StepRow]:
+        """The steps of an attempt."""
+        with JournalReader(self.run) as reader:
+            return reader.steps(attempt.id)
+
+    def engine_pid(self) -> int:
+        """The engine of the newest run."""
+        return int((self.run / "engine.lock").read_text())
+
+    def await_step(self, name: str, cell: int = 1) -> StepRow:
+        """Waits until a step of the cell of that place (from 1) runs and has its roles at work."""
+
+        def running() -> StepRow | None:
+            attempts = self.attempts()
+            if len(attempts) < cell:
+                return None
+            found = [step for step in self.steps(attempts[-1]) if step.name == name and step.state == "running"]
+            return found[0] if found else None
+
+        return wait_for(running, f"step {name} of cell {cell}")
+
+    def await_end(self) -> None:
+        """Waits until the engine of the newest run has gone."""
+        wait_for(lambda: not is_locked(self.run), "the engine to end")
+
+    def backend(self, step: StepRow, role: str) -> int:
+        """The server process of a role."""
+        return self._role(step, role)[0]
+
+    def client(self, step: StepRow, role: str) -> int:
+        """The client process of a role."""
+        return self._role(step, role)[1]
+
+    def _role(self, step: StepRow, role: str) -> tuple[int, int]:
+        with JournalReader(self.run) as reader:
+            return next((row.backend_pid, row.client_pid) for row in reader.roles(step.id) if row.name == role)
+
+    def comparison(self) -> dict[str, object]:
+        """`bench compare --json` of the newest run."""
+        done = self("compare", "--json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    def descendants(self) -> list[str]:
+        """Command lines of all server and client processes that belong to this folder's runs."""
+        return [line for _, line in processes_of(self.out)]
+
+    def stop(self) -> None:
+        """Ends whatever still runs here, for the end of a test."""
+        for manifest in self.out.glob("*/manifest.json"):
+            if is_locked(manifest.parent):
+                os.kill(int((manifest.parent / "engine.lock").read_text()), signal.SIGKILL)
+
+
+def processes_of(out: Path) -> Iterator[tuple[int, str]]:
+    """Processes whose command line, or whose working folder, lies below a folder: postmasters, backends, engines."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            inside = str(out) in line or str((entry / "cwd").readlink()).startswith(str(out))
+        except OSError:
+            continue
+        if inside:
+            yield int(entry.name), line
+
+
+def wait_for(look: Callable[[], T | None], what: str) -> T:
+    """What `look` returns as soon as it is true; fails after a minute."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {PATIENCE_S:.0f} s for {what}")
