@@ -16,6 +16,7 @@ import re
 import select
 import signal
 import sys
+import threading
 import time
 
 from workloads import seeds
@@ -150,7 +151,9 @@ def watch(spec: StepSpec, roles: tuple[Role, ...], page: Page, children: dict[in
         waited_s = time.monotonic() - stopped_s
         if waited_s > CANCEL_AFTER_S and not cancelled:
             cancelled = True
-            cancel(spec.dsn, page, [children[pid] for pid in pids.values()])
+            slots = [children[pid] for pid in pids.values()]
+            # In a thread: a server that hangs must not keep the launcher from killing the roles.
+            threading.Thread(target=cancel, args=(spec.dsn, page, slots), daemon=True).start()
         if waited_s > KILL_AFTER_S:
             for pid in pids.values():
                 os.kill(pid, signal.SIGKILL)

@@ -77,7 +77,7 @@ class Word(IntEnum):
     LIMITED_NS = 17  # time slept by the rate limiter
     COUPLED_NS = 18  # time spent waiting for the partner stream
     WORK_TARGET = 19  # statements this role will do in the step; 0 when it runs until others end
-    CONNECT_NS = 20  # time from connect to ready
+    CONNECT_NS = 20  # time that connecting took
     LATE_MAX_NS = 21  # longest response time from the intended start
     ROWS_TARGET = 22  # rows this role will do in the step; 0 when it runs until others end
     ROUNDS_STARTED = 23  # insert and delete roles: statements begun

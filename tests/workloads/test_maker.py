@@ -81,11 +81,8 @@ def run_with_lookups(rounds: int, resync: int, rows: int, deletes_behind: int) -
         elif not fresh:
             if inserts < rounds and inserts <= maker.rounds_made:
                 inserts += 1
-            if (
-                deletes < maker.rounds_made - deletes_behind
-                or deletes < inserts - QUEUE_ROUNDS - 1
-                or inserts in (rounds, maker.rounds_made + 1)
-            ):
+            stuck = inserts in (rounds, maker.rounds_made + 1)
+            if stuck or deletes < maker.rounds_made - deletes_behind:
                 deletes += 1
     return made, lookups
 
