@@ -178,7 +178,9 @@ class JournalReader:
         columns = "id, attempt_id, step_id, kind, started_ns, ended_ns, role, data"
         where = "id > ?" if step is None else "id > ? AND step_id = ?"
         arguments = (after_id,) if step is None else (after_id, step)
-        return [EventRow(*(*plain, json.loads(data))) for *plain, data in self._rows("event", columns, where, *arguments)]
+        return [
+            EventRow(*(*plain, json.loads(data))) for *plain, data in self._rows("event", columns, where, *arguments)
+        ]
 
     def settings(self, attempt: int) -> list[tuple[str, str, str]]:
         """Settings of a cell's server that differ from its defaults: (name, value, source)."""

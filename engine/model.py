@@ -133,7 +133,7 @@ class StepTotals:
     """Everything counted over one step, before any division. Times in ns, sizes in bytes.
 
     `dbms` counts all server processes, those that ended in the step included. `host` and `device` are
-    differences of the kernel's counters: see `engine.procfs` for their keys.
+    differences of the kernel's counters: see `engine.host` for their keys.
     """
 
     seconds: float

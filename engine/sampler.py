@@ -53,8 +53,14 @@ class Sources:
     lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
     def server(self, last: ServerSample | None = None) -> ServerSample:
-        """All server processes now; what was last seen of them when the server has gone."""
-        return self.processes.sample() or last or ServerSample({}, {}, {})
+        """All server processes now; what was last seen of them when the server has gone.
+
+        Raises MonitorError when nothing was seen of it before.
+        """
+        sample = self.processes.sample() or last
+        if sample is None:
+            raise MonitorError("the server has gone")
+        return sample
 
 
 class StepSampler:
@@ -175,7 +181,7 @@ class StepSampler:
 
     def _sample_server(self, t_ns: int, dt_ns: int, server: ServerSample) -> None:
         journal, last = self.sources.journal, self._server
-        self.largest_rss_bytes = max(self.largest_rss_bytes, server.total.get("largest_rss_bytes_now", 0))
+        self.largest_rss_bytes = max(self.largest_rss_bytes, server.total["largest_rss_bytes_now"])
         journal.add_sample(self.step, t_ns, dt_ns, "dbms", difference(last.total, server.total))
         for kind, counters in server.kinds.items():
             data = difference(last.kinds.get(kind, {}), counters)

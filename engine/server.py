@@ -55,6 +55,8 @@ SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
 INITDB_ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
+# What the bench reads from the log; a config may say otherwise. Defaults differ by version, and so would the record.
+OBSERVED = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
 _KEPT_ENVIRONMENT = ("PATH", "LOCALE_ARCHIVE", "LD_LIBRARY_PATH")
 _SIGNALS: dict[StopMode, signal.Signals] = {
     "smart": signal.SIGTERM,
@@ -155,6 +157,7 @@ class Server:
             "log_line_prefix": f"%n|%p|{backend_type}|",
             "logging_collector": "off",
             "lc_messages": "C",
+            **{name: value for name, value in OBSERVED.items() if name not in dict(self.config.settings)},
         }
 
     def record(self) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from workloads.page import Control, Page, State, Word
 POLL_S = 0.05  # how often the states of the roles are looked at
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
+BLAME_S = 0.5
 
 
 class StepFailed(Exception):
@@ -130,7 +131,7 @@ class StepRunner:
             self.journal.add_differences(sampler.step, pgstat.difference(before, pgstat.snapshot(self.monitor)))
             self.journal.end_step(sampler.step, sampler.ended_ns, self._totals(step, sampler, wal_bytes))
         except pgstat.MonitorError as error:
-            raise StepFailed(self.server.died_reason() or str(error)) from error
+            raise StepFailed(self._blame(str(error))) from error
 
     def _totals(self, step: Step, sampler: StepSampler, wal_bytes: int) -> StepTotals:
         sizes = pgstat.sizes(self.monitor)
@@ -239,11 +240,11 @@ class StepRunner:
         states = [State(page.word(slot, Word.STATE)) for slot in range(page.roles)]
         for slot, state in enumerate(states):
             if state == State.FAILED:
-                raise StepFailed(self.server.died_reason() or page.error(slot))
+                raise StepFailed(self._blame(page.error(slot)))
         if all(state >= wanted for state in states):
             return True
         if launcher.process.poll() is not None:
-            raise StepFailed(self.server.died_reason() or launcher.reason())
+            raise StepFailed(self._blame(launcher.reason()))
         return False
 
     # -- a step without clients
@@ -294,7 +295,7 @@ class StepRunner:
                 thread.start()
             self._watch(sampler, lambda: not any(thread.is_alive() for thread in threads))
         if failures:
-            raise StepFailed(self.server.died_reason() or failures[0])
+            raise StepFailed(self._blame(failures[0]))
 
     # -- watching
 
@@ -307,3 +308,13 @@ class StepRunner:
                 raise StepFailed(reason)
             sampler.watch()
             time.sleep(POLL_S)
+
+    def _blame(self, reason: str) -> str:
+        """The server's end when it ended, else `reason`. Clients notice a killed server before it can be reaped."""
+        deadline = time.monotonic() + BLAME_S
+        while time.monotonic() < deadline:
+            died = self.server.died_reason()
+            if died:
+                return died
+            time.sleep(POLL_S)
+        return reason
