@@ -15,6 +15,7 @@
   python,
 }:
 let
+  inherit ((builtins.fromTOML (builtins.readFile ../pyproject.toml)).project) version;
   sources = callPackage ./sources.nix { };
 
   application = sources {
@@ -55,7 +56,7 @@ let
 in
 stdenv.mkDerivation {
   pname = "pgbed";
-  version = "0.1.0";
+  inherit version;
 
   dontUnpack = true;
   installPhase = ''
@@ -63,6 +64,9 @@ stdenv.mkDerivation {
     mkdir -p "$out/bin" "$out/lib" "$out/share/pgbed"
     cp -r ${application} "$out/lib/pgbed"
     chmod -R u+w "$out/lib/pgbed"
+    # What an installer would leave beside the modules: `bench --version` asks for it.
+    mkdir "$out/lib/pgbed/pgbed-${version}.dist-info"
+    printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
     ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
     printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
     printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"

@@ -124,7 +124,8 @@ built() {
     mkdir -p "$root/.bench/$state"
     find "$root/.bench" -mindepth 1 -maxdepth 1 ! -name "$state" -exec rm -r {} +
     # `set -e` does not reach into the $(…) that this is called in.
-    nix build "${nix_options[@]}" --quiet --out-link "$link" "$flake#$1" >&2 || exit
+    # Thrice quiet: no word of the lock file, which is not written with another package set; errors are still told.
+    nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$flake#$1" >&2 || exit
   fi
   readlink -f "$link"
 }
