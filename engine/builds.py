@@ -30,6 +30,7 @@ Progress = Callable[[str], None]
 
 BUILTIN = "-builtin"
 PREBUILT = "-prebuilt"
+ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STEP = re.compile(r"^(building|copying path|downloading) '(?:/nix/store/[a-z0-9]{32}-)?([^']+?)(?:\.drv)?'", re.M)
 STORE_PATH = re.compile(r"/nix/store/[a-z0-9]{32}-")
@@ -339,7 +340,9 @@ def doing_now(log: str) -> str:
     if not names:
         return ""
     verb, name = names[-1]
-    return f"{'building' if verb == 'building' else 'fetching'} {name}"
+    # Nix says "building" of a download too, when a registry's client makes it.
+    fetching = verb != "building" or name.endswith(ARCHIVES)
+    return f"{'fetching' if fetching else 'building'} {name}"
 
 
 def explain_failure(label: str, log: str) -> str:

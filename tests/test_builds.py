@@ -235,6 +235,7 @@ def test_failure_stays_one_short_line() -> None:
     [
         ("", ""),
         (f"building '{STORE}-postgresql-13.16.drv'...\npostgresql> checking\n", "building postgresql-13.16"),
+        (f"building '{STORE}-postgres-12.11.0.jar.drv'...\n", "fetching postgres-12.11.0.jar"),
         (f"copying path '{STORE}-gcc-14.3.0' from 'there'...\n", "fetching gcc-14.3.0"),
     ],
 )
