@@ -1,8 +1,7 @@
-"""From the labels a user types to servers on this machine: the catalogue, and realising builds through Nix.
+"""From the labels a user types to servers on this machine. What is not at hand is built: see `engine.nix`.
 
 Environment:
     PGBED_CATALOG      the catalogue, a JSON file; set by the `bench` wrapper
-    PGBED_FLAKE        the flake that builds are realised from; set by the wrapper
     PGBED_PACKAGE_SET  `nixpkgs` or `hostpkgs`; set by the wrapper
     PGBED_SERVERS      a folder of LABEL -> install prefix, looked at first: inside a Nix check Nix cannot be called
     BENCH_TARBALLS     a folder of postgresql-VERSION.tar.bz2, for networks that do not reach postgresql.org
@@ -10,33 +9,25 @@ Environment:
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engine import nix
 from engine.errors import UserError, unknown
 from engine.model import Build
-
-Progress = Callable[[str], None]
+from engine.nix import Progress
 
 BUILTIN = "-builtin"
 PREBUILT = "-prebuilt"
-ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-STEP = re.compile(r"^(building|copying path|downloading) '(?:/nix/store/[a-z0-9]{32}-)?([^']+?)(?:\.drv)?'", re.M)
-STORE_PATH = re.compile(r"/nix/store/[a-z0-9]{32}-")
-POLL_S = 0.5
-SILENCE_S = 10.0
-MESSAGE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +41,7 @@ class Tarball:
     @property
     def sha256(self) -> str:
         """The hash in hexadecimal, as `sha256sum` prints it."""
-        return base64.b64decode(self.hash.removeprefix("sha256-")).hex()
+        return b64decode(self.hash.removeprefix("sha256-")).hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +80,7 @@ def catalog() -> tuple[CatalogEntry, ...]:
     """Every build that can be named, in the flake's order."""
     path = os.environ.get("PGBED_CATALOG")
     if not path:
-        raise _not_wrapped("PGBED_CATALOG")
+        raise nix.not_wrapped("PGBED_CATALOG")
     try:
         return tuple(CatalogEntry.of(record) for record in json.loads(Path(path).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -126,14 +117,14 @@ def _resolve_one(spec: str, on_progress: Progress, roots: Path | None) -> Build:
             return _record_of(entry, prefix_at_hand)
         if _can_be_realised(entry):
             _tell_replaced(spec, entry, on_progress)
-            return _record_of(entry, _realise(entry, on_progress, roots))
+            return _record_of(entry, nix.realise(entry.label, entry.attr, on_progress, roots))
     raise _not_here(known[spec])
 
 
 def _attempts(entry: CatalogEntry, known: dict[str, CatalogEntry]) -> Iterator[CatalogEntry]:
     yield entry
     twin = known.get(entry.prebuilt_label)
-    if twin is not None and _over_hostpkgs():
+    if twin is not None and nix.over_hostpkgs():
         yield twin
 
 
@@ -148,10 +139,6 @@ def _not_here(entry: CatalogEntry) -> UserError:
         f"build '{entry.label}' cannot be had here: nobody ships it prebuilt and its source cannot be fetched with "
         f"this package set; put {name} into a folder and name the folder in BENCH_TARBALLS"
     )
-
-
-def _over_hostpkgs() -> bool:
-    return os.environ.get("PGBED_PACKAGE_SET") == "hostpkgs"
 
 
 # -- what is already here ------------------------------------------------------------------------------------------
@@ -213,9 +200,7 @@ def _record_of(entry: CatalogEntry, prefix: Path) -> Build:
 
 
 def _digest(prefix: Path) -> str:
-    if STORE_PATH.match(str(prefix)):
-        return prefix.name.partition("-")[0]
-    return _sha256(prefix / "bin" / "postgres")
+    return nix.store_hash(prefix) or _sha256(prefix / "bin" / "postgres")
 
 
 def _sha256(path: Path) -> str:
@@ -232,9 +217,10 @@ def _can_be_realised(entry: CatalogEntry) -> bool:
         return True
     supplied = _supplied(entry.tarball)
     if supplied is not None:
-        _add_to_store(entry.tarball, supplied)
+        if not nix.is_valid(entry.tarball.path):
+            nix.add_fixed(supplied, entry.tarball.name)
         return True
-    return not _over_hostpkgs() or _is_valid(entry.tarball.path)
+    return not nix.over_hostpkgs() or nix.is_valid(entry.tarball.path)
 
 
 def _supplied(tarball: Tarball) -> Path | None:
@@ -242,6 +228,8 @@ def _supplied(tarball: Tarball) -> Path | None:
     folder = os.environ.get("BENCH_TARBALLS")
     if not folder:
         return None
+    if not Path(folder).is_dir():
+        raise UserError(f"BENCH_TARBALLS names {folder}, which is not a folder")
     version = tarball.name.removeprefix("postgresql-").removesuffix(".tar.bz2")
     found = (Path(folder) / tarball.name, *sorted(Path(folder).glob(f"postgresql-*_{version}.orig.tar.bz2")))
     file = next((path for path in found if path.is_file()), None)
@@ -250,135 +238,3 @@ def _supplied(tarball: Tarball) -> Path | None:
             f"{file} refused: its sha256 is {actual}, that of the released {tarball.name} is {tarball.sha256}"
         )
     return file
-
-
-def _is_valid(store_path: str) -> bool:
-    nix_store = shutil.which("nix-store")
-    if nix_store is None:
-        return False
-    asked = subprocess.run([nix_store, "--check-validity", store_path], capture_output=True, check=False)
-    return asked.returncode == 0
-
-
-def _add_to_store(tarball: Tarball, file: Path) -> None:
-    """Under its released name: a fixed-output path is made of name and hash, and Nix then has nothing to fetch."""
-    if _is_valid(tarball.path):
-        return
-    folder = _log_folder() / "tarballs"
-    folder.mkdir(parents=True, exist_ok=True)
-    named = folder / tarball.name
-    shutil.copyfile(file, named)
-    try:
-        added = subprocess.run(
-            ["nix-store", "--add-fixed", "sha256", str(named)], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError as error:
-        raise _no_nix() from error
-    finally:
-        named.unlink()
-    if added.returncode != 0:
-        raise UserError(f"{file} cannot be put into the Nix store: {_last_words(added.stderr)}")
-
-
-# -- Nix -----------------------------------------------------------------------------------------------------------
-
-
-def _realise(entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Path:
-    log = _log_folder() / f"build-{entry.label}.log"
-    command = nix_build_command(entry.attr, roots)
-    started = time.monotonic()
-    output = _run_logged(command, log, lambda doing: on_progress(f"{entry.label}: {doing}"))
-    if output is None:
-        raise UserError(explain_failure(entry.label, log.read_text(errors="replace")) + f" (all of it: {log})")
-    on_progress(f"{entry.label}: ready after {time.monotonic() - started:.0f} s")
-    return Path(json.loads(output)[0]["outputs"]["out"])
-
-
-def nix_build_command(attr: str, roots: Path | None) -> list[str]:
-    """The `nix build` of one package of the flake that the application came from, for Nix 2.8 and later."""
-    flake = os.environ.get("PGBED_FLAKE")
-    if not flake:
-        raise _not_wrapped("PGBED_FLAKE")
-    command = ["nix", "build", "--extra-experimental-features", "nix-command flakes", "--json", "--print-build-logs"]
-    command += ["--no-link"] if roots is None else ["--out-link", str(roots / attr)]
-    if _over_hostpkgs():
-        # The machine's own tools are outside any sandbox, and a cache that cannot be reached only costs time.
-        command += ["--override-input", "nixpkgs", f"path:{flake}/nix/hostpkgs"]
-        command += ["--option", "sandbox", "false", "--option", "substituters", ""]
-    return [*command, f"path:{flake}#{attr}"]
-
-
-def _run_logged(command: list[str], log: Path, on_doing: Progress) -> str | None:
-    """Stdout of the command, or None if it failed. Stderr goes to `log`; `on_doing` hears what is being done."""
-    try:
-        with (
-            log.open("wb") as sink,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink, text=True) as process,
-        ):
-            output = _wait(process, log, on_doing)
-    except FileNotFoundError as error:
-        raise _no_nix() from error
-    return output if process.returncode == 0 else None
-
-
-def _wait(process: subprocess.Popen[str], log: Path, on_doing: Progress) -> str:
-    """Tells what is new at once, and during silence, every few seconds, how long it has lasted."""
-    told, told_at, started = "", 0.0, time.monotonic()
-    while True:
-        try:
-            return process.communicate(timeout=POLL_S)[0]
-        except subprocess.TimeoutExpired:
-            doing, now = doing_now(log.read_text(errors="replace")), time.monotonic()
-        if doing and (doing != told or now - told_at > SILENCE_S):
-            on_doing(f"{doing} ({now - started:.0f} s)")
-            told, told_at = doing, now
-
-
-def doing_now(log: str) -> str:
-    """What Nix is at, from what it has printed so far: `building postgresql-13.16`; empty before the first."""
-    names = STEP.findall(log)
-    if not names:
-        return ""
-    verb, name = names[-1]
-    # Nix says "building" of a download too, when a registry's client makes it.
-    fetching = verb != "building" or name.endswith(ARCHIVES)
-    return f"{'fetching' if fetching else 'building'} {name}"
-
-
-def explain_failure(label: str, log: str) -> str:
-    """One line from a failed `nix build`: the hash that did not match, or the last words of what failed."""
-    mismatch = re.search(
-        r"hash mismatch in fixed-output derivation '/nix/store/[a-z0-9]{32}-(?P<name>.+?)\.drv'"
-        r".*?specified:\s+(?P<pinned>\S+).*?got:\s+(?P<got>\S+)",
-        log,
-        re.S,
-    )
-    if mismatch:
-        return "build '{}': download of {} refused, its hash is {got} and the pinned one {pinned}".format(
-            label, mismatch["name"], **mismatch.groupdict()
-        )
-    return f"build '{label}' failed: {_last_words(log)}"
-
-
-def _last_words(log: str) -> str:
-    """The end of a log as one line: what the builder said last, else what Nix called an error."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    said = [line.partition("> ")[2] for line in lines if re.match(r"\S+> \S", line)][-3:]
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")][:1]
-    words = " | ".join(said or errors or lines[-1:]) or "it said nothing"
-    return words if len(words) <= MESSAGE_CHARS else "…" + words[-MESSAGE_CHARS:]
-
-
-def _not_wrapped(variable: str) -> UserError:
-    return UserError(f"{variable} is not set, so no builds are known: start with `nix run .#bench` or ./bench")
-
-
-def _no_nix() -> UserError:
-    return UserError("Nix is not installed: start with ./bench, which installs it")
-
-
-def _log_folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(cache) / "pgbed"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

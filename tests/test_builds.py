@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import builds
+from engine import builds, nix
 from engine.errors import UserError
 
 RELEASED = b"what postgresql.org ships"
@@ -192,6 +192,12 @@ def test_supplied_tarball_with_another_hash_is_refused(tmp_path: Path, monkeypat
         one("17beta1")
 
 
+def test_tarball_folder_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_TARBALLS", str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"BENCH_TARBALLS names .*nowhere, which is not a folder"):
+        one("17beta1")
+
+
 # -- Nix's words ---------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +208,7 @@ error: hash mismatch in fixed-output derivation '{STORE}-postgresql-16.3.tar.bz2
             got:    sha256-BB=
 error: 1 dependencies of derivation '{STORE}-postgresql-16.3.drv' failed to build
 """
-    assert builds.explain_failure("16.3", log) == (
+    assert nix.explain_failure("16.3", log) == (
         "build '16.3': download of postgresql-16.3.tar.bz2 refused, "
         "its hash is sha256-BB= and the pinned one sha256-AA="
     )
@@ -215,18 +221,18 @@ postgresql> applying limit.patch
 postgresql> 1 out of 1 hunk FAILED
 error: builder for '{STORE}-postgresql-16.3.drv' failed with exit code 1
 """
-    message = builds.explain_failure("16.3-limit", log)
+    message = nix.explain_failure("16.3-limit", log)
     assert message.startswith("build '16.3-limit' failed: ")
     assert message.endswith("applying limit.patch | 1 out of 1 hunk FAILED")
 
 
 def test_failure_without_a_builder_is_told_in_nixs_words() -> None:
     log = "warning: dirty\nerror: cannot find flake 'flake:nixpkgs'\n"
-    assert builds.explain_failure("16.3", log) == "build '16.3' failed: cannot find flake 'flake:nixpkgs'"
+    assert nix.explain_failure("16.3", log) == "build '16.3' failed: cannot find flake 'flake:nixpkgs'"
 
 
 def test_failure_stays_one_short_line() -> None:
-    message = builds.explain_failure("16.3", "postgresql> " + "x" * 5000)
+    message = nix.explain_failure("16.3", "postgresql> " + "x" * 5000)
     assert len(message) < 400
 
 
@@ -240,19 +246,19 @@ def test_failure_stays_one_short_line() -> None:
     ],
 )
 def test_progress_says_what_nix_is_at(log: str, doing: str) -> None:
-    assert builds.doing_now(log) == doing
+    assert nix.doing_now(log) == doing
 
 
 def test_over_nixpkgs_the_flake_is_built_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
-    command = builds.nix_build_command("postgresql-16_3", tmp_path)
+    command = nix.build_command("postgresql-16_3", tmp_path)
     assert "--override-input" not in command
     assert command[-1] == "path:/nix/store/flake#postgresql-16_3"
     assert command[command.index("--out-link") + 1] == str(tmp_path / "postgresql-16_3")
 
 
 def test_over_hostpkgs_the_package_set_comes_with_the_flake() -> None:
-    command = builds.nix_build_command("postgresql-16_3", None)
+    command = nix.build_command("postgresql-16_3", None)
     assert command[command.index("--override-input") + 1 :][:2] == ["nixpkgs", "path:/nix/store/flake/nix/hostpkgs"]
     assert "--no-link" in command
 
