@@ -85,8 +85,7 @@ def insert(seat: Seat) -> None:
     spec, knobs, page, form = seat.spec, seat.spec.knobs, seat.page, seat.form
     per_statement, rounds = seat.rows_per_statement, seat.rounds
     if spec.step.kind == "load":
-        for sql in schema.create_table(form, seat.table, knobs.create_suffix, knobs.partitions):
-            execute(seat.connection, sql.encode())
+        _create_table(seat)
     head, tail, flat = schema.insert_head(seat.table), b"", False
     if knobs.insert_protocol == "prepared":
         execute(seat.connection, schema.prepare_insert(form, seat.table, per_statement).encode())
@@ -125,6 +124,20 @@ def insert(seat: Seat) -> None:
             gate.finish()
     except PartnerEnded:
         pass
+
+
+def _create_table(seat: Seat) -> None:
+    """Makes the client's empty table, on a connection of its own as the reference does.
+
+    It matters: a backend that made the table itself then spends a sixth more CPU on every insert (measured on 16).
+    """
+    knobs = seat.spec.knobs
+    connection = open_connection(seat.spec.dsn)
+    try:
+        for sql in schema.create_table(seat.form, seat.table, knobs.create_suffix, knobs.partitions):
+            execute(connection, sql.encode())
+    finally:
+        connection.finish()
 
 
 def _insert_rounds(
