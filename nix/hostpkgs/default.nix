@@ -109,7 +109,6 @@ let
   }
   // lib.genAttrs [
     "bison"
-    "bpftrace"
     "cacert"
     "flex"
     "icu"

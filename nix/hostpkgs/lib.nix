@@ -5,7 +5,6 @@ rec {
     concatStringsSep
     elem
     filter
-    genList
     head
     listToAttrs
     mapAttrs
@@ -18,18 +17,10 @@ rec {
     keep: attrs: removeAttrs attrs (filter (name: !keep name attrs.${name}) (builtins.attrNames attrs));
 
   optional = condition: item: if condition then [ item ] else [ ];
-  optionals = condition: items: if condition then items else [ ];
   optionalAttrs = condition: attrs: if condition then attrs else { };
-  optionalString = condition: string: if condition then string else "";
 
   versionAtLeast = version: other: builtins.compareVersions version other >= 0;
 
-  hasSuffix =
-    suffix: string:
-    let
-      start = builtins.stringLength string - builtins.stringLength suffix;
-    in
-    start >= 0 && builtins.substring start (-1) string == suffix;
   removePrefix =
     prefix: string:
     let
