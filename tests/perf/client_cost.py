@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -104,7 +105,9 @@ def bench(server: Server, step: Step, cost: Cost, placement: str, role: str) -> 
 # -- plain loops
 
 
-def plain_insert(dsn: str, table: str, step: Step, go: Semaphore | None, other: Semaphore | None) -> None:
+def plain_insert(
+    dsn: str, table: str, step: Step, go: Semaphore | None, other: Semaphore | None, spent: multiprocessing.Queue[float]
+) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         block = rows.RowBlock(
             seeds.stream(1, "plain", step.name), TEXT, FORM.price_type, rows.block_rows(step.rows_per_statement)
@@ -116,9 +119,12 @@ def plain_insert(dsn: str, table: str, step: Step, go: Semaphore | None, other: 
             connection.execute(statement())
             if go and other:
                 other.release()
+        spent.put(cpu_s(connection.info.backend_pid))
 
 
-def plain_delete(dsn: str, table: str, step: Step, go: Semaphore, other: Semaphore) -> None:
+def plain_delete(
+    dsn: str, table: str, step: Step, go: Semaphore, other: Semaphore, spent: multiprocessing.Queue[float]
+) -> None:
     template = schema.delete_template(FORM.delete_form, table, step.rows_per_statement)
     with psycopg.connect(dsn, autocommit=True) as connection:
         (low,) = connection.execute(schema.min_key(table)).fetchone() or (0,)
@@ -126,6 +132,7 @@ def plain_delete(dsn: str, table: str, step: Step, go: Semaphore, other: Semapho
             go.acquire()
             connection.execute((template % {"lo": low + number * step.rows_per_statement}).encode())
             other.release()
+        spent.put(cpu_s(connection.info.backend_pid))
 
 
 def plain_query(
@@ -179,13 +186,18 @@ def plain(server: Server, step: Step, cost: Cost, role: str, seconds: float) -> 
         cost.add(count, seconds, client, backend)
         return
     workers = []
+    backends: multiprocessing.Queue[float] = multiprocessing.Queue()
     began, before, used = time.monotonic(), server_cpu(server), os.times()
     if step.deletes:
         inserted, deleted = multiprocessing.Semaphore(0), multiprocessing.Semaphore(8)
-        workers.append(multiprocessing.Process(target=plain_insert, args=(dsn, table, step, deleted, inserted)))
-        workers.append(multiprocessing.Process(target=plain_delete, args=(dsn, table, step, inserted, deleted)))
+        workers.append(
+            multiprocessing.Process(target=plain_insert, args=(dsn, table, step, deleted, inserted, backends))
+        )
+        workers.append(
+            multiprocessing.Process(target=plain_delete, args=(dsn, table, step, inserted, deleted, backends))
+        )
     else:
-        workers.append(multiprocessing.Process(target=plain_insert, args=(dsn, table, step, None, None)))
+        workers.append(multiprocessing.Process(target=plain_insert, args=(dsn, table, step, None, None, backends)))
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -194,7 +206,9 @@ def plain(server: Server, step: Step, cost: Cost, role: str, seconds: float) -> 
             sys.exit("a plain loop failed")
     spent = os.times()
     client = spent.children_user + spent.children_system - used.children_user - used.children_system
-    cost.add(step.rows, time.monotonic() - began, client, since(before, server_cpu(server)))
+    seconds = time.monotonic() - began
+    others = since(before, {pid: cpu for pid, cpu in server_cpu(server).items() if pid in before})
+    cost.add(step.rows, seconds, client, others + sum(backends.get() for _ in workers))
 
 
 # -- the comparison
@@ -275,8 +289,7 @@ def main() -> int:
             server.create_database()
             return 0 if report(measure(server, steps, options.rounds, options.seconds)) else 1
     finally:
-        if not any(folder.iterdir()):
-            folder.rmdir()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 TEXT = rows.text_buffer(seeds.stream(1, "text"))
