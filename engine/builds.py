@@ -77,7 +77,7 @@ class CatalogEntry:
 
 
 def catalog() -> tuple[CatalogEntry, ...]:
-    """Every build that can be named, in the flake's order."""
+    """Every build that can be named, oldest version first."""
     path = os.environ.get("PGBED_CATALOG")
     if not path:
         raise nix.not_wrapped("PGBED_CATALOG")

@@ -8,6 +8,7 @@ rec {
     head
     listToAttrs
     mapAttrs
+    sort
     ;
 
   nameValuePair = name: value: { inherit name value; };

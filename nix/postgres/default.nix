@@ -55,11 +55,13 @@ let
     };
   };
 
-  servers =
+  # Oldest version first, as a person would list them; versions.nix is sorted by spelling once it is read.
+  servers = lib.sort (one: other: builtins.compareVersions one.version other.version < 0) (
     lib.mapAttrsToList sourceOf (lib.filterAttrs (_: entry: entry ? source || entry ? from) versions)
     ++ lib.mapAttrsToList prebuiltOf (
       lib.filterAttrs (_: entry: (entry.prebuilt or { }) ? ${system}) versions
-    );
+    )
+  );
 
   listed =
     server:
