@@ -144,9 +144,17 @@ def main() -> None:
 )
 @click.option(
     "--deletes",
-    type=click.Choice(("", "range", "subselect")),
-    default="",
-    help="Delete form [default: the generation's].",
+    type=click.Choice(("generation", "range", "subselect")),
+    default="generation",
+    show_default=True,
+    help="Delete form: the generation's own, or one of the two by name.",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(("free", "paired")),
+    default="free",
+    show_default=True,
+    help="paired binds client and backend to one CPU: less noise, no scheduling.",
 )
 @OUT
 @click.option("--keep", is_flag=True, help="Keep every cell's cluster instead of removing it.")
@@ -161,7 +169,8 @@ def run(**options: Any) -> None:
         limiter=options.pop("limiter"),
         insert_protocol=options.pop("inserts"),
         query_protocol=options.pop("queries"),
-        delete_form=options.pop("deletes"),
+        delete_form=options.pop("deletes").replace("generation", ""),
+        placement=options.pop("placement"),
     )
     console = _console(plain)
     prospect = launch.prepare_shown(Request(**options, knobs=knobs), out, console)

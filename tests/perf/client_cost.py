@@ -2,9 +2,9 @@
 
     PGBED_SERVERS=... python tests/perf/client_cost.py [--server 16.3-prebuilt] [--rows N] [--seconds S] [--rounds N]
 
-Everything is measured in one run against one server: each step is run by the bench's clients ("bench", and "free"
-with placement left to the scheduler) and by ordinary psycopg connections that execute the same statements ("plain"),
-in turns. Numbers of different runs or machines do not compare; the ratios do.
+Everything is measured in one run against one server: each step is run by the bench's clients with either placement
+("free", the default, leaves it to the scheduler; "paired" binds each role to its backend's CPU) and by ordinary psycopg
+connections that execute the same statements ("plain"), in turns. Numbers of different runs or machines do not compare; the ratios do.
 """
 
 from __future__ import annotations
@@ -228,15 +228,15 @@ def measure(server: Server, steps: tuple[Step, ...], repeats: int, seconds: floa
                         connection.execute(maintenance.vacuum_statement(FORM, table, server.build.major).encode())
                 continue
             role = "query" if step.query else "insert"
-            ways = ["plain", "free", "bench"]
+            ways = ["plain", "free", "paired"]
             if step.kind == "index":
-                ways = ["plain", "bench"]  # the indexes can be made but once
+                ways = ["plain", "free"]  # the indexes can be made but once
             for way in ways[repeat % len(ways) :] + ways[: repeat % len(ways)]:
                 cost = Cost()
                 if way == "plain":
                     plain(server, step, cost, role, seconds)
                 else:
-                    bench(server, step, cost, "free" if way == "free" else "paired", role)
+                    bench(server, step, cost, way, role)
                 costs[step.name][way].append(cost)
     return costs
 
@@ -244,7 +244,7 @@ def measure(server: Server, steps: tuple[Step, ...], repeats: int, seconds: floa
 def report(costs: Costs) -> bool:
     """Prints the table; throughput to plain is the median of the repeats' ratios. True when all is reached."""
     print(f"{'step':8} {'way':6} {'per s':>10} {'to plain':>9} {'client us':>10} {'share':>7}")
-    good = True
+    good = True  # of the default
     for step, ways in costs.items():
         if step == "l.x":
             continue
@@ -254,10 +254,10 @@ def report(costs: Costs) -> bool:
                 total.add(cost.operations, cost.seconds, cost.client_cpu_s, cost.server_cpu_s)
             ratio = median(cost.per_s / other.per_s for cost, other in zip(repeats, ways["plain"], strict=True))
             line = f"{step:8} {way:6} {total.per_s:10.0f} {ratio:9.3f} {total.client_us:10.2f} {total.share:7.1%}"
-            if way == "bench":
+            if way != "plain":
                 cpu_us, share = TARGETS.get(step, (float("inf"), 1.0))
                 reached = total.client_us <= cpu_us and total.share <= share and ratio >= 1
-                good = good and reached
+                good = good and (reached or way == "paired")
                 limits = f" (at most {cpu_us} us, {share:.0%})" if step in TARGETS else ""
                 line += f"  {'reached' if reached else 'MISSED'}{limits}"
             print(line)
