@@ -107,6 +107,17 @@ def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
     return tie
 
 
+def make_passable(folder: Path) -> None:
+    """Makes a folder, and what is missing above it, such that any user can pass through, whatever the umask says.
+
+    Raises OSError.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(exist_ok=True)
+        place.chmod(place.stat().st_mode | 0o111)
+
+
 def _name_of(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -158,6 +158,7 @@ def main() -> None:
 )
 @OUT
 @click.option("--keep", is_flag=True, help="Keep every cell's cluster instead of removing it.")
+@click.option("--beside", is_flag=True, help="Run although another run is measuring on this machine.")
 @click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
 @PLAIN
 @click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and leave.")
@@ -212,7 +213,7 @@ def resume(run: str | None, out: Path | None, plain: bool, detach: bool) -> None
 @OUT
 def stop(run: str | None, out: Path | None) -> None:
     """Stop a running run cleanly; `bench resume` goes on with it."""
-    launch.stop(catalogue.find_run(run, out or default_out()))
+    launch.stop(catalogue.find_run(run, out or default_out()), _console(False))
 
 
 @main.command()

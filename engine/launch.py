@@ -14,13 +14,15 @@ from rich.table import Table
 
 import engine
 from engine import live, space
-from engine.account import unprivileged
+from engine.account import make_passable, unprivileged
 from engine.errors import UserError
 from engine.journal import is_locked, read_manifest
 from engine.plan import Manifest
 from engine.prepare import Prospect, Request, prepare
 from engine.server import check_places, socket_base
 from engine.writer import create_run
+
+PATIENCE_S = 5.0  # between two words while something ends
 
 
 def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
@@ -65,7 +67,7 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> i
     for build in prospect.manifest.builds:
         check_places(build, account, run, socket_base(account))
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        make_passable(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
     space.check(out, prospect.needed_bytes)
@@ -81,7 +83,7 @@ def resume(run: Path, console: Console, *, detach: bool) -> int:
     return _spawn(run, console, detach=detach)
 
 
-def stop(run: Path) -> None:
+def stop(run: Path, console: Console) -> None:
     """Asks the engine of a run to stop, as Ctrl-C does, and waits until it has.
 
     Raises UserError when there is no engine.
@@ -89,8 +91,13 @@ def stop(run: Path) -> None:
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running it")
     os.kill(int((run / "engine.lock").read_text()), signal.SIGINT)
+    told = time.monotonic()
     while is_locked(run):
         time.sleep(0.1)
+        if time.monotonic() - told > PATIENCE_S:
+            told = time.monotonic()
+            console.print("still stopping the server and removing its cluster", soft_wrap=True)
+    console.print(f"stopped; go on with: bench resume {run.name}", soft_wrap=True)
 
 
 def _spawn(run: Path, console: Console, *, detach: bool) -> int:
@@ -105,18 +112,29 @@ def _spawn(run: Path, console: Console, *, detach: bool) -> int:
             env=environment,
             start_new_session=True,  # the terminal's Ctrl-C and its end are not the engine's
         )
-    if not _wait_open(run, process):
-        return _died(run, process.returncode)
-    if detach:
-        console.print(f"running detached: {run}\n  bench watch {run.name}\n  bench stop {run.name}", soft_wrap=True)
-        return 0
-    console.print(f"run {run}", soft_wrap=True)
     try:
+        if not _wait_open(run, process):
+            return _died(run, process.returncode)
+        if detach:
+            console.print(f"running detached: {run}\n  bench watch {run.name}\n  bench stop {run.name}", soft_wrap=True)
+            return 0
+        console.print(f"run {run}", soft_wrap=True)
         live.follow(run, console)
+        code = process.wait()
     except KeyboardInterrupt:
         console.print("stopping: the running cell is given up, finished ones stay", soft_wrap=True)
         process.send_signal(signal.SIGINT)
-    return _conclude(run, process.wait(), console)
+        code = _await_end(process, console)
+    return _conclude(run, code, console)
+
+
+def _await_end(process: subprocess.Popen[bytes], console: Console) -> int:
+    """Waits for an engine that was asked to stop; more Ctrl-C does not hurry it."""
+    while True:
+        try:
+            return process.wait(PATIENCE_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            console.print("still stopping the server and removing its cluster", soft_wrap=True)
 
 
 def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:

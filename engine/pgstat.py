@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -34,6 +35,8 @@ COLLECTOR_S = 0.6  # up to version 14 the collector's file is renewed every 500 
 SESSION = (
     "SET jit = off; SET max_parallel_workers_per_gather = 0; SET statement_timeout = '2s'; SET lock_timeout = '100ms'"
 )
+PATIENT_SESSION = "SET statement_timeout = 0; SET lock_timeout = 0"
+CHECK_S = 0.1  # between two looks at whether an answer is still wanted
 
 Row = tuple[str | None, ...]
 Number = int | float
@@ -87,6 +90,8 @@ class Monitor:
         self.version = self._connection.info.server_version
         self._pgconn = self._connection.pgconn
         self._unanswered = False
+        self._patience_s = 3.0
+        self._check: Callable[[], None] = lambda: None
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
         try:
@@ -96,11 +101,11 @@ class Monitor:
             self.close()
             raise
 
-    def ask(self, sql: str, parameters: Sequence[str] = (), *, patience_s: float = 3.0) -> list[Row]:
+    def ask(self, sql: str, parameters: Sequence[str] = (), *, patience_s: float | None = None) -> list[Row]:
         """The answer's rows, each value as text."""
         return _rows(self._ask(sql, parameters, patience_s))
 
-    def ask_named(self, sql: str, *, patience_s: float = 3.0) -> list[dict[str, str | None]]:
+    def ask_named(self, sql: str, *, patience_s: float | None = None) -> list[dict[str, str | None]]:
         """The answer's rows by column name."""
         result = self._ask(sql, (), patience_s)
         names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
@@ -109,7 +114,25 @@ class Monitor:
     def prepare(self, name: str, sql: str) -> None:
         """Prepares a question for `ask_prepared`."""
         self._send("prepare", name.encode(), sql.encode())
-        self._result(3.0)
+        self._result(None)
+
+    @contextmanager
+    def patient(self, patience_s: float, check: Callable[[], None]) -> Iterator[None]:
+        """Questions in here may take their time: nothing is measured. `check` is called meanwhile and may raise.
+
+        Waits first for the answer to a question that was given up.
+        """
+        self._patience_s, usual_s, self._check = patience_s, self._patience_s, check
+        try:
+            if self._unanswered:
+                self._result(None)
+            for statement in PATIENT_SESSION.split(";"):
+                self.ask(statement)
+            yield
+            for statement in SESSION.split(";"):
+                self.ask(statement)
+        finally:
+            self._patience_s, self._check = usual_s, lambda: None
 
     def ask_prepared(self, name: str, parameters: Sequence[str] = (), *, patience_s: float) -> list[Row]:
         """The answer to a prepared question."""
@@ -133,7 +156,7 @@ class Monitor:
     ) -> None:
         self.close()
 
-    def _ask(self, sql: str, parameters: Sequence[str], patience_s: float) -> PGresult:
+    def _ask(self, sql: str, parameters: Sequence[str], patience_s: float | None) -> PGresult:
         self._send("params", sql.encode(), [value.encode() for value in parameters])
         return self._result(patience_s)
 
@@ -151,8 +174,9 @@ class Monitor:
         except psycopg.Error as error:
             raise MonitorError(f"cannot ask the server: {_line(str(error))}") from error
 
-    def _result(self, patience_s: float) -> PGresult:
-        """The last result of what was sent."""
+    def _result(self, patience_s: float | None) -> PGresult:
+        """The last result of what was sent; waits for as long as is usual when no patience is given."""
+        patience_s = self._patience_s if patience_s is None else patience_s
         deadline = time.monotonic() + patience_s
         last: PGresult | None = None
         self._unanswered = True
@@ -165,8 +189,10 @@ class Monitor:
                         self._unanswered = False
                         return _checked(last)
                     last = result
-                if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                left_s = deadline - time.monotonic()
+                if not self._poll.poll(min(CHECK_S, max(0.0, left_s)) * 1000) and left_s <= 0:
                     raise MonitorError(f"the server did not answer the monitor within {patience_s:g} s")
+                self._check()
         except psycopg.Error as error:
             raise MonitorError(f"the monitor lost the server: {_line(str(error))}") from error
 

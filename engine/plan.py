@@ -66,6 +66,7 @@ class Manifest:
     stall_rule: dict[str, Any]
     environment: dict[str, Any]
     keep: bool = False
+    beside: bool = False  # other runs may measure on this machine at the same time
     observers: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:

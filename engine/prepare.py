@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine import builds, configs, environment, space
 from engine.errors import UserError, unknown
+from engine.model import Build
 from engine.plan import Manifest, config_key, interleave, subjects
 from engine.stalls import StallRule
 from workloads.insert.knobs import Knobs
@@ -47,6 +48,7 @@ class Request:
     seed: int = 1
     margin: float = 0.02
     keep: bool = False
+    beside: bool = False
     knobs: Knobs = field(default_factory=Knobs)
 
 
@@ -76,10 +78,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     steps = _plan_steps(request)
     specs = configs.resolve(request.configs)
     changes = configs.overrides(request.overrides)
-    found = builds.resolve(request.builds, progress)
+    resolved = _resolve(request.builds, out, progress)
+    found = tuple(resolved.values())
     labels = tuple(build.label for build in found)
-    # Where only a prebuilt could be had, its label says so, and the base is called by that too.
-    base = labels[request.builds.index(request.base or request.builds[0])]
+    base = resolved[_base_spec(request)].label
     machine = environment.machine(out)
     applied = {
         config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
@@ -110,6 +112,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         stall_rule=asdict(StallRule()),
         environment=environment.record(out),
         keep=request.keep,
+        beside=request.beside,
     )
     cell_bytes = max(space.estimate_bytes(steps, request.clients, config) for config in applied.values())
     cell_s = SERVER_S + sum(_rough_seconds(step, request.clients) for step in steps)
@@ -131,10 +134,31 @@ def _check_builds(request: Request) -> None:
     doubles = {build for build in request.builds if request.builds.count(build) > 1}
     if doubles:
         raise UserError(f"build named twice: {', '.join(sorted(doubles))}; --aa compares the base with itself")
-    if request.base is not None and request.base not in request.builds:
-        raise unknown("base", request.base, request.builds)
+    _base_spec(request)
     if request.scale is not None and request.rows is not None:
         raise UserError("--scale and --rows exclude each other: a scale is a named number of rows")
+
+
+def _base_spec(request: Request) -> str:
+    """Which of `--pg` the base is; an install of the user's own may go by its name alone."""
+    if request.base is None:
+        return request.builds[0]
+    names = {spec.partition("=")[0]: spec for spec in request.builds} | {spec: spec for spec in request.builds}
+    if request.base not in names:
+        raise unknown("base", request.base, [spec.partition("=")[0] for spec in request.builds])
+    return names[request.base]
+
+
+def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -> dict[str, Build]:
+    """The build of each spec. Where only a prebuilt can be had, its label says so."""
+    resolved: dict[str, Build] = {}
+    for spec in specs:
+        (build,) = builds.resolve([spec], progress, roots=out / ".builds")
+        for other, known in resolved.items():
+            if known.label == build.label:
+                raise UserError(f"{other} and {spec} come down to the same build here: {build.label}; name one of them")
+        resolved[spec] = build
+    return resolved
 
 
 def _plan_steps(request: Request) -> tuple[Step, ...]:

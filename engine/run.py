@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import sqlite3
 import time
 import traceback
@@ -16,6 +17,7 @@ from typing import Any
 import psycopg
 
 from engine import environment
+from engine.account import make_passable
 from engine.cluster import kill_leftover
 from engine.drift import Record, drift
 from engine.errors import UserError
@@ -26,6 +28,8 @@ from engine.server import Server
 from engine.step import Interrupted, StepFailed, StepRunner, Stop
 from engine.writer import JournalWriter
 from workloads.insert.steps import Step
+
+HOST_LOCK = "\0pgbed-measures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,32 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def alone_on_the_host(beside: bool) -> Iterator[None]:
+    """Keeps other runs off this machine for as long as this one measures; `beside` shares it knowingly.
+
+    Raises UserError when another run is under way. The lock is a name in the kernel's abstract socket space, which
+    goes with the process that holds it, however it ends.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+        try:
+            lock.bind(HOST_LOCK)
+        except OSError as error:
+            if not beside:
+                raise UserError(
+                    "another run is measuring on this machine, and each would spoil the other's figures; "
+                    "wait for it (bench watch), or say --beside to share the machine knowingly"
+                ) from error
+        yield
+
+
 def execute(run: Path) -> Outcome:
     """Runs every cell of a run that is not finished yet.
 
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     manifest = Manifest.of(read_manifest(run))
-    with stop_on_signals() as stop, JournalWriter.open(run) as journal:
+    with stop_on_signals() as stop, alone_on_the_host(manifest.beside), JournalWriter.open(run) as journal:
         for orphan in journal.close_orphans():
             kill_leftover(cell_folder(run, orphan))
         finished = journal.finished_cells()
@@ -87,7 +110,7 @@ def _attempt(run: Path, manifest: Manifest, cell: Cell, journal: JournalWriter, 
     folder = cell_folder(run, cell.id)
     if not manifest.keep:
         kill_leftover(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_passable(folder)
     attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
     try:
         _run_cell(folder, manifest, cell, attempt, journal, stop)
@@ -114,7 +137,14 @@ def _run_cell(folder: Path, manifest: Manifest, cell: Cell, attempt: int, journa
     build = manifest.build(cell.subject.build)
     origin: dict[str, Any] = {"environment": environment.record(folder)}
     _note_drift(manifest.environment, origin["environment"], attempt, journal)
-    with Server(build, manifest.config(cell.subject), folder, keep=manifest.keep) as server:
+
+    def tell(text: str) -> None:
+        t_ns = time.monotonic_ns()
+        journal.add_event("progress", t_ns, {"text": text}, ended_ns=t_ns, attempt=attempt)
+        journal.commit()
+
+    config = manifest.config(cell.subject)
+    with Server(build, config, folder, keep=manifest.keep, progress=tell, check=stop.check) as server:
         origin["server"] = server.record()
         journal.update_origin(attempt, origin)
         with StepRunner(manifest, cell, server, journal, attempt, stop) as runner:

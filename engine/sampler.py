@@ -33,6 +33,10 @@ from workloads.page import Page
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000
+# Ticks come this long after the full seconds of the step, at which the limiter releases its bursts: a burst that
+# fell on a tick would be counted now in one second, now in the next.
+TICK_OFFSET_NS = 100_000_000
+LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the clients start when it says
 LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
 CLOCK_STEP_NS = 100_000_000  # a wall clock that moves this far between two ticks was set
 
@@ -86,26 +90,26 @@ class StepSampler:
             if page is not None
         ]
         self._anchor = Anchor.now()
-        self._ticked_ns = self._looked_ns = 0
+        self._ticked_ns = self._looked_ns = self._due_ns = 0
         self._observed = Observed({}, ())
         self._host_seconds: deque[HostSecond] = deque(maxlen=rolewatch.HISTORY_S)
 
-    def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> int:
-        """Opens the step's record; the step starts now. Returns its id."""
+    def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
+        """Opens the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
         journal = self.sources.journal
-        self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns()
+        self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + LEAD_NS
+        self._due_ns = self.started_ns + TICK_OFFSET_NS + TICK_NS
         self.step = journal.begin_step(self.attempt, ordinal, name, kind, work, plan, self.started_ns)
         for role in self.roles:
             row = journal.add_role(self.step, role.client, role.name, role.backend_pid, role.client_pid)
             role.begin(row, self.sources.rule, self.started_ns)
-        journal.commit()
-        return self.step
 
     def watch(self) -> None:
         """Does what is due: a tick each second, a look at statements in flight four times as often."""
         t_ns = time.monotonic_ns()
-        if t_ns - self._ticked_ns >= TICK_NS:
+        if t_ns >= self._due_ns:
             self._tick(t_ns)
+            self._due_ns += TICK_NS * (1 + (t_ns - self._due_ns) // TICK_NS)
         elif t_ns - self._looked_ns >= LOOK_NS:
             self._look(t_ns)
 
@@ -125,12 +129,7 @@ class StepSampler:
 
     def server_totals(self) -> dict[str, int]:
         """What all server processes did since the start, the bench's own monitor connection left out."""
-        total = difference(self._server_first.total, self._server.total)
-        first, last = (sample.tasks.get(self.sources.monitor_pid) for sample in (self._server_first, self._server))
-        if first is not None and last is not None:
-            for key, value in difference(first.counters(), last.counters()).items():
-                total[key] -= value
-        return total
+        return self._of_server(self._server_first, self._server)
 
     def host_totals(self) -> tuple[dict[str, int], dict[str, int]]:
         """What host and device counted since the start."""
@@ -143,7 +142,7 @@ class StepSampler:
 
     def _tick(self, t_ns: int) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
-        if dt_ns > TICK_NS + LATE_NS:
+        if dt_ns > TICK_NS + TICK_OFFSET_NS + LATE_NS:
             text = f"a tick came {(dt_ns - TICK_NS) / 1e9:.1f} s late"
             self._note("gap", self._ticked_ns, t_ns, {"text": text})
         self._watch_clock(t_ns)
@@ -182,11 +181,20 @@ class StepSampler:
     def _sample_server(self, t_ns: int, dt_ns: int, server: ServerSample) -> None:
         journal, last = self.sources.journal, self._server
         self.largest_rss_bytes = max(self.largest_rss_bytes, server.total["largest_rss_bytes_now"])
-        journal.add_sample(self.step, t_ns, dt_ns, "dbms", difference(last.total, server.total))
+        journal.add_sample(self.step, t_ns, dt_ns, "dbms", self._of_server(last, server))
         for kind, counters in server.kinds.items():
             data = difference(last.kinds.get(kind, {}), counters)
             if kind != "client backend" and data.get("cpu_ns", 0) + data.get("write_bytes", 0) > 0:
                 journal.add_sample(self.step, t_ns, dt_ns, f"process:{kind}", data)
+
+    def _of_server(self, first: ServerSample, last: ServerSample) -> dict[str, int]:
+        """What the server did between two samples, without what it did for the monitor."""
+        total = difference(first.total, last.total)
+        before, after = (sample.tasks.get(self.sources.monitor_pid) for sample in (first, last))
+        if before is not None and after is not None:
+            for key, value in difference(before.counters(), after.counters()).items():
+                total[key] -= value
+        return total
 
     def _observe(self) -> Observed:
         """What backends wait for; nothing for a second in which the server does not say."""

@@ -86,8 +86,9 @@ CREATE TABLE sample (
 ) WITHOUT ROWID;
 
 -- One row per event. An event that lasts is written when it begins (ended_ns NULL) and updated.
--- Kinds: step, checkpoint, autovacuum, autovacuum_cancelled, server_error, stall, clock_step, drift,
--- gap (a tick that came late), mark (the user's), sampler (a sampler that had to give up).
+-- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
+-- stall, drift (the machine changed), clock_step (the wall clock was set), gap (a tick that came late),
+-- progress (what the engine waits for between steps).
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     attempt_id INTEGER REFERENCES attempt,

@@ -11,13 +11,14 @@ the terminal does not reach it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal
@@ -26,13 +27,12 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from engine.account import Account, bound_to_engine, unprivileged
+from engine.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.cluster import (
     PATIENCE_S,
     SOCKET_DIR_PREFIX,
     Progress,
     end_processes,
-    kill_leftover,
     last_words,
     living_server,
     pidfile,
@@ -41,9 +41,6 @@ from engine.cluster import (
 from engine.configs import quoted
 from engine.errors import UserError
 from engine.model import Build, Config
-from engine.procfs import children
-
-__all__ = ["DATABASE", "PORT", "SUPERUSER", "Server", "ServerError", "kill_leftover"]
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -51,6 +48,8 @@ SUPERUSER = "bench"
 DATABASE = "ib"
 PORT = 5432
 START_TIMEOUT_S = 120.0
+IMMEDIATE_TIMEOUT_S = 10.0  # then it is killed: a server that was stopped by a signal obeys no other
+CONNECT_TIMEOUT_S = 10
 SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
@@ -74,7 +73,8 @@ class Server:
 
     Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On leaving, the
     server is stopped; the cluster is removed unless `keep`. `progress` is told what is waited for when that
-    takes longer than two seconds. `sockets` is the folder in which the private socket folder is made:
+    takes longer than two seconds; `check` is called while it starts, and may raise to give it up. `sockets` is the
+    folder in which the private socket folder is made:
     PGBED_SOCKETS, else $XDG_RUNTIME_DIR when the server runs as the engine's own user, else /tmp.
     """
 
@@ -86,6 +86,7 @@ class Server:
         *,
         keep: bool = False,
         progress: Progress = lambda _: None,
+        check: Callable[[], None] = lambda: None,
         account: Account | None = None,
         sockets: Path | None = None,
     ) -> None:
@@ -106,6 +107,7 @@ class Server:
         self.socket_dir: Path | None = None
         self._sockets = sockets or socket_base(self.account)
         self._progress = progress
+        self._check = check
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._initialised = False
 
@@ -130,7 +132,7 @@ class Server:
         Raises UserError when a folder cannot be used, ServerError when initdb fails or the server does not start.
         """
         self._check_folders()
-        self.cell_dir.mkdir(parents=True, exist_ok=True)
+        make_passable(self.cell_dir)
         self._initialise()
         self._make_socket_dir()
         with (self.data_dir / "postgresql.conf").open("a", encoding="utf-8") as conf:
@@ -188,14 +190,17 @@ class Server:
         if self._gone_within(timeout_s, f"stopping {self.build.label} ({mode})"):
             return
         self._postmaster.send_signal(signal.SIGQUIT)
-        if not self._gone_within(10.0, f"stopping {self.build.label} (immediate)"):
+        if not self._gone_within(IMMEDIATE_TIMEOUT_S, f"stopping {self.build.label} (immediate)"):
             end_processes(self.data_dir)
             self._postmaster.wait()
 
     def close(self, *, keep: bool) -> None:
         """Stop the server and remove its socket folder and, unless `keep`, its cluster."""
         # a cluster that is thrown away needs no shutdown checkpoint
-        self.stop("fast" if keep else "immediate")
+        if keep:
+            self.stop("fast")
+        else:
+            self.stop("immediate", IMMEDIATE_TIMEOUT_S)
         if self.socket_dir is not None:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
             (self.cell_dir / "socket").unlink(missing_ok=True)
@@ -215,7 +220,9 @@ class Server:
 
     def connect(self, dbname: str = DATABASE) -> psycopg.Connection[Any]:
         """An autocommit connection, named pgbed so that samplers can tell it from the workload's."""
-        return psycopg.connect(self.dsn(dbname), autocommit=True, application_name="pgbed")
+        return psycopg.connect(
+            self.dsn(dbname), autocommit=True, application_name="pgbed", connect_timeout=CONNECT_TIMEOUT_S
+        )
 
     @property
     def pid(self) -> int:
@@ -223,10 +230,6 @@ class Server:
         if self._postmaster is None:
             raise ServerError(f"server {self.build.label} is not running")
         return self._postmaster.pid
-
-    def pids(self) -> tuple[int, ...]:
-        """All server processes that are alive: the postmaster first, then its children. Empty when it is gone."""
-        return (self.pid, *children(self.pid)) if self.alive() else ()
 
     def alive(self) -> bool:
         """Whether the postmaster runs."""
@@ -316,6 +319,7 @@ class Server:
             if now - told > PATIENCE_S:
                 told = now
                 self._progress(f"waiting for server {self.build.label} to take connections ({now - begun:.0f} s)")
+            self._check()
             time.sleep(0.02)
         try:
             self.connect("postgres").close()
@@ -326,13 +330,15 @@ class Server:
         process = child or self._postmaster
         if process is None:
             return True
-        begun = time.monotonic()
-        while (waited := time.monotonic() - begun) < timeout_s:
-            try:
-                process.wait(min(PATIENCE_S, timeout_s - waited))
-                return True
-            except subprocess.TimeoutExpired:
-                self._progress(f"{what} ({time.monotonic() - begun:.0f} s)")
+        begun = told = time.monotonic()
+        while process.poll() is None and (now := time.monotonic()) - begun < timeout_s:
+            if child is not None:
+                self._check()  # while it starts; a stop is seen through
+            if now - told > PATIENCE_S:
+                told = now
+                self._progress(f"{what} ({now - begun:.0f} s)")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
         return process.poll() is not None
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import psycopg
+from typing import Self
 
 import workloads
 from engine import pgstat, space
@@ -27,16 +25,18 @@ from engine.processes import ServerProcesses
 from engine.sampler import Sources, StepSampler
 from engine.server import DATABASE, Server
 from engine.serverlog import ServerLog
+from engine.session import Session
 from engine.stalls import StallRule
 from engine.waits import Activity
 from engine.writer import JournalWriter
 from workloads.insert import maintenance
 from workloads.insert.knobs import Knobs
-from workloads.insert.spec import StepSpec, role_list
+from workloads.insert.spec import Role, StepSpec, role_list
 from workloads.insert.steps import Step, generation
 from workloads.page import Control, Page, State, Word
 
-POLL_S = 0.05  # how often the states of the roles are looked at
+POLL_S = 0.01  # how often the states of the roles are looked at: the most by which a step's last sample is late
+BETWEEN_STEPS_PATIENCE_S = 120.0
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
 BLAME_S = 0.5
@@ -62,12 +62,42 @@ class Stop:
             raise Interrupted(self.reason)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Launcher:
     """The process that forks a step's roles."""
 
     process: subprocess.Popen[bytes]
     log: Path
+
+    def send(self, spec: str) -> None:
+        """Hands it the step."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(spec.encode())
+            self.process.stdin.close()
+        except BrokenPipeError:
+            self.process.wait()
+            raise StepFailed(self.reason()) from None
+
+    def await_end(self) -> None:
+        """Waits for it after RELEASE; raises StepFailed when it ends badly, or not."""
+        try:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise StepFailed(f"the clients did not end within {STOP_TIMEOUT_S:.0f} s; see {self.log}") from None
+        if code != 0:
+            raise StepFailed(self.reason())
+
+    def end(self) -> None:
+        """Sees to it that it is gone, and its roles with it."""
+        if self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
     def reason(self) -> str:
         """Why it ended, by its log's last line."""
@@ -123,17 +153,47 @@ class StepRunner:
         Raises StepFailed when a role or the server fails, Interrupted when the run was asked to stop.
         """
         try:
-            before = pgstat.snapshot(self.monitor)
-            wal_first = pgstat.wal_lsn(self.monitor)
             sampler = self._pause(ordinal, step) if step.kind == "pause" else self._load(ordinal, step)
-            wal_bytes = pgstat.wal_lsn(self.monitor) - wal_first
-            pgstat.settle(self.monitor)
-            self.journal.add_differences(sampler.step, pgstat.difference(before, pgstat.snapshot(self.monitor)))
-            self.journal.end_step(sampler.step, sampler.ended_ns, self._totals(step, sampler, wal_bytes))
+            with self._patient_monitor() as monitor:
+                pgstat.settle(monitor)
+                differences = pgstat.difference(self._before, pgstat.snapshot(monitor))
+                self.journal.add_differences(sampler.step, differences)
+                self.journal.end_step(sampler.step, sampler.ended_ns, self._totals(step, sampler))
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
 
-    def _totals(self, step: Step, sampler: StepSampler, wal_bytes: int) -> StepTotals:
+    def _begin(self, ordinal: int, step: Step, page: Page | None = None, roles: Sequence[Role] = ()) -> StepSampler:
+        """First snapshots, with all clients connected and none at work, then the step's record. The clock runs."""
+        with self._patient_monitor() as monitor:
+            self._before = pgstat.snapshot(monitor)
+            self._wal_first = pgstat.wal_lsn(monitor)
+        try:
+            sampler = StepSampler(self.sources, self.attempt, page, roles)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise StepFailed(self._blame("a client or server process ended before the step began")) from error
+        sampler.begin(ordinal, step.name, step.kind, step.rows * self.clients, asdict(step))
+        return sampler
+
+    def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
+        """Last samples, with the clients still connected: what they do to disconnect is not the step's."""
+        sampler.finish(ended_ns)
+        with self._patient_monitor() as monitor:
+            self._wal_last = pgstat.wal_lsn(monitor)
+
+    @contextmanager
+    def _patient_monitor(self) -> Iterator[pgstat.Monitor]:
+        """The monitor between steps: it may take its time, as nothing is measured."""
+        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check):
+            yield self.monitor
+
+    def _check(self) -> None:
+        """Raises Interrupted when asked to stop, StepFailed when the server has ended."""
+        self.stop.check()
+        reason = self.server.died_reason()
+        if reason:
+            raise StepFailed(reason)
+
+    def _totals(self, step: Step, sampler: StepSampler) -> StepTotals:
         sizes = pgstat.sizes(self.monitor)
         self.journal.add_sizes(sampler.step, ((size.relation, size.kind, size.bytes) for size in sizes))
         seconds = (sampler.ended_ns - sampler.started_ns) / 1e9
@@ -150,7 +210,7 @@ class StepRunner:
             dbms_write_bytes=server["write_bytes"],
             client_cpu_ns=sum(role.client_cpu_ns for role in roles.values()),
             engine_cpu_ns=sampler.engine_cpu_ns,
-            wal_bytes=wal_bytes,
+            wal_bytes=self._wal_last - self._wal_first,
             rows_indexed=step.rows_indexed * self.clients,
             rows_expected=step.rows * self.clients,
             rate_target_per_s=float(step.rate_per_s * self.clients),
@@ -171,15 +231,14 @@ class StepRunner:
         if step.background_vacuum:
             self._start_background_vacuums()
         with self._launched(step, len(roles)) as (page, launcher):
-            self._await(page, launcher, State.READY)
-            sampler = StepSampler(self.sources, self.attempt, page, [(role.client, role.name) for role in roles])
-            sampler.begin(ordinal, step.name, step.kind, step.rows * self.clients, asdict(step))
+            self._await_ready(page, launcher)
+            sampler = self._begin(ordinal, step, page, roles)
             page.words[Control.START_NS] = sampler.started_ns
-            self._watch(sampler, lambda: self._reached(page, launcher, State.DONE))
-            sampler.finish(max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
+            self.journal.commit()
+            self._watch(sampler, partial(self._done, page, launcher))
+            self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
-            if launcher.process.wait(STOP_TIMEOUT_S) != 0:
-                raise StepFailed(launcher.reason())
+            launcher.await_end()
         return sampler
 
     @contextmanager
@@ -210,90 +269,72 @@ class StepRunner:
                 **self.server.account.identity(),
             )
         launcher = _Launcher(process, log)
-        assert process.stdin is not None
         try:
-            process.stdin.write(spec.to_json().encode())
-            process.stdin.close()
+            launcher.send(spec.to_json())
             yield page, launcher
         finally:
             page.words[Control.STOP] = 1
             page.words[Control.RELEASE] = 1
-            if process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(STOP_TIMEOUT_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            launcher.end()
             page.close()
 
-    def _await(self, page: Page, launcher: _Launcher, state: State) -> None:
+    def _await_ready(self, page: Page, launcher: _Launcher) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while not self._reached(page, launcher, state):
+        while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
+            self._check_clients(page, launcher)
             if time.monotonic() > deadline:
                 raise StepFailed(f"clients were not ready within {READY_TIMEOUT_S:.0f} s; see {launcher.log}")
-            self.stop.check()
+            self._check()
             time.sleep(0.005)
+        self._check_clients(page, launcher)
 
-    def _reached(self, page: Page, launcher: _Launcher, wanted: State) -> bool:
-        """Whether all roles have come to a state. Raises StepFailed when one failed or died."""
-        states = [State(page.word(slot, Word.STATE)) for slot in range(page.roles)]
-        for slot, state in enumerate(states):
-            if state == State.FAILED:
-                raise StepFailed(self._blame(page.error(slot)))
-        if all(state >= wanted for state in states):
-            return True
+    def _done(self, page: Page, launcher: _Launcher) -> bool:
+        """Whether all roles are done. Raises StepFailed when one failed or died."""
+        self._check_clients(page, launcher)
+        return all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
+
+    def _check_clients(self, page: Page, launcher: _Launcher) -> None:
+        if page.words[Control.STOP]:  # a role that fails sets it, for its partners
+            errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
+            if errors:
+                raise StepFailed(self._blame(errors[0]))
         if launcher.process.poll() is not None:
             raise StepFailed(self._blame(launcher.reason()))
-        return False
 
     # -- a step without clients
 
     def _pause(self, ordinal: int, step: Step) -> StepSampler:
         """Vacuum of all tables at once, one session each, a checkpoint, and the rest of the pause."""
-        sampler = StepSampler(self.sources, self.attempt)
-        sampler.begin(ordinal, step.name, step.kind, 0, asdict(step))
+        sampler = self._begin(ordinal, step)
+        self.journal.commit()
         until_ns = sampler.started_ns + round(step.seconds * 1e9)
         for statements in maintenance.pause_statements(self.generation, self.clients, self.server.build.major):
             self._execute_all(sampler, statements)
         self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
-        sampler.finish(time.monotonic_ns())
+        self._finish(sampler, time.monotonic_ns())
         return sampler
 
     def _start_background_vacuums(self) -> None:
         """g22's vacuums before a query step: two per table, apart in time; the step does not wait for them."""
-        statements = maintenance.background_vacuum_statements(self.generation, self.clients)
         for _ in range(maintenance.BACKGROUND_VACUUMS):
-            for statement in statements:
-                threading.Thread(target=self._vacuum, args=(statement,), daemon=True).start()
+            for statement in maintenance.background_vacuum_statements(self.generation, self.clients):
+                self._open.enter_context(Session(self.server.connect(DATABASE), statement))
             until = time.monotonic() + maintenance.BACKGROUND_VACUUM_GAP_S
             while time.monotonic() < until:
-                self.stop.check()
+                self._check()
                 time.sleep(POLL_S)
 
-    def _vacuum(self, statement: str) -> None:
-        with suppress(psycopg.Error), closing(self.server.connect(DATABASE)) as connection:
-            connection.execute(statement.encode())
-
     def _execute_all(self, sampler: StepSampler, statements: Sequence[str]) -> None:
-        """Runs statements side by side, a session each, and watches until all are done."""
-        failures: list[str] = []
-
-        def execute(connection: psycopg.Connection[Any], statement: str) -> None:
-            try:
-                connection.execute(statement.encode())
-            except psycopg.Error as error:
-                failures.append(f"{statement}: {error}")
-
+        """Runs statements side by side, a session each, and watches until all are done. Keeps what they report."""
         with ExitStack() as opened:
-            threads = []
-            for statement in statements:
-                connection = opened.enter_context(closing(self.server.connect(DATABASE)))
-                opened.callback(connection.cancel)  # on the way out of an interrupted or failed watch
-                threads.append(threading.Thread(target=execute, args=(connection, statement), daemon=True))
-            for thread in threads:
-                thread.start()
-            self._watch(sampler, lambda: not any(thread.is_alive() for thread in threads))
+            sessions = [
+                opened.enter_context(Session(self.server.connect(DATABASE), statement)) for statement in statements
+            ]
+            self._watch(sampler, lambda: all(session.done() for session in sessions))
+        with (self.server.cell_dir / "maintenance.log").open("a") as log:
+            for session in sessions:
+                log.writelines(f"{line}\n" for line in (session.statement, *session.notices))
+        failures = [session.error for session in sessions if session.error]
         if failures:
             raise StepFailed(self._blame(failures[0]))
 
@@ -302,10 +343,7 @@ class StepRunner:
     def _watch(self, sampler: StepSampler, done: Callable[[], bool]) -> None:
         """Samples until `done`; raises StepFailed when the server dies, Interrupted when asked to stop."""
         while not done():
-            self.stop.check()
-            reason = self.server.died_reason()
-            if reason:
-                raise StepFailed(reason)
+            self._check()
             sampler.watch()
             time.sleep(POLL_S)
 

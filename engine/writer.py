@@ -8,12 +8,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
+from engine.account import make_passable
 from engine.errors import UserError
 from engine.journal import SCHEMA, RoleSecond, Session, check_schema, readable
 from engine.model import StepTotals
@@ -66,7 +67,8 @@ class JournalWriter:
 
     def close(self) -> None:
         """Commits, closes, and gives up the lock."""
-        self._db.execute("COMMIT")
+        if self._db.in_transaction:
+            self._db.execute("COMMIT")
         self._db.close()
         os.close(self._lock)
 
@@ -80,6 +82,11 @@ class JournalWriter:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         self._db.execute("BEGIN")
+
+    def _harden(self) -> None:
+        """Sees what was committed safe from a power cut, which `synchronous = NORMAL` leaves to the kernel."""
+        with suppress(FileNotFoundError), (self.run / "journal.db-wal").open("rb") as log:
+            os.fsync(log.fileno())
 
     def finished_cells(self) -> set[str]:
         """The ids of cells that need not be run again."""
@@ -121,12 +128,13 @@ class JournalWriter:
             "UPDATE attempt SET state = ?, ended_ns = ?, reason = ? WHERE id = ?", (state, t_ns, reason, attempt)
         )
         self.commit()
+        self._harden()
 
     def begin_step(
         self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
     ) -> int:
-        """Records that a step begins; returns its id."""
-        step = self._insert(
+        """Records that a step begins; returns its id. The caller commits."""
+        return self._insert(
             "step",
             attempt_id=attempt,
             ordinal=ordinal,
@@ -137,8 +145,6 @@ class JournalWriter:
             work=work,
             plan=json.dumps(plan),
         )
-        self.commit()
-        return step
 
     def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
         """Records a step's end and what was counted over it."""
@@ -218,11 +224,14 @@ def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
     Raises UserError when the folder already holds a run or cannot be written.
     """
     try:
-        run.mkdir(parents=True, exist_ok=True)
+        make_passable(run / "cells")
         if (run / "manifest.json").exists():
             raise UserError(f"{run}: a run is already there; go on with it (bench resume) or name another --out")
         part = run / "manifest.json.part"
-        part.write_text(json.dumps(manifest, indent=1) + "\n")
+        with part.open("w") as file:
+            file.write(json.dumps(manifest, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         part.rename(run / "manifest.json")
     except OSError as error:
         raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error

@@ -95,7 +95,7 @@ def test_no_cluster_no_socket_and_no_process_is_left(finished: Bench) -> None:
 def test_compare_prints_the_documented_json(finished: Bench, build: Callable[[int | str], Build]) -> None:
     comparison: Any = finished.comparison()
     assert comparison["base"] == build(12).label
-    assert len(comparison["cells"]) == 4 * (len(STEPS) - 1)
+    assert len(comparison["cells"]) == 4 * len(STEPS)
     assert all(set(cell) >= CELL_KEYS for cell in comparison["cells"])
     assert all(set(ratio) >= RATIO_KEYS for ratio in comparison["ratios"])
     rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
