@@ -22,6 +22,7 @@ from engine.prepare import Prospect, Request, prepare
 from engine.server import check_places, socket_base
 from engine.writer import create_run
 
+STOPPED = 130  # the exit code of an engine that was asked to stop
 PATIENCE_S = 5.0  # between two words while something ends
 
 
@@ -124,15 +125,17 @@ def _spawn(run: Path, console: Console, *, detach: bool) -> int:
     except KeyboardInterrupt:
         console.print("stopping: the running cell is given up, finished ones stay", soft_wrap=True)
         process.send_signal(signal.SIGINT)
-        code = _await_end(process, console)
+        _await_end(process, console)
+        code = STOPPED  # also where it was stopped before it could say so itself
     return _conclude(run, code, console)
 
 
-def _await_end(process: subprocess.Popen[bytes], console: Console) -> int:
+def _await_end(process: subprocess.Popen[bytes], console: Console) -> None:
     """Waits for an engine that was asked to stop; more Ctrl-C does not hurry it."""
     while True:
         try:
-            return process.wait(PATIENCE_S)
+            process.wait(PATIENCE_S)
+            return
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             console.print("still stopping the server and removing its cluster", soft_wrap=True)
 
@@ -156,7 +159,7 @@ def _conclude(run: Path, code: int, console: Console) -> int:
     from engine.compare import compare
 
     manifest = Manifest.of(read_manifest(run))
-    if code == 130:
+    if code == STOPPED:
         console.print(f"stopped; go on with: bench resume {manifest.run}", soft_wrap=True)
         return code
     if code not in (0, 1):

@@ -6,15 +6,17 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from benchcall import SMALL, Bench, processes_of, wait_for
 
-from engine.journal import JournalReader, is_locked
+from engine.journal import EventRow, JournalReader, StepRow, is_locked
 from engine.model import Build
 from engine.server import SUPERUSER
 
@@ -47,6 +49,12 @@ def connect(bench: Bench) -> psycopg.Connection[tuple[object, ...]]:
 
 def states(bench: Bench) -> list[tuple[str, str]]:
     return [(attempt.state, attempt.reason or "") for attempt in bench.attempts()]
+
+
+def ended_stalls(bench: Bench, step: StepRow) -> list[EventRow]:
+    """The stalls of a step that are over."""
+    with JournalReader(bench.run) as reader:
+        return [event for event in reader.events(step.id) if event.kind == "stall" and event.ended_ns is not None]
 
 
 def nothing_left(bench: Bench) -> None:
@@ -160,6 +168,76 @@ def test_a_second_engine_is_refused(bench: Bench, label: str) -> None:
     nothing_left(bench)
 
 
+def test_a_monitor_that_does_not_answer_for_seconds_costs_no_cell(bench: Bench, label: str) -> None:
+    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
+    bench.detached("--pg", label, "--repeats", "1", *small)
+    bench.await_step("qr100")
+    with connect(bench) as connection:
+        query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbed monitor'"
+        ((monitor,),) = connection.execute(query).fetchall()
+    assert isinstance(monitor, int)
+    os.kill(monitor, signal.SIGSTOP)
+    time.sleep(6)  # past the step's end, when the last figures are asked for
+    os.kill(monitor, signal.SIGCONT)
+    bench.await_end()
+    assert states(bench) == [("finished", "")]
+
+
+def test_a_stop_is_obeyed_though_the_server_hangs(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    server = postmaster(bench)
+    os.kill(server, signal.SIGSTOP)
+    os.kill(bench.engine_pid(), signal.SIGINT)
+    bench.await_end()
+    assert states(bench) == [("interrupted", "SIGINT received")]
+    nothing_left(bench)
+
+
+def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
+    bench: Bench, label: str, new_folder: Callable[[], Path]
+) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD_THE_HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline()
+    try:
+        command = [part for part in bench.command("run", "--pg", label, *SMALL) if part != "--beside"]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert refused.returncode == 2
+        assert "another run is measuring on this machine" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    finally:
+        holder.communicate()
+
+
+HOLD_THE_HOST = """
+import socket, sys
+from contextlib import suppress
+from engine.run import HOST_LOCK
+lock = socket.socket(socket.AF_UNIX)
+with suppress(OSError):
+    lock.bind(HOST_LOCK)  # or a real run holds it already
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_strict_umask_does_not_lock_the_servers_user_out(bench: Bench, label: str) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", "--steps", "l.i0", *SMALL)
+    done = subprocess.run(command, capture_output=True, text=True, umask=0o077, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ctrl_c_as_soon_as_the_engine_runs_stops_it_too(bench: Bench, label: str) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for(lambda: list(bench.out.glob("*/engine.log")), "the engine to be started")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output and "Aborted" not in output
+    wait_for(lambda: not bench.descendants(), "everything to go")
+
+
 def test_a_lost_terminal_does_not_touch_a_detached_run(bench: Bench, label: str) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
@@ -212,13 +290,12 @@ def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, 
             time.sleep(2.5)
     finally:
         os.kill(backend, signal.SIGCONT)
-    time.sleep(4)
-    with JournalReader(bench.run) as reader:
-        stall = next(event for event in reader.events(step.id) if event.id == stalls[-1].id)
-        assert stall.ended_ns is not None
-        assert stall.data["causes"][0]["name"] == "stopped"
-        assert stall.data["rows_not_done"] > 0
-        assert stall.data["greatest_in_flight_ns"] > 2_000_000_000
+    stall = wait_for(
+        lambda: next((each for each in ended_stalls(bench, step) if each.id == stalls[-1].id), None), "its end"
+    )
+    assert stall.data["causes"][0]["name"] == "stopped"
+    assert stall.data["rows_not_done"] > 0
+    assert stall.data["greatest_in_flight_ns"] > 2_000_000_000
     bench("stop")
     nothing_left(bench)
 
@@ -233,11 +310,12 @@ def test_a_lock_held_by_another_session_is_named_with_its_pid(bench: Bench, labe
         holder = connection.info.backend_pid
         time.sleep(3.5)
         connection.rollback()
-    time.sleep(4)
-    with JournalReader(bench.run) as reader:
-        stalls = [event for event in reader.events(step.id) if event.kind == "stall" and event.ended_ns is not None]
-        causes = [stall.data["causes"][0] for stall in stalls]
-    assert any(cause["name"] == "lock" and str(holder) in cause["text"] for cause in causes), causes
+
+    def blamed() -> list[dict[str, Any]]:
+        causes = [cause for stall in ended_stalls(bench, step) for cause in stall.data["causes"][:1]]
+        return [cause for cause in causes if cause["name"] == "lock" and str(holder) in cause["text"]]
+
+    wait_for(blamed, "a stall with the lock and its holder as its first cause")
     bench("stop")
 
 
