@@ -1,0 +1,38 @@
+"""Power-of-two histograms, as the kernel keeps them: a mapping from bucket to count.
+
+Bucket 0 holds the value 0, bucket b the values of b bits: 2**(b-1) to 2**b - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+def index(value: int) -> int:
+    """The bucket of a value of at least 0."""
+    return value.bit_length()
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """The lowest and highest value of a bucket, both inclusive."""
+    return (0, 0) if bucket == 0 else (1 << (bucket - 1), (1 << bucket) - 1)
+
+
+def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """The sum of histograms."""
+    total: dict[int, int] = {}
+    for histogram in histograms:
+        for bucket, count in histogram.items():
+            total[bucket] = total.get(bucket, 0) + count
+    return total
+
+
+def quantile(histogram: Mapping[int, int], q: float) -> int | None:
+    """An upper bound of the quantile: the highest value of its bucket. None for an empty histogram."""
+    total = sum(histogram.values())
+    seen = 0
+    for bucket in sorted(histogram):
+        seen += histogram[bucket]
+        if total and seen >= q * total:
+            return bounds(bucket)[1]
+    return None

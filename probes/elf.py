@@ -1,0 +1,166 @@
+"""Just as much of an ELF file as finding attach points and naming addresses takes: symbols, USDT notes, segments.
+
+64-bit little-endian files only. It has no dependencies because the privileged helper reads binaries with it.
+Formats: System V ABI, chapter 4 and 5; notes of <sys/sdt.h>: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.errors import ProbeError
+
+MACHINES = {62: "x86_64", 183: "aarch64"}
+_SHT_SYMTAB, _SHT_NOTE, _SHT_DYNSYM = 2, 7, 11
+_PT_LOAD = 1
+_STT_FUNC, _STT_GNU_IFUNC = 2, 10
+_SDT_TYPE = 3
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_NOTE = struct.Struct("<III")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A function: its name as the linker spells it, its virtual address, its size in bytes (0: unknown)."""
+
+    name: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usdt:
+    """One site of a USDT probe; one probe may have several."""
+
+    provider: str
+    name: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the file that is mapped: `offset` in the file, `size` bytes, at virtual `address`."""
+
+    offset: int
+    address: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """A program or library. `functions` are of .symtab, `exported` of .dynsym; either may be empty."""
+
+    path: str
+    machine: str
+    build_id: str
+    segments: tuple[Segment, ...]
+    functions: tuple[Symbol, ...]
+    exported: tuple[Symbol, ...]
+    usdt: tuple[Usdt, ...]
+    data: bytes
+
+    def bytes_at(self, address: int, count: int) -> bytes:
+        """The file's bytes at a virtual address; empty when it is not in the file."""
+        for segment in self.segments:
+            if segment.address <= address < segment.address + segment.size:
+                start = segment.offset + address - segment.address
+                return self.data[start : start + count]
+        return b""
+
+    def address_of(self, offset: int) -> int | None:
+        """The virtual address of a place in the file; None when it is not mapped."""
+        for segment in self.segments:
+            if segment.offset <= offset < segment.offset + segment.size:
+                return segment.address + offset - segment.offset
+        return None
+
+
+def read(path: Path) -> Elf:
+    """The ELF file at `path`.
+
+    Raises ProbeError when it cannot be read, is no ELF file (a wrapper script, say), or is of another kind.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProbeError(f"probes: {path}: {error.strerror}; give the postgres binary") from None
+    if data[:4] != b"\x7fELF":
+        found = "a wrapper script was found" if data[:2] == b"#!" else "something else was found"
+        raise ProbeError(f"probes: {path} is not an ELF executable; give the real postgres binary ({found})")
+    if data[4:6] != b"\x02\x01":
+        raise ProbeError(f"probes: {path} is not a 64-bit little-endian ELF file; only those can be probed")
+    try:
+        return _parse(str(path), data)
+    except (struct.error, IndexError, ValueError):
+        raise ProbeError(f"probes: {path}: the ELF file is damaged or cut off; give the real postgres binary") from None
+
+
+def _parse(path: str, data: bytes) -> Elf:
+    machine = struct.unpack_from("<H", data, 18)[0]
+    phoff, shoff = struct.unpack_from("<QQ", data, 32)
+    phentsize, phnum, shentsize, shnum, shstrndx = struct.unpack_from("<HHHHH", data, 54)
+    segments = tuple(
+        Segment(offset, address, size)
+        for kind, _, offset, address, _, size, _, _ in (
+            _SEGMENT.unpack_from(data, phoff + i * phentsize) for i in range(phnum)
+        )
+        if kind == _PT_LOAD
+    )
+    headers = [_SECTION.unpack_from(data, shoff + i * shentsize) for i in range(shnum)]
+    names = headers[shstrndx] if headers else None
+    tables: dict[int, tuple[Symbol, ...]] = {}
+    usdt: list[Usdt] = []
+    build_id = ""
+    base = next(
+        (header[3] for header in headers if names and _text(data, names[4] + header[0]) == ".stapsdt.base"), None
+    )
+    for header in headers:
+        kind, offset, size, link = header[1], header[4], header[5], header[6]
+        if kind in (_SHT_SYMTAB, _SHT_DYNSYM):
+            tables[kind] = tuple(_functions(data[offset : offset + size], data, headers[link][4], headers[link][5]))
+        elif kind == _SHT_NOTE:
+            for owner, note, text in _notes(data[offset : offset + size]):
+                if owner == b"GNU" and note == _SDT_TYPE:
+                    build_id = text.hex()
+                elif owner == b"stapsdt" and note == _SDT_TYPE:
+                    location, linked_base, _ = struct.unpack_from("<QQQ", text)
+                    provider, name = (part.decode() for part in text[24:].split(b"\0")[:2])
+                    # Prelinking moves the code; the base section moves along with it.
+                    usdt.append(Usdt(provider, name, location + (base - linked_base if base is not None else 0)))
+    return Elf(
+        path,
+        MACHINES.get(machine, f"machine {machine}"),
+        build_id,
+        segments,
+        tables.get(_SHT_SYMTAB, ()),
+        tables.get(_SHT_DYNSYM, ()),
+        tuple(usdt),
+        data,
+    )
+
+
+def _functions(table: bytes, data: bytes, strings: int, strings_size: int) -> Iterator[Symbol]:
+    text = data[strings : strings + strings_size]
+    for name, info, _, section, address, size in _SYMBOL.iter_unpack(table[: len(table) // 24 * 24]):
+        if info & 15 in (_STT_FUNC, _STT_GNU_IFUNC) and section and address:
+            yield Symbol(text[name : text.index(b"\0", name)].decode(errors="replace"), address, size)
+
+
+def _notes(section: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    at = 0
+    while at + _NOTE.size <= len(section):
+        name_size, text_size, kind = _NOTE.unpack_from(section, at)
+        at += _NOTE.size
+        name = section[at : at + name_size].rstrip(b"\0")
+        at += -(-name_size // 4) * 4
+        yield name, kind, section[at : at + text_size]
+        at += -(-text_size // 4) * 4
+
+
+def _text(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode(errors="replace")

@@ -1,0 +1,143 @@
+"""What a probe says about one second: figures and histograms per process, and how good they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from probes import buckets
+from probes.table import BY_ID
+
+ROLE_OF_GROUP = {1: "server", 2: "client"}
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What to know before believing a frame.
+
+    `missed_frames` lie between the frame before and this one, whose `dt_ns` spans them. `new_series` are processes
+    whose counters fell (a reused pid), left out of this frame. `map_keys_pct` is the fullest map. `attach` is usdt,
+    function, tracepoint or timer; `slow_entry`: the kernel single-steps, and the probe costs much.
+    """
+
+    lost_events: int = 0
+    helper_errors: int = 0
+    broken_lines: int = 0
+    missed_frames: int = 0
+    map_keys_pct: int = 0
+    fullest_map: str = ""
+    new_series: tuple[int, ...] = ()
+    attach: str = ""
+    slow_entry: bool = False
+
+    def warnings(self, probe: str) -> tuple[str, ...]:
+        """What a person should be told, one line each."""
+        said = []
+        if self.lost_events:
+            said.append(f"probes: {self.lost_events} events lost; raise BPFTRACE_PERF_RB_PAGES")
+        if self.map_keys_pct >= 90:
+            keys = self.map_keys_pct * MAP_KEYS // 100
+            said.append(
+                f"probes: map {self.fullest_map} is nearly full ({keys} keys); new backends will not be counted"
+            )
+        if self.missed_frames:
+            said.append(f"probes: {probe}: {self.missed_frames} s missed, their counts are in the next frame")
+        return tuple(said)
+
+
+MAP_KEYS = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Samples of one stack. Innermost first: `user` are addresses, `kernel` names."""
+
+    pid: int
+    user: tuple[int, ...]
+    kernel: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of one probe: what happened in the `dt_ns` before `t_ns`, on the journal's clock.
+
+    `records`: pid -> field of the table -> value. `histograms`: field -> pid -> bucket -> count. `groups`: pid -> 1 for
+    a server process, 2 for a client.
+    """
+
+    probe: str
+    seq: int
+    t_ns: int
+    dt_ns: int
+    records: Mapping[int, Mapping[str, int]]
+    histograms: Mapping[str, Mapping[int, Mapping[int, int]]]
+    stacks: tuple[Stack, ...] = ()
+    groups: Mapping[int, int] = field(default_factory=dict)
+    quality: Quality = Quality()
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFigures:
+    """The same, of all processes of one role: sums, maxima of peaks, merged histograms."""
+
+    processes: int
+    record: Mapping[str, int]
+    histograms: Mapping[str, Mapping[int, int]]
+
+
+def role_of(frame: Frame, pid: int, roles: Mapping[int, str]) -> str:
+    """A process's role: as the engine says, else `client` or `server`. Only servers run what tier 2 attaches to."""
+    return roles.get(pid) or ROLE_OF_GROUP.get(frame.groups.get(pid, 1), "server")
+
+
+def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, RoleFigures]:
+    """The frame's figures by role; with no roles at all, by group (`server`, `client`)."""
+    peaks = {one.name for one in BY_ID[frame.probe].fields if one.kind == "peak"}
+    pids = set(frame.records).union(*frame.histograms.values())
+    members: dict[str, list[int]] = {}
+    for pid in sorted(pids):
+        members.setdefault(role_of(frame, pid, roles), []).append(pid)
+    figures = {}
+    for role, group in members.items():
+        record: dict[str, int] = {}
+        for pid in group:
+            for name, value in frame.records.get(pid, {}).items():
+                record[name] = max(record.get(name, 0), value) if name in peaks else record.get(name, 0) + value
+        merged = {
+            name: found
+            for name, of_pid in frame.histograms.items()
+            if (found := buckets.merge(of_pid[pid] for pid in group if pid in of_pid))
+        }
+        figures[role] = RoleFigures(len(group), record, merged)
+    return figures
+
+
+def normalised(frame: Frame, wall_ns: int) -> dict[str, Any]:
+    """The frame as one JSON object of the documented form, version 1; `wall_ns` is the wall clock at `t_ns`."""
+    return {
+        "v": 1,
+        "probe": frame.probe,
+        "t": round(wall_ns / 1e9, 6),
+        "dt": round(frame.dt_ns / 1e9, 6),
+        "seq": frame.seq,
+        "groups": {
+            role: dict(figures.record)
+            | {
+                (name if name.startswith("hist") else f"hist_{name}"): [
+                    [*buckets.bounds(bucket), count] for bucket, count in sorted(found.items())
+                ]
+                for name, found in figures.histograms.items()
+            }
+            for role, figures in by_role(frame, {}).items()
+        },
+        "backends": [{"pid": pid} | dict(record) for pid, record in sorted(frame.records.items())],
+        "quality": {
+            "lost_events": frame.quality.lost_events,
+            "map_keys_pct": frame.quality.map_keys_pct,
+            "attach": frame.quality.attach,
+            "slow_entry": frame.quality.slow_entry,
+            "missed_frames": frame.quality.missed_frames,
+        },
+    }

@@ -1,0 +1,288 @@
+"""From bpftrace's JSON lines to frames. Pure: bytes in, frames out; reads 0.17, 0.23 and 0.27 alike.
+
+The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A burst without
+its `tock` is dropped and its counts show in the next frame. What follows the last `tock` (the dump at exit) is not
+framed and is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from probes import buckets
+from probes.frames import MAP_KEYS, Frame, Quality, Stack
+from probes.table import BY_ID, OTHER, Field, Probe
+
+Maps = dict[str, Any]
+PartKey = tuple[int, int | None]  # tid, and the second key where the map has one
+LINE_MAX_BYTES = 32 * 1024 * 1024
+
+
+class Reader:
+    """The reader of one run of one probe.
+
+    `offset_ns` is bpftrace's clock (CLOCK_BOOTTIME) less the journal's (CLOCK_MONOTONIC); set it again whenever it may
+    have changed. `process_of` says whose thread a tid is.
+    """
+
+    def __init__(
+        self,
+        probe: str,
+        *,
+        offset_ns: int = 0,
+        process_of: Callable[[int], int] = lambda tid: tid,
+        attach: str = "",
+        slow_entry: bool = False,
+    ) -> None:
+        self.probe: Probe = BY_ID[probe]
+        self.offset_ns = offset_ns
+        self.attached: int | None = None
+        self.ready_ns: int | None = None  # bpftrace's clock
+        self.errors: list[str] = []
+        self.groups: dict[int, int] = {}
+        self._process_of = process_of
+        self._origin = Quality(attach=attach, slow_entry=slow_entry)
+        self._rest = b""
+        self.restart()
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the first burst has been read: from its tick on, everything is counted."""
+        return self._last_tick is not None
+
+    def restart(self) -> None:
+        """Forgets the series: another bpftrace begins, with empty maps."""
+        self.attached = None
+        self.ready_ns = None
+        self._rest = b""
+        self._tick: int | None = None
+        self._maps: Maps = {}
+        self._last_tick: int | None = None
+        self._last: dict[tuple[str, PartKey], int] = {}
+        self._quality = self._origin
+
+    def feed(self, data: bytes) -> tuple[Frame, ...]:
+        """The frames that these bytes complete. Lines may be cut anywhere."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > LINE_MAX_BYTES:
+            self._rest = b""
+            self._note(broken_lines=1)
+        return tuple(frame for line in lines if (frame := self._line(line)) is not None)
+
+    def _line(self, line: bytes) -> Frame | None:
+        if not line.strip():
+            return None
+        try:
+            message = json.loads(line)
+            kind, data = message["type"], message.get("data")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            self._note(broken_lines=1)
+            return None
+        match kind:
+            case "printf":
+                return self._mark(str(data))
+            case "map" | "hist":
+                if self._tick is not None and isinstance(data, dict):
+                    self._maps.update(data)
+            case "attached_probes":
+                self.attached = int(data["probes"])
+            case "lost_events":
+                self._note(lost_events=int(data["events"] if isinstance(data, dict) else data))
+            case "helper_error":
+                self._note(helper_errors=1)
+            case "errorf" | "warnf":
+                self.errors.append(str(data))
+        return None
+
+    def _mark(self, text: str) -> Frame | None:
+        word, _, number = text.strip().partition(" ")
+        if not number.isdigit():
+            self._note(broken_lines=1)
+        elif word == "ready":
+            self.ready_ns = int(number)
+        elif word == "tick":
+            self._tick, self._maps = int(number), {}
+        elif word == "tock" and self._tick is not None:
+            tick, self._tick = self._tick, None
+            try:
+                return self._frame(tick, self._maps)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                self._note(broken_lines=1)
+        return None
+
+    def _frame(self, tick: int, maps: Maps) -> Frame | None:
+        self.groups.update({tid: group for (tid, _), group in _keyed(maps, "@group").items()})
+        records: dict[int, dict[str, int]] = {}
+        histograms: dict[str, dict[int, dict[int, int]]] = {}
+        fallen: set[int] = set()
+        for field in self.probe.fields:
+            if field.kind == "count":
+                self._count(field, tick, maps, records, fallen)
+            elif field.kind == "peak":
+                for (tid, _), value in _keyed(maps, field.source).items():
+                    record = records.setdefault(self._process_of(tid), {})
+                    record[field.name] = max(record.get(field.name, 0), value)
+            elif field.kind == "histogram":
+                self._histogram(field, maps, histograms, fallen)
+        for pid in fallen:
+            records.pop(pid, None)
+            for of_pid in histograms.values():
+                of_pid.pop(pid, None)
+        last, self._last_tick = self._last_tick, tick
+        if last is None:
+            self._quality = replace(self._origin, lost_events=self._quality.lost_events)
+            return None
+        start = self.ready_ns if self.ready_ns is not None else last
+        seq = round((tick - start) / 1e9)
+        fullest, keys = max(
+            ((name, _key_count(value)) for name, value in maps.items()), key=lambda x: x[1], default=("", 0)
+        )
+        quality = replace(
+            self._quality,
+            missed_frames=max(0, round((tick - last) / 1e9) - 1),
+            map_keys_pct=100 * keys // MAP_KEYS,
+            fullest_map=fullest,
+            new_series=tuple(sorted(fallen)),
+        )
+        self._quality = self._origin
+        processes = {self._process_of(tid): group for tid, group in self.groups.items()}
+        return Frame(
+            self.probe.id,
+            seq,
+            tick - self.offset_ns,
+            tick - last,
+            {pid: record for pid, record in records.items() if any(record.values())},
+            histograms,
+            self._stacks(maps),
+            {pid: group for pid, group in processes.items() if group in (1, 2)},
+            quality,
+        )
+
+    def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
+        """Adds what a cumulative map grew by to the records."""
+        values = _keyed(maps, field.source)
+        if field.part is not None:
+            values = _of_part(values, field, self.probe)
+        unfinished = _unfinished(field, tick, maps, self.probe) if field.since else {}
+        for key in values.keys() | unfinished.keys():
+            value = values.get(key, 0) + unfinished.get(key, 0)
+            name = (field.name, key)
+            before = self._last.get(name, 0)
+            pid = self._process_of(key[0])
+            if value < before:
+                # An interval that ended between tick and print was counted twice: it is made good here. Else the
+                # process is another one.
+                if field.since:
+                    continue
+                fallen.add(pid)
+            self._last[name] = value
+            record = records.setdefault(pid, {})
+            record[field.name] = record.get(field.name, 0) + value // field.divisor - before // field.divisor
+
+    def _histogram(
+        self, field: Field, maps: Maps, histograms: dict[str, dict[int, dict[int, int]]], fallen: set[int]
+    ) -> None:
+        for key, entries in _mapping(maps, field.source).items():
+            tid = int(key)
+            pid = self._process_of(tid)
+            for entry in entries:
+                low = entry.get("min")
+                if low is None:  # the bucket of negative values
+                    continue
+                bucket, value = buckets.index(int(low)), int(entry["count"])
+                name = (field.name, (tid, bucket))
+                before = self._last.get(name, 0)
+                self._last[name] = value
+                if value < before:
+                    fallen.add(pid)
+                elif value > before:
+                    counts = histograms.setdefault(field.name, {}).setdefault(pid, {})
+                    counts[bucket] = counts.get(bucket, 0) + value - before
+
+    def _stacks(self, maps: Maps) -> tuple[Stack, ...]:
+        fields = [field for field in self.probe.fields if field.kind == "stacks"]
+        found = []
+        for field in fields:
+            for key, count in _mapping(maps, field.source).items():
+                tid, user, kernel = parse_stack_key(key)
+                found.append(Stack(self._process_of(tid), user, kernel, int(count)))
+        return tuple(found)
+
+    def _note(self, *, lost_events: int = 0, helper_errors: int = 0, broken_lines: int = 0) -> None:
+        now = self._quality
+        self._quality = replace(
+            now,
+            lost_events=now.lost_events + lost_events,
+            helper_errors=now.helper_errors + helper_errors,
+            broken_lines=now.broken_lines + broken_lines,
+        )
+
+
+def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
+    """Thread, user addresses and kernel names, innermost first, of a key `tid,ustack,kstack` of any version.
+
+    Frames are separated by newlines, or (0.23) by a backslash and an n; addresses may lack the 0x.
+    """
+    tid, user, kernel = key.replace("\\n", "\n").split(",", 2)
+    addresses = tuple(int(word, 16) for line in user.splitlines() if _is_address(word := line.strip()))
+    names = tuple(line.strip().split("+")[0] for line in kernel.splitlines() if line.strip())
+    return int(tid), addresses, names
+
+
+def _is_address(word: str) -> bool:
+    return bool(word) and all(letter in "0123456789abcdef" for letter in word.removeprefix("0x").lower())
+
+
+def _mapping(maps: Maps, name: str) -> Mapping[str, Any]:
+    """A map's keys and values; a map that was never hit is absent, or the number 0."""
+    found = maps.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _keyed(maps: Maps, name: str) -> dict[PartKey, int]:
+    """A map of numbers by thread and second key. Thread 0 is the idle task and the script's own scratch key."""
+    found: dict[PartKey, int] = {}
+    for key, value in _mapping(maps, name).items():
+        tid, _, part = key.partition(",")
+        if int(tid):
+            found[int(tid), int(part) if part else None] = int(value)
+    return found
+
+
+def _named_parts(field: Field, probe: Probe) -> set[int | None]:
+    return {other.part for other in probe.fields if other.source == field.source}
+
+
+def _takes(field: Field, part: int | None, named: set[int | None]) -> bool:
+    return part not in named if field.part == OTHER else part == field.part
+
+
+def _of_part(values: Mapping[PartKey, int], field: Field, probe: Probe) -> dict[PartKey, int]:
+    """What belongs to the field's part, by thread."""
+    named = _named_parts(field, probe)
+    found: dict[PartKey, int] = {}
+    for (tid, part), value in values.items():
+        if _takes(field, part, named):
+            found[tid, None] = found.get((tid, None), 0) + value
+    return found
+
+
+def _unfinished(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, int]:
+    """How long what has not ended had lasted at the tick, by thread."""
+    parts = {tid: value for (tid, _), value in _keyed(maps, field.since_part).items()} if field.since_part else {}
+    named = _named_parts(field, probe)
+    return {
+        (tid, None): max(0, tick - began)
+        for (tid, _), began in _keyed(maps, field.since).items()
+        if not field.since_part or _takes(field, parts.get(tid), named)
+    }
+
+
+def _key_count(value: Any) -> int:
+    if not isinstance(value, dict):
+        return 0
+    return sum(len(entry) if isinstance(entry, list) else 1 for entry in value.values())

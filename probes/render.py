@@ -1,0 +1,115 @@
+"""From a probe's script to what bpftrace is given: attach points, the watched processes, the rule of the stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+from probes.errors import ProbeError
+from probes.resolve import Attachment
+from probes.table import BY_ID, Probe
+
+SERVER, CLIENT, LAUNCHER = 1, 2, 4
+SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@=-]+")
+SAFE_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+PLACEHOLDER = re.compile(r"\{\{([A-Z_]+)\}\}")
+# Map types of 0.17 and 0.23 come from the first use in program order, which is a reading one.
+TYPES = {"@sp": "reg", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"}
+# An attach point stands at the beginning of a line, or behind a comma after another one.
+POINT = re.compile(r"^(BEGIN|END|(?:tracepoint|uprobe|uretprobe|usdt|profile|interval):\S+)", re.MULTILINE)
+PHASES = (("Parse", "parse"), ("Analyze and rewrite", "analyze"), ("Plan", "plan_start"), ("Execute", "execute"))
+# Where the rule of the stack has not been verified, every start replaces the one before it.
+FLAT_STACK = "(uint64)65536"
+
+
+def source(name: str) -> str:
+    """A file of this folder, as text."""
+    return (files("probes") / name).read_text(encoding="utf-8")
+
+
+def script(
+    probe: str,
+    groups: Mapping[int, int],
+    *,
+    binary: str = "",
+    attachments: Mapping[str, tuple[Attachment, ...]] | None = None,
+    machine: str = "x86_64",
+    tracking: bool = True,
+) -> str:
+    """The script of a probe, ready to run.
+
+    `groups` are the threads to begin with: tid -> SERVER, CLIENT or LAUNCHER. Without `tracking` (tracepoints cannot
+    be read) every server that runs the binary is counted. Raises ProbeError for a path or symbol that a script
+    cannot hold.
+    """
+    found = attachments or {}
+    entry = BY_ID[probe]
+    values = {event.name.upper(): _points(event.name, binary, found) for event in entry.events}
+    stacked = machine == "x86_64"
+    ends = found.get("plan_end", ())
+    values |= {
+        "GROUPS": "\n  ".join(f"@g[{tid}] = {group}; @group[{tid}] = {group};" for tid, group in sorted(groups.items()))
+        or "@g[0] = 0; @group[0] = 0;",
+        "ASLEEP": "\n  ".join(
+            f"@off[{tid}] = nsecs; @state[{tid}] = (uint64)1;"
+            for tid, group in sorted(groups.items())
+            if group != LAUNCHER
+        )
+        or "@off[0] = nsecs; @state[0] = (uint64)1;",
+        "TRACKING": source("groups.bt") if tracking else "",
+        "SERVER": "@g[tid] == 1" if tracking else "1",
+        "SP": 'reg("sp")' if stacked else FLAT_STACK,
+        "PLAN_POPPED": str(ends[0].popped_bytes if ends and stacked else 0),
+        "TYPES": _types(entry),
+    }
+    text = source(entry.script)
+    if "{{PHASES}}" in text:
+        blocks = (
+            _fill(source("phase.bt"), values | {"NAME": name, "START": values[event.upper()], "PHASE": str(number)})
+            for number, (name, event) in enumerate(PHASES, 1)
+        )
+        values["PHASES"] = "\n".join(blocks).rstrip()
+    text = _without_unattached(text, values)
+    return _fill(text, values)
+
+
+def attach_points(rendered: str) -> tuple[str, ...]:
+    """The attach points of a rendered script, in order."""
+    points: list[str] = []
+    for line in rendered.splitlines():
+        if POINT.match(line):
+            points += re.split(r",\s*", re.split(r" [/{]", line)[0].rstrip(","))
+    return tuple(point.strip() for point in points)
+
+
+def _points(event: str, binary: str, found: Mapping[str, tuple[Attachment, ...]]) -> str:
+    if found.get(event) and not SAFE_PATH.fullmatch(binary):
+        raise ProbeError(f"probes: {binary}: the path holds characters that a bpftrace script cannot; move the server")
+    for attachment in found.get(event, ()):
+        if not SAFE_SYMBOL.fullmatch(attachment.symbol):
+            raise ProbeError(f"probes: {attachment.symbol!r} is no name that a bpftrace script can hold")
+    return ", ".join(attachment.point(binary) for attachment in found.get(event, ()))
+
+
+def _types(probe: Probe) -> str:
+    """Gives key 0 of each scratch map a value of its type and takes it away again; there is no thread 0."""
+    text = source(probe.script) + (source("phase.bt") if probe.id == "phases" else "")
+    lines = []
+    for name in TYPES:
+        if f"{name}[" in text:
+            value = "nsecs" if TYPES[name] == "nsecs" else "(uint64)1"
+            lines.append(f"{name}[0] = {value}; delete({name}[0]);")
+    return "\n  ".join(lines)
+
+
+def _without_unattached(text: str, values: Mapping[str, str]) -> str:
+    """Leaves out the blocks of optional events that attach nowhere."""
+    for name, value in values.items():
+        if not value and re.search(rf"^\{{\{{{name}\}}\}} /", text, re.MULTILINE):
+            text = re.sub(rf"(^//[^\n]*\n)*^\{{\{{{name}\}}\}} /.*?^\}}\n\n?", "", text, flags=re.MULTILINE | re.DOTALL)
+    return text
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return PLACEHOLDER.sub(lambda match: values[match.group(1)].rstrip("\n"), text)

@@ -1,0 +1,174 @@
+"""Where each logical event of a probe attaches in a given binary.
+
+The order is USDT, then .symtab, then .dynsym; a function is taken only if the kernel can emulate its first
+instruction. A uprobe replaces that instruction: emulated, a hit costs about 0.5 us, single-stepped about 10 us.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from probes.elf import Elf, Symbol
+from probes.errors import ProbeError
+from probes.table import Candidate, Event
+
+# What compilers append to the names of functions that they specialise.
+CLONE = r"(\.(isra|part|constprop|cold|lto_priv)\.?\d*)*"
+NOP5_KERNEL = (6, 18)  # from here on the kernel emulates the 5-byte nop, too
+
+# First bytes of instructions on x86-64 that the kernel emulates.
+CHEAP: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("push", re.compile(rb"\x41?[\x50-\x57]")),
+    ("nop", re.compile(rb"\x90")),
+    ("jmp", re.compile(rb"[\xe9\xeb]")),
+    ("call", re.compile(rb"\xe8")),
+)
+NOP5 = re.compile(rb"\x0f\x1f\x44\x00\x00")
+# Names for the others, for messages only.
+SLOW: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("endbr64", re.compile(rb"\xf3\x0f\x1e\xfa")),
+    ("sub", re.compile(rb"[\x48-\x4f]?(\x83[\xe8-\xef]|\x81[\xe8-\xef]|[\x28-\x2d])", re.DOTALL)),
+    ("mov", re.compile(rb"[\x40-\x4f]?[\x88-\x8b\xb8-\xbf\xc7]", re.DOTALL)),
+    ("xor", re.compile(rb"[\x40-\x4f]?[\x30-\x35]")),
+    ("cmp", re.compile(rb"[\x40-\x4f]?([\x38-\x3d]|[\x80\x81\x83][\x38-\x3f\x78-\x7f\xb8-\xbf\xf8-\xff])", re.DOTALL)),
+    ("test", re.compile(rb"[\x40-\x4f]?[\x84\x85]")),
+    ("lea", re.compile(rb"[\x40-\x4f]?\x8d")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The first instruction of a function: its name as far as known, and whether a hit there is slow."""
+
+    instruction: str
+    slow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Where one event attaches.
+
+    `kind` is "usdt" or "function"; `symbol` the probe's name or the function's exact spelling. `at_return` asks for
+    the return of the function. `slow` marks an entry that the kernel must single-step, taken by explicit wish.
+    """
+
+    event: str
+    kind: str
+    symbol: str
+    at_return: bool = False
+    slow: bool = False
+    instruction: str = ""
+
+    def point(self, binary: str) -> str:
+        """The attach point in bpftrace's spelling."""
+        if self.kind == "usdt":
+            return f"usdt:{binary}:postgresql:{self.symbol}"
+        return f"{'uretprobe' if self.at_return else 'uprobe'}:{binary}:{self.symbol}"
+
+    @property
+    def popped_bytes(self) -> int:
+        """By how much the stack pointer is higher at the end than at the start: the return address, on x86-64."""
+        return 8 if self.at_return else 0
+
+
+def entry(code: bytes, machine: str, kernel: tuple[int, int]) -> Entry:
+    """Judges a function's first bytes. Machines other than x86-64 have not been measured: nothing is slow there."""
+    if machine != "x86_64":
+        return Entry("unknown", slow=False)
+    for name, pattern in CHEAP:
+        if pattern.match(code):
+            return Entry(name, slow=False)
+    if NOP5.match(code):
+        return Entry("nop5", slow=kernel < NOP5_KERNEL)
+    return Entry(next((name for name, pattern in SLOW if pattern.match(code)), code[:4].hex(" ")), slow=True)
+
+
+def find(elf: Elf, function: str) -> Symbol | None:
+    """The function of that name or a compiler's clone of it; the plain name wins, and `.cold` parts are passed over."""
+    pattern = re.compile(re.escape(function) + CLONE)
+    for table in (elf.functions, elf.exported):
+        found = [symbol for symbol in table if symbol.name.startswith(function) and pattern.fullmatch(symbol.name)]
+        found = [symbol for symbol in found if ".cold" not in symbol.name]
+        if found:
+            return min(found, key=lambda symbol: (len(symbol.name), symbol.name))
+    return None
+
+
+def resolve(
+    elf: Elf, event: Event, major: int, *, kernel: tuple[int, int], allow_slow: bool = False
+) -> tuple[Attachment, ...]:
+    """The attachments of an event: the first candidate that will do, and all candidates of an `every` event.
+
+    A candidate is a group of names that belong together (start and end, or the twins of one function). Raises
+    ProbeError when there is none, or only slow ones and `allow_slow` is not given; an optional event may have none.
+    """
+    slow: list[tuple[Attachment, ...]] = []
+    for candidate in event.candidates:
+        if not candidate.holds_for(major):
+            continue
+        found = _attachments(elf, event, candidate, kernel)
+        if found is None:
+            continue
+        if event.rare or not any(one.slow for one in found):
+            return found
+        slow.append(found)
+    if slow and allow_slow:
+        return slow[0]
+    if event.optional:
+        return ()
+    if slow:
+        one = next(one for one in slow[0] if one.slow)
+        raise ProbeError(
+            f"probes: {one.symbol} starts with '{one.instruction}', which the kernel must single-step (about 10 us per "
+            "hit here). Skipped; --allow-slow-probes to use it anyway."
+        )
+    raise ProbeError(_nowhere(elf, event, major))
+
+
+def resolve_all(
+    elf: Elf, events: Iterable[Event], major: int, *, kernel: tuple[int, int], allow_slow: bool = False
+) -> dict[str, tuple[Attachment, ...]]:
+    """The attachments of all events of a probe, by the event's name. Raises ProbeError as `resolve` does."""
+    return {event.name: resolve(elf, event, major, kernel=kernel, allow_slow=allow_slow) for event in events}
+
+
+def keeps_frame_pointers(elf: Elf) -> bool:
+    """Whether user stacks of this binary can be walked: most large functions begin by pushing the frame pointer."""
+    if elf.machine != "x86_64":
+        return True  # aarch64's calling convention keeps them
+    large = [symbol for symbol in elf.functions or elf.exported if symbol.size >= 512][:500]
+    prologue = re.compile(rb"(\xf3\x0f\x1e\xfa)?\x55\x48\x89\xe5")
+    kept = sum(bool(prologue.match(elf.bytes_at(symbol.address, 8))) for symbol in large)
+    return bool(large) and kept > 0.5 * len(large)
+
+
+def _attachments(
+    elf: Elf, event: Event, candidate: Candidate, kernel: tuple[int, int]
+) -> tuple[Attachment, ...] | None:
+    """What a candidate comes to in this binary; None when one of its names is not there."""
+    found: list[Attachment] = []
+    for name in candidate.usdt:
+        if not any(site.provider == "postgresql" and site.name == name for site in elf.usdt):
+            return None
+        found.append(Attachment(event.name, "usdt", name))
+    for name in candidate.functions:
+        symbol = find(elf, name)
+        if symbol is None:
+            return None
+        first = entry(elf.bytes_at(symbol.address, 8), elf.machine, kernel)
+        found.append(
+            Attachment(event.name, "function", symbol.name, candidate.at_return, first.slow, first.instruction)
+        )
+    return tuple(found)
+
+
+def _nowhere(elf: Elf, event: Event, major: int) -> str:
+    candidates = [candidate for candidate in event.candidates if candidate.holds_for(major)]
+    usdt = ", ".join(dict.fromkeys(name for candidate in candidates for name in candidate.usdt)) or "none"
+    functions = ", ".join(dict.fromkeys(name for candidate in candidates for name in candidate.functions)) or "none"
+    return (
+        f"probes: {elf.path}: no attach point for '{event.name}' (looked for USDT {usdt}, then {functions}). "
+        "Build with --enable-dtrace or keep the symbol table (do not strip --strip-all)."
+    )
