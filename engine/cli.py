@@ -12,7 +12,7 @@ from rich.console import Console
 
 from engine import catalogue, launch, live
 from engine.errors import UserError
-from engine.prepare import Request, default_out
+from engine.prepare import Request, default_out, with_knobs
 from workloads.insert.knobs import Knobs
 from workloads.limiter import LIMITERS
 
@@ -150,6 +150,9 @@ def main() -> None:
     help="Delete form: the generation's own, or one of the two by name.",
 )
 @click.option(
+    "--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="Another knob of the workload, e.g. query_workers=2."
+)
+@click.option(
     "--placement",
     type=click.Choice(("free", "paired")),
     default="free",
@@ -162,10 +165,11 @@ def main() -> None:
 @click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
 @PLAIN
 @click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and leave.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON instead of a table.")
 def run(**options: Any) -> None:
     """Build the servers, load them in turn, and say which is slower."""
     out = (options.pop("out") or default_out()).resolve()
-    dry_run, plain, detach = options.pop("dry_run"), options.pop("plain"), options.pop("detach")
+    dry_run, plain, detach, as_json = (options.pop(name) for name in ("dry_run", "plain", "detach", "as_json"))
     knobs = Knobs(
         limiter=options.pop("limiter"),
         insert_protocol=options.pop("inserts"),
@@ -173,9 +177,13 @@ def run(**options: Any) -> None:
         delete_form=options.pop("deletes").replace("generation", ""),
         placement=options.pop("placement"),
     )
+    knobs = with_knobs(knobs, options.pop("knobs"))
     console = _console(plain)
     prospect = launch.prepare_shown(Request(**options, knobs=knobs), out, console)
-    launch.print_prospect(prospect, out, console)
+    if as_json:
+        click.echo(json.dumps(prospect.record(), indent=1))
+    else:
+        launch.print_prospect(prospect, out, console)
     if not dry_run:
         sys.exit(launch.start(prospect, out, console, detach=detach))
 

@@ -29,7 +29,7 @@ PATIENCE_S = 5.0  # between two words while something ends
 def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
     """`prepare` with its progress shown: a spinner on a terminal, lines elsewhere."""
     if not console.is_terminal:
-        return prepare(request, out, lambda text: console.print(text, soft_wrap=True))
+        return prepare(request, out, lambda text: print(text, file=sys.stderr))
     with console.status("preparing") as status:
         return prepare(request, out, lambda text: status.update(text))
 

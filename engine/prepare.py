@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from engine import builds, configs, environment, space
 from engine.errors import UserError, unknown
@@ -65,6 +67,11 @@ class Prospect:
         """The time of all cells together."""
         return self.cell_s * len(self.manifest.cells)
 
+    def record(self) -> dict[str, Any]:
+        """The JSON form: the manifest as it would be written, and the guesses."""
+        guesses = {"cell_s": round(self.cell_s), "total_s": round(self.total_s), "needed_bytes": self.needed_bytes}
+        return {**guesses, "manifest": self.manifest.record()}
+
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
     """Checks a request and makes its manifest; realises the builds it names, and nothing else.
@@ -117,6 +124,28 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     cell_bytes = max(space.estimate_bytes(steps, request.clients, config) for config in applied.values())
     cell_s = SERVER_S + sum(_rough_seconds(step, request.clients) for step in steps)
     return Prospect(manifest, cell_s, cell_bytes * (len(manifest.cells) if request.keep else 1))
+
+
+def with_knobs(knobs: Knobs, texts: Sequence[str]) -> Knobs:
+    """Knobs with some set by NAME=VALUE. Raises UserError for an unknown name or a value of the wrong kind."""
+    known = {each.name: getattr(knobs, each.name) for each in dataclasses.fields(Knobs)}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise UserError(f"--knob {text}: give NAME=VALUE, where NAME is one of {', '.join(known)}")
+        if name not in known:
+            raise unknown("knob", name, known)
+        kind = type(known[name])
+        try:
+            known[name] = tuple(int(part) for part in value.split(",")) if kind is tuple else kind(value)
+        except ValueError:
+            wanted = {int: "a whole number", float: "a number", tuple: "whole numbers with commas"}[kind]
+            raise UserError(f"--knob {name}: '{value}' is not {wanted}") from None
+    try:
+        return Knobs(**known)
+    except UnknownName as error:
+        raise unknown(error.kind, error.name, error.choices) from error
 
 
 def default_out() -> Path:
