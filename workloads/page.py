@@ -76,10 +76,8 @@ class Word(IntEnum):
     SHORT_DELETES = 16  # delete statements that removed a number of rows other than R
     LIMITED_NS = 17  # time slept by the rate limiter
     COUPLED_NS = 18  # time spent waiting for the partner stream
-    WORK_TARGET = 19  # statements this role will do in the step; 0 when it runs until others end
     CONNECT_NS = 20  # time that connecting took
     LATE_MAX_NS = 21  # longest response time from the intended start
-    ROWS_TARGET = 22  # rows this role will do in the step; 0 when it runs until others end
     ROUNDS_STARTED = 23  # insert and delete roles: statements begun
     CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 when they are free
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41

@@ -86,7 +86,6 @@ def test_every_step_does_its_rows(database: Databases, generation: str, major: i
             # g24a: a stream gives up when the other has finished, and may leave what its queue held.
             lost = 9 if generation == "g24a" and step.deletes else 0
             assert step.rounds - lost <= found[Word.STATEMENTS] <= step.rounds
-            assert found[Word.ROWS_TARGET] == step.rows
             assert found[Word.ROWS] == found[Word.STATEMENTS] * step.rows_per_statement
             if role.name == "insert":
                 assert found[Word.ROWS_ACTUAL] == found[Word.ROWS]

@@ -7,7 +7,7 @@ import pytest
 from workloads.insert import maintenance
 from workloads.insert.knobs import Knobs
 from workloads.insert.sizes import SCALES, pause_seconds
-from workloads.insert.spec import Role, StepSpec, place_of, role_list
+from workloads.insert.spec import Role, StepSpec, place_of, role_kind, role_list
 from workloads.insert.steps import GENERATIONS, Step, generation, plan_steps
 from workloads.names import UnknownName
 
@@ -131,3 +131,19 @@ def test_vacuum_of_the_pause() -> None:
 
 def test_every_scale_knows_every_generation() -> None:
     assert all(set(sizes) == set(GENERATIONS) for sizes in SCALES.values())
+
+
+def test_departures_are_what_the_generation_does_not_do_by_itself() -> None:
+    form = generation("g24b")
+    assert Knobs().departures(form) == ()
+    assert Knobs(delete_form="subselect", lookup_connection="kept", resync_rounds=1000).departures(form) == ()
+    changed = Knobs(placement="paired", lookup_connection="new", query_workers=2)
+    assert changed.departures(form) == ("lookup connection new", "query workers 2", "placement paired")
+    assert Knobs(delete_form="subselect").departures(generation("g24a")) == ("delete form subselect",)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("query", "query"), ("query2", "query"), ("query12", "query"), ("index", "index")]
+)
+def test_further_workers_are_of_the_same_kind(name: str, kind: str) -> None:
+    assert role_kind(name) == kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from workloads.insert.steps import Generation, Step
@@ -63,6 +63,21 @@ class Knobs:
         """The rows of a statement: this knob's or the step's, never more than a rate limit allows in a second."""
         rows = self.rows_per_statement or step.rows_per_statement
         return min(rows, step.rate_per_s) if step.rate_per_s else rows
+
+    def resolved(self, generation: Generation) -> Knobs:
+        """The same, with what the generation says in place of what stands for it."""
+        return replace(
+            self,
+            delete_form=self.delete_form_of(generation),
+            lookup_connection=self.lookup_connection_of(generation),
+            resync_rounds=self.resync_rounds_of(generation),
+        )
+
+    def departures(self, generation: Generation) -> tuple[str, ...]:
+        """What is not as the generation has it, in words: "placement paired", "query workers 2"."""
+        usual = asdict(Knobs().resolved(generation))
+        ours = asdict(self.resolved(generation))
+        return tuple(f"{name.replace('_', ' ')} {value}" for name, value in ours.items() if value != usual[name])
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Knobs:

@@ -1,4 +1,4 @@
-"""What is done around the steps: the database, the pause between load and queries, g22's background vacuums.
+"""What is done around the steps: the pause between load and queries, g22's background vacuums.
 
 Pure functions; the engine runs the statements and does the waiting. How long the pause lasts is in its `Step.seconds`.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from workloads.insert.schema import table_name
 from workloads.insert.steps import Generation, generation
 
-DATABASE = "ib"
 FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM knows the option
 
 # g22, before each query step but the first: two vacuums per table in the background, so far apart, and the step
@@ -17,11 +16,6 @@ BACKGROUND_VACUUMS = 2
 BACKGROUND_VACUUM_GAP_S = 5.0
 
 CHECKPOINT = "CHECKPOINT"
-
-
-def database_statements() -> tuple[str, ...]:
-    """Drops and makes the benchmark's database; for a connection to another one, in autocommit."""
-    return (f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
 
 
 def vacuum_statement(generation: Generation, table: str, server_major: int) -> str:

@@ -96,8 +96,6 @@ def insert(seat: Seat) -> None:
     next_statement = rows.insert_statements(block, per_statement, head.encode(), tail, flat=flat)
     next_statement()  # the first block is drawn before the clock starts
     lookup, first_low = _lookup(seat)
-    seat.set(Word.WORK_TARGET, rounds)
-    seat.set(Word.ROWS_TARGET, rounds * per_statement)
     start_ns = seat.ready()
     record = recorder(page, seat.slot, per_statement, limited=spec.step.rate_per_s > 0)
     rate = limiter(knobs.limiter, spec.step.rate_per_s, per_statement, start_ns)
@@ -197,8 +195,6 @@ def delete(seat: Seat) -> None:
     made, ring, maker_state = maker + Word.ROUNDS_MADE, maker + RING_OFFSET, maker + Word.STATE
     base = page.slot(seat.slot)
     in_flight, started, short = base + Word.IN_FLIGHT_NS, base + Word.ROUNDS_STARTED, base + Word.SHORT_DELETES
-    seat.set(Word.WORK_TARGET, rounds)
-    seat.set(Word.ROWS_TARGET, rounds * per_statement)
     seat.ready()
     record = recorder(page, seat.slot, per_statement, limited=seat.spec.step.rate_per_s > 0)
     send = seat.connection.exec_
@@ -331,8 +327,6 @@ def index(seat: Seat) -> None:
     words, base = seat.page.words, seat.page.slot(seat.slot)
     inserts = seat.page.slot(seat.partners.insert_slot) + Word.STATE
     rows_indexed = seat.spec.step.rows_indexed
-    seat.set(Word.WORK_TARGET, len(statements))
-    seat.set(Word.ROWS_TARGET, rows_indexed)
     wait_at_barrier(seat.page, seat.slot)  # never paired: parallel workers of a build are the server's choice
     wait_for(seat.page, lambda: words[inserts] >= State.DONE, seat.partners.wake_delete)
     record = recorder(seat.page, seat.slot, 0)

@@ -18,6 +18,11 @@ class Role(NamedTuple):
     name: str  # insert, delete, query, query2 ..., index, transaction
 
 
+def role_kind(name: str) -> str:
+    """What a role does: its name without the number of a further worker, `query` for `query2`."""
+    return name.rstrip("0123456789")
+
+
 @dataclass(frozen=True, slots=True)
 class StepSpec:
     """One step to run. `page_fd` is the inherited descriptor of the counters page, which has a slot for each role
@@ -51,7 +56,7 @@ def place_of(role: Role, roles: tuple[Role, ...]) -> int:
     """A role's place when roles are dealt out over the CPUs."""
 
     def rank(other: Role) -> tuple[int, str, int]:
-        return PLACE_ORDER.index(other.name.rstrip("0123456789")), other.name, other.client
+        return PLACE_ORDER.index(role_kind(other.name)), other.name, other.client
 
     return sorted(roles, key=rank).index(role)
 
