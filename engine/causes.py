@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from engine.evidence import Evidence, HostSecond, Partner, RoleSecond, share
+from engine.evidence import Evidence, HostSecond, RoleSecond, share
 from engine.serverlog import LogEvent
 from engine.waits import Wait
-
-__all__ = ["NAMES", "Cause", "Evidence", "HostSecond", "Partner", "RoleSecond", "causes"]
 
 Sample = TypeVar("Sample", RoleSecond, HostSecond)
 

@@ -21,7 +21,7 @@ from engine.account import unprivileged
 from engine.drift import Record
 from engine.errors import UserError
 from engine.server import check_sockets, socket_base
-from engine.space import readable
+from engine.space import existing, free_bytes, readable
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -73,11 +73,6 @@ def judge(record: Record) -> tuple[Check, ...]:
     return tuple(check for rule in RULES if (check := rule(record)) is not None)
 
 
-def warnings(record: Record) -> tuple[Check, ...]:
-    """Those of `judge` that are not well."""
-    return tuple(check for check in judge(record) if check.status != "ok")
-
-
 def failed(checks: Iterable[Check]) -> bool:
     """Whether any check says that runs cannot work."""
     return any(check.status == "fail" for check in checks)
@@ -124,14 +119,14 @@ def _out(out: Path) -> Check:
     if barred is not None:
         reason = f"the servers' user may not enter {barred}, so no server could start there"
         return Check(name, "fail", str(out), reason, "choose another folder with --out")
-    place = _existing(out)
+    place = existing(out)
     if not os.access(place, os.W_OK):
         return Check(name, "fail", str(out), f"{place} cannot be written", "choose another folder with --out")
     return Check(name, "ok", str(out))
 
 
 def _room(out: Path) -> Check:
-    free = shutil.disk_usage(_existing(out)).free
+    free = free_bytes(out)
     status: Status = "ok" if free >= ROOM_WANTED_BYTES else "warn" if free >= ROOM_NEEDED_BYTES else "fail"
     reason = "" if status == "ok" else f"the quick scale needs about {readable(ROOM_NEEDED_BYTES)}, larger ones more"
     return Check("free space", status, readable(free), reason, "free some, or choose another --out" if reason else "")
@@ -364,10 +359,3 @@ RULES: tuple[Callable[[Record], Check | None], ...] = (
     _cpus, _virtual, _governor, _boost, _smt, _memory, _huge_pages, _clock, _kernel, _filesystem, _disk, _load,
     _battery, _temperature,
 )  # fmt: skip
-
-
-def _existing(path: Path) -> Path:
-    place = path.absolute()
-    while not place.exists():
-        place = place.parent
-    return place

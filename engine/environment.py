@@ -28,9 +28,8 @@ from pathlib import Path
 
 from engine.configs import Machine
 from engine.drift import Record
-from engine.drift import drift as drift  # environment.drift: the other half of this record
-from engine.host import CPU_COLUMNS, device_of, parse_host_stat
-from engine.space import free_bytes
+from engine.host import CPU_COLUMNS, device_of, mount_of, parse_host_stat
+from engine.space import existing, free_bytes
 
 CPU = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
@@ -48,8 +47,7 @@ def record(path: Path) -> Record:
 
     Takes about half a second: it looks how busy the CPUs are with other things, and how fast they compute.
     """
-    while not path.exists():
-        path = path.absolute().parent
+    path = existing(path)
     state = _state(path)
     return {
         "cpu": _cpu(),
@@ -70,24 +68,6 @@ def machine(path: Path) -> Machine:
     memory = _memory()
     total = memory["total_bytes"] or 0
     return Machine(min(total, memory["limit_bytes"] or total), free_bytes(path))
-
-
-def mount_of(path: Path) -> tuple[str, str, str, str] | None:
-    """Mount point, filesystem, options (of the mount, then of the filesystem) and source of what holds `path`."""
-    wanted = os.fspath(path.resolve())
-    best: tuple[str, str, str, str] | None = None
-    for line in (_text("/proc/self/mountinfo") or "").splitlines():
-        left, _, right = line.partition(" - ")
-        fields = left.split()
-        point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        # of several mounts on one point the last one is on top
-        if (wanted == point or wanted.startswith(point.rstrip("/") + "/")) and len(point) >= len(
-            best[0] if best else ""
-        ):
-            filesystem, source, options = (*right.split(" ", 2), "", "")[:3]
-            together = dict.fromkeys((*fields[5].split(","), *options.split(",")))
-            best = (point, filesystem, ",".join(option for option in together if option), source)
-    return best
 
 
 def _cpu() -> Record:
@@ -198,10 +178,10 @@ def _storage(path: Path) -> Record:
     disk = Path("/sys/class/block", device) if device else Path("/nonexistent")
     return {
         "path": str(path),
-        "mount_point": mount[0] if mount else None,
-        "filesystem": mount[1] if mount else None,
-        "mount_options": mount[2] if mount else None,
-        "source": mount[3] if mount else None,
+        "mount_point": mount.point if mount else None,
+        "filesystem": mount.filesystem if mount else None,
+        "mount_options": mount.options if mount else None,
+        "source": mount.source if mount else None,
         "device": device,
         "disk_model": _text(disk / "device/model"),
         "rotational": _flag(disk / "queue/rotational"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.host import CPU_COLUMNS
 from engine.journal import RoleSecond as JournalSecond
 from engine.procfs import Task
 from engine.serverlog import LogEvent
@@ -60,8 +61,7 @@ class HostSecond:
     @classmethod
     def of(cls, t_ns: int, dt_ns: int, host: Mapping[str, int], device: Mapping[str, int]) -> HostSecond:
         """From the differences of `engine.host` over the interval."""
-        columns = ("user_ns", "nice_ns", "system_ns", "idle_ns", "iowait_ns", "irq_ns", "softirq_ns", "steal_ns")
-        total = sum(max(0, host.get(name, 0)) for name in columns)
+        total = sum(max(0, host.get(name, 0)) for name in CPU_COLUMNS)
         return cls(
             t_ns,
             dt_ns,

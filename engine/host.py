@@ -9,15 +9,15 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple
 
-from engine.procfs import TICK_NS, number_after, read_whole
+from engine.procfs import TICK_NS, HeldFiles, number_after, read_whole
 
+MOUNTS = Path("/proc/self/mountinfo")
 SECTOR_BYTES = 512  # the unit of the kernel's block counters, whatever the device's own sector size
 
 
-class Host:
+class Host(HeldFiles):
     """The machine and one block device, held open for sampling. A context manager.
 
     `host()` gives
@@ -37,8 +37,8 @@ class Host:
     """
 
     def __init__(self, device: str | None = None) -> None:
+        super().__init__()
         self.device_name = device
-        self._files: list[int] = []
         self._stat = self._open("/proc/stat")
         self._meminfo = self._open("/proc/meminfo")
         self._pressure = [(what, self._open(f"/proc/pressure/{what}")) for what in ("cpu", "io", "memory")]
@@ -62,20 +62,6 @@ class Host:
             return parse_device(os.pread(self._device, 512, 0))
         except OSError:
             return {}
-
-    def close(self) -> None:
-        """Closes the files."""
-        for fd in self._files:
-            os.close(fd)
-        self._files.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open(self, path: str) -> int:
         try:
@@ -148,10 +134,13 @@ def device_of(path: Path) -> str | None:
     numbers = path.stat().st_dev
     node = Path(f"/sys/dev/block/{os.major(numbers)}:{os.minor(numbers)}")
     if not node.exists():  # btrfs and overlay have device numbers of their own: ask the mount table
-        source = _mount_source(path)
-        if source is None:
+        mount = mount_of(path)
+        upper = re.search(r"upperdir=([^,]+)", mount.options) if mount and mount.filesystem == "overlay" else None
+        if upper and Path(upper[1]).exists():
+            return device_of(Path(upper[1]))
+        if mount is None or not mount.source.startswith("/dev/"):
             return None
-        node = Path("/sys/class/block", source)
+        node = Path("/sys/class/block", Path(mount.source).resolve().name)
         if not node.exists():
             return None
     node = node.resolve()
@@ -164,17 +153,32 @@ def device_of(path: Path) -> str | None:
         node = below[0]
 
 
-def _mount_source(path: Path) -> str | None:
-    """The block device's name of the mount that holds a path, by the mount table."""
+class Mount(NamedTuple):
+    """A line of the mount table; `options` are those of the mount, then those of the filesystem."""
+
+    point: str
+    filesystem: str
+    options: str
+    source: str
+
+
+def mount_of(path: Path) -> Mount | None:
+    """The mount that holds a path; None when the mount table cannot be read."""
     wanted = os.fspath(path.resolve())
-    best, source = "", None
-    for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+    best: Mount | None = None
+    try:
+        lines = MOUNTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
         left, _, right = line.partition(" - ")
-        point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), left.split()[4])
-        if (wanted == point or wanted.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            kind, device, options = right.split(" ", 2)
-            best, source = point, device
-            upper = re.search(r"upperdir=([^,\s]+)", options)
-            if kind == "overlay" and upper and Path(upper[1]).exists():
-                return device_of(Path(upper[1]))
-    return Path(source).resolve().name if source and source.startswith("/dev/") else None
+        fields = left.split()
+        point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        # of several mounts on one point the last one is on top
+        if (wanted == point or wanted.startswith(point.rstrip("/") + "/")) and len(point) >= len(
+            best.point if best else ""
+        ):
+            filesystem, source, options = (*right.split(" ", 2), "", "")[:3]
+            together = dict.fromkeys((*fields[5].split(","), *options.split(",")))
+            best = Mount(point, filesystem, ",".join(option for option in together if option), source)
+    return best

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from engine.procfs import CHILDREN_FILES, Task, TaskReader, children, read_whole
@@ -135,9 +134,7 @@ class ServerProcesses:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _children(self) -> list[int]:
@@ -173,10 +170,11 @@ class ServerProcesses:
         kinds = {kind: dict(counters) for kind, counters in self._dead.items()}
         # The postmaster's own I/O counters already hold all I/O of its reaped children.
         reaped = {"cpu_ns": reaped_cpu_ns, "read_bytes": own.read_bytes, "write_bytes": own.write_bytes}
+        cpu_ns = self._unseen.get("cpu_ns", 0)
         for key, value in reaped.items():
-            known = sum(counters[key] for counters in self._dead.values())
-            # Never back: what moves from living to reaped loses up to two ticks in the reading.
-            self._unseen[key] = max(self._unseen.get(key, 0), value - known)
+            self._unseen[key] = value - sum(counters[key] for counters in self._dead.values())
+        # Never back: what moves from living to reaped loses up to two ticks in the reading. Bytes lose nothing.
+        self._unseen["cpu_ns"] = max(cpu_ns, self._unseen["cpu_ns"])
         kinds[UNSEEN] = dict(self._unseen)
         kinds["postmaster"] = own.counters() | {"read_bytes": 0, "write_bytes": 0, "processes_now": 1}
         largest = own

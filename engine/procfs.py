@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -34,8 +33,10 @@ class Task:
 
     `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced,
     Z ended and not yet reaped. `cpu_ns` and `runq_ns` (ready, waiting for a CPU) are of the scheduler;
-    `runq_ns` is 0 on kernels without scheduler information. I/O is what reached the block layer, 0 when it
-    may not be read (another user's process).
+    `runq_ns` is 0 on kernels without scheduler information. I/O is 0 when it may not be read (another user's
+    process). `read_bytes` were fetched from the device; `write_bytes` were made dirty in the page cache, less what
+    was cut off or removed before it was written (proc(5): write_bytes - cancelled_write_bytes), also when another
+    process had written it, so that it can go back. What the device writes is counted by `engine.host`.
     """
 
     pid: int
@@ -118,14 +119,33 @@ def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
         voluntary=number_after(status, b"\nvoluntary_ctxt_switches:"),
         involuntary=number_after(status, b"\nnonvoluntary_ctxt_switches:"),
         read_bytes=number_after(io, b"\nread_bytes:"),
-        write_bytes=number_after(io, b"\nwrite_bytes:"),
+        write_bytes=number_after(io, b"\nwrite_bytes:") - number_after(io, b"\ncancelled_write_bytes:"),
         threads=number_after(status, b"\nThreads:"),
         vsz_bytes=number_after(status, b"\nVmSize:") * 1024,
         rss_bytes=number_after(status, b"\nVmRSS:") * 1024,
     )
 
 
-class TaskReader:
+class HeldFiles:
+    """File descriptors that are kept open: a context manager that closes them."""
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+
+    def close(self) -> None:
+        """Closes the files."""
+        for fd in self._files:
+            os.close(fd)
+        self._files.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TaskReader(HeldFiles):
     """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
 
     Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
@@ -133,11 +153,12 @@ class TaskReader:
     """
 
     def __init__(self, pid: int) -> None:
+        super().__init__()
         self.pid = pid
         self._threads: dict[str, tuple[int, int, int, int, int]] = {}
         # The folder is opened first: below it only this process can be found, though the pid be reused.
         self._folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY)
-        self._files: list[int] = [self._folder]
+        self._files.append(self._folder)
         try:
             self.start_ticks = parse_stat(self._text("stat")).start_ticks
             self._schedstat, self._status, self._io = (self._open(name) for name in ("schedstat", "status", "io"))
@@ -164,20 +185,6 @@ class TaskReader:
             return parse_stat(self._text("stat"))
         except (OSError, ValueError):
             return None
-
-    def close(self) -> None:
-        """Lets go of the process."""
-        for fd in self._files:
-            os.close(fd)
-        self._files.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open(self, name: str) -> int:
         try:
@@ -218,15 +225,6 @@ class TaskReader:
             first.pid, first.state, cpu_ns, runq_ns, timeslices, voluntary, involuntary,
             first.read_bytes, first.write_bytes, first.threads, first.vsz_bytes, first.rss_bytes,
         )  # fmt: skip
-
-
-def read_task(pid: int) -> Task | None:
-    """One sample of a process; None when there is no such process. For more than a few, keep a `TaskReader`."""
-    try:
-        with TaskReader(pid) as reader:
-            return reader.read()
-    except OSError:
-        return None
 
 
 def children(pid: int) -> list[int]:

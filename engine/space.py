@@ -59,10 +59,15 @@ def size_bytes(value: str, default_unit: str) -> int:
 
 def free_bytes(path: Path) -> int:
     """Free space for an ordinary user on the filesystem that holds, or will hold, `path`."""
+    return shutil.disk_usage(existing(path)).free
+
+
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that is there."""
     place = path.absolute()
     while not place.exists():
         place = place.parent
-    return shutil.disk_usage(place).free
+    return place
 
 
 def check(path: Path, needed_bytes: int) -> None:

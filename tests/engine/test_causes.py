@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.causes import NAMES, Cause, Evidence, HostSecond, Partner, RoleSecond, causes
+from engine.causes import NAMES, Cause, causes
+from engine.evidence import Evidence, HostSecond, Partner, RoleSecond
 from engine.serverlog import LogEvent
 from engine.waits import Vacuum, Wait
 

@@ -45,7 +45,7 @@ def test_every_warning_has_a_reason_and_a_remedy(new_folder: Any) -> None:
 
 
 def test_a_good_machine_has_no_warnings(good: dict[str, Any]) -> None:
-    assert doctor.warnings(good) == ()
+    assert {check.status for check in judge(good)} == {"ok"}
     assert len(judge(good)) >= 10
 
 
@@ -71,7 +71,7 @@ def test_a_good_machine_has_no_warnings(good: dict[str, Any]) -> None:
 def test_each_fault_is_found(section: str, key: str, value: object, name: str, good: dict[str, Any]) -> None:
     record = copy.deepcopy(good)
     record[section][key] = value
-    (warning,) = doctor.warnings(record)
+    (warning,) = (check for check in judge(record) if check.status != "ok")
     assert (warning.name, warning.status) == (name, "warn")
     assert warning.reason and warning.remedy
 

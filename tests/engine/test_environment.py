@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine import environment
+from engine import environment, host
 from engine.drift import GAUGES, SETTINGS, drift
-from engine.environment import mount_of
+from engine.host import mount_of
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,7 @@ def test_rules_of_drift_name_keys_of_the_record(here: dict[str, Any]) -> None:
 
 def test_a_machine_that_tells_nothing_gives_nulls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environment, "_text", lambda path: None)
+    monkeypatch.setattr(host, "MOUNTS", tmp_path / "nothing")
     monkeypatch.setattr(environment, "CPU", tmp_path / "nothing")
     record = environment.record(tmp_path / "not" / "there")
     assert record["cpu"]["governor"] is record["cpu"]["boost"] is record["memory"]["total_bytes"] is None
@@ -107,8 +108,22 @@ def test_the_clock_of_an_idle_machine_is_not_compared_under_a_saving_governor(he
 
 def test_mount_of_is_the_innermost() -> None:
     root, proc = mount_of(Path("/")), mount_of(Path("/proc/self"))
-    assert root is not None and root[0] == "/"
+    assert root is not None and root.point == "/"
     assert proc is not None and proc[:2] == ("/proc", "proc")
+
+
+def test_the_mount_on_top_is_the_one_that_holds_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+        "2 1 8:2 / /a\\040b rw - xfs /dev/sdb1 rw,noquota\n"
+        "3 2 0:9 / /a\\040b ro shared:1 - tmpfs none rw,size=1g\n"
+    )
+    monkeypatch.setattr(host, "MOUNTS", table)
+    assert mount_of(Path("/a b/c")) == ("/a b", "tmpfs", "ro,rw,size=1g", "none")
+    assert mount_of(Path("/ab")) == ("/", "ext4", "rw,relatime", "/dev/sda1")
+    monkeypatch.setattr(host, "MOUNTS", tmp_path / "none")
+    assert mount_of(Path("/")) is None
 
 
 @pytest.mark.parametrize("groups, files, expected", [
