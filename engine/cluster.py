@@ -14,13 +14,13 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 
 from engine.errors import UserError
+from engine.serverlog import PREFIX
 
 Progress = Callable[[str], None]
 
 PATIENCE_S = 2.0  # how long something may take before progress is told
 LEFTOVER_TIMEOUT_S = 10.0
 SOCKET_DIR_PREFIX = "pgbed-"
-_PREFIX = re.compile(r"^\d+\.\d+\|\d+\|[^|]*\|")
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
 
 
@@ -112,7 +112,7 @@ def last_words(log_path: Path, lines: int = 4) -> str:
             tail = log.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return "its log cannot be read"
-    said = [_PREFIX.sub("", line).strip() for line in tail]
+    said = [PREFIX.sub("", line).strip() for line in tail]
     said = [line for line in said if line]
     telling = [line for line in said if _TELLING.search(line)] or said
     return " / ".join(dict.fromkeys(telling[-lines:])) or "its log is empty"

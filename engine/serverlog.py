@@ -1,6 +1,6 @@
 """The server's log as events on the engine's clock: checkpoints, vacuums, lock waits, errors.
 
-The cell's server must log to stderr with `LINE_PREFIX`, `lc_messages = 'C'`, `log_checkpoints`, `log_lock_waits` and
+The cell's server must log to stderr with `line_prefix`, `lc_messages = 'C'`, `log_checkpoints`, `log_lock_waits` and
 `log_autovacuum_min_duration = 0`. Message forms of versions 12 to 18 are known; a line of any other form is
 passed over.
 """
@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-LINE_PREFIX = "%n|%p|%b|"  # Unix time with milliseconds, pid, kind of process (12 does not know %b: empty)
+PREFIX = re.compile(r"^(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|")
 READ_BYTES = 1 << 20  # of one poll; what a flood of errors leaves over is read by the next polls
 TEXT_CHARACTERS = 500  # of a statement or detail that is kept
 
@@ -65,7 +64,12 @@ class Record:
         return self.severity == "LOG" and (self.message.startswith("checkpoint ") or "detail" in self.fields)
 
 
-FIRST = re.compile(r"(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|(\w+):  (.*)")
+def line_prefix(server_major: int) -> str:
+    """The `log_line_prefix` that is read here: Unix time with milliseconds, pid, kind of process (empty before 13)."""
+    return f"%n|%p|{'%b' if server_major >= 13 else ''}|"
+
+
+FIRST = re.compile(PREFIX.pattern + r"(\w+):  (.*)")
 FIELDS = frozenset(("DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION", "BACKTRACE"))
 
 
@@ -143,9 +147,7 @@ class ServerLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _lines(self) -> list[str] | None:
