@@ -19,8 +19,10 @@ from typing import Any, Self
 
 from engine.errors import UserError
 from engine.model import StepTotals
+from workloads.insert.spec import role_kind
 
 SCHEMA = (1, 0)  # major, minor
+STEP_COLUMNS = "id, attempt_id, ordinal, name, kind, state, started_ns, ended_ns, work, plan, totals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class RoleRow:
     backend_pid: int
     client_pid: int
 
+    @property
+    def kind(self) -> str:
+        """What it does: `query` for `query2`."""
+        return role_kind(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class RoleSecond:
@@ -138,23 +145,24 @@ class JournalReader:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def engine_alive(self) -> bool:
-        """Whether an engine has the run open now."""
-        return is_locked(self.run)
-
     def sessions(self) -> list[Session]:
         """All starts of the engine, oldest first."""
         return [Session(*row) for row in self._rows("session", "id, boot_id, monotonic_ns, wall_ns, pid", "1")]
 
-    def attempts(self) -> list[Attempt]:
-        """All attempts at cells, oldest first."""
-        columns = "id, session_id, cell, state, started_ns, ended_ns, reason, origin"
-        return [Attempt(*(*plain, json.loads(origin))) for *plain, origin in self._rows("attempt", columns, "1")]
+    def attempts(self, after_id: int = 0, *, origins: bool = True) -> list[Attempt]:
+        """Attempts at cells with a larger id than the one given, oldest first; their origins empty unless wanted."""
+        columns = "id, session_id, cell, state, started_ns, ended_ns, reason, " + ("origin" if origins else "'{}'")
+        rows = self._rows("attempt", columns, "id > ?", after_id)
+        return [Attempt(*(*plain, json.loads(origin))) for *plain, origin in rows]
 
     def steps(self, attempt: int) -> list[StepRow]:
         """The steps of an attempt in order."""
-        columns = "id, attempt_id, ordinal, name, kind, state, started_ns, ended_ns, work, plan, totals"
-        return [_step_row(row) for row in self._rows("step", columns, "attempt_id = ?", attempt)]
+        return [_step_row(row) for row in self._rows("step", STEP_COLUMNS, "attempt_id = ?", attempt)]
+
+    def latest_step(self, attempt: int) -> StepRow | None:
+        """The step that an attempt came to last; None before the first."""
+        where = "id = (SELECT max(id) FROM step WHERE attempt_id = ?)"
+        return next((_step_row(row) for row in self._rows("step", STEP_COLUMNS, where, attempt)), None)
 
     def roles(self, step: int) -> list[RoleRow]:
         """The connections of a step."""
@@ -175,12 +183,13 @@ class JournalReader:
 
     def events(self, step: int | None = None, after_id: int = 0) -> list[EventRow]:
         """Events (of a step, or all) with a larger id than the one given, oldest first."""
-        columns = "id, attempt_id, step_id, kind, started_ns, ended_ns, role, data"
         where = "id > ?" if step is None else "id > ? AND step_id = ?"
-        arguments = (after_id,) if step is None else (after_id, step)
-        return [
-            EventRow(*(*plain, json.loads(data))) for *plain, data in self._rows("event", columns, where, *arguments)
-        ]
+        return self._events(where, *((after_id,) if step is None else (after_id, step)))
+
+    def event(self, id: int) -> EventRow:
+        """One event as it is now: one that lasts is updated."""
+        (found,) = self._events("id = ?", id)
+        return found
 
     def settings(self, attempt: int) -> list[tuple[str, str, str]]:
         """Settings of a cell's server that differ from its defaults: (name, value, source)."""
@@ -196,6 +205,10 @@ class JournalReader:
     def sizes(self, step: int) -> list[tuple[str, str, int]]:
         """Sizes after a step: (relation, kind, bytes)."""
         return list(self._rows("size", "relation, kind, bytes", "step_id = ?", step, order="relation"))
+
+    def _events(self, where: str, *arguments: Any) -> list[EventRow]:
+        rows = self._rows("event", "id, attempt_id, step_id, kind, started_ns, ended_ns, role, data", where, *arguments)
+        return [EventRow(*(*plain, json.loads(data))) for *plain, data in rows]
 
     def _rows(self, table: str, columns: str, where: str, *arguments: Any, order: str = "id") -> Iterator[Any]:
         with readable(self.run):

@@ -8,6 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workloads.insert.spec import role_kind
+
+
+def known_fields(of: type, record: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a JSON object that are fields of a dataclass; others (a newer minor schema's) are passed over."""
+    known = {field.name for field in dataclasses.fields(of)}
+    return {key: value for key, value in record.items() if key in known}
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -45,8 +53,7 @@ class Build:
     @classmethod
     def of(cls, record: dict[str, Any]) -> Build:
         """From the JSON form; unknown keys (a newer minor schema) are passed over."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        values = {key: value for key, value in record.items() if key in known}
+        values = known_fields(cls, record)
         for key in ("patches", "initdb_args"):
             values[key] = tuple(values.get(key, ()))
         return cls(**values)
@@ -100,6 +107,9 @@ class RoleTotals:
 
     `histogram` is of service time and `response` of time from the intended start (empty for closed loops):
     sparse pairs (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters.
+    `short_deletes` removed another number of rows than asked for; `min_lookups` of the low key took
+    `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
+    took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
     """
 
     connections: int
@@ -120,6 +130,10 @@ class RoleTotals:
     short_deletes: int = 0
     min_lookups: int = 0
     min_lookup_ns: int = 0
+    max_lookups: int = 0
+    connect_ns: int = 0
+    late_max_ns: int = 0
+    paired: int = 0
     limited_ns: int = 0
     coupled_ns: int = 0
     saturated: bool = False
@@ -132,7 +146,8 @@ class RoleTotals:
 class StepTotals:
     """Everything counted over one step, before any division. Times in ns, sizes in bytes.
 
-    `dbms` counts all server processes, those that ended in the step included. `host` and `device` are
+    `dbms` counts all server processes, those that ended in the step included; its bytes are those of
+    `engine.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are
     differences of the kernel's counters: see `engine.host` for their keys.
     """
 
@@ -158,19 +173,21 @@ class StepTotals:
     device: dict[str, int] = field(default_factory=dict)
     observers: tuple[str, ...] = ()
 
+    def of_kind(self, kind: str) -> list[RoleTotals]:
+        """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""
+        return [role for name, role in self.roles.items() if role_kind(name) == kind]
+
     @classmethod
     def of(cls, record: dict[str, Any]) -> StepTotals:
         """From the JSON form; unknown keys (a newer minor schema) are passed over."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        values = {key: value for key, value in record.items() if key in known}
+        values = known_fields(cls, record)
         values["roles"] = {name: _role_totals(role) for name, role in record["roles"].items()}
         values["observers"] = tuple(values.get("observers", ()))
         return cls(**values)
 
 
 def _role_totals(record: dict[str, Any]) -> RoleTotals:
-    known = {f.name for f in dataclasses.fields(RoleTotals)}
-    values = {key: value for key, value in record.items() if key in known}
+    values = known_fields(RoleTotals, record)
     for key in ("histogram", "response"):
         values[key] = tuple((bucket, count) for bucket, count in values.get(key, ()))
     values["buckets"] = tuple(values.get("buckets", (0,) * 10))

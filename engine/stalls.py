@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from engine.model import known_fields
+
 SECOND_NS = 1_000_000_000
 # Ticks come at 1 Hz give or take the scheduler's jitter: two of them are "2 s" even when they sum up to 1.95.
 JITTER_S = 0.1
@@ -51,8 +53,7 @@ class StallRule:
     @classmethod
     def of(cls, record: dict[str, Any]) -> StallRule:
         """From the JSON form; unknown keys (a newer minor schema) are passed over."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in record.items() if key in known})
+        return cls(**known_fields(cls, record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,6 @@ class Stall:
     def record(self) -> dict[str, Any]:
         """The JSON form."""
         return {**dataclasses.asdict(self), "causes": [dict(cause) for cause in self.causes]}
-
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> Stall:
-        """From the JSON form; unknown keys (a newer minor schema) are passed over."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        values = {key: value for key, value in record.items() if key in known}
-        return cls(**{**values, "causes": tuple(values.get("causes", ()))})
 
 
 @dataclass(frozen=True, slots=True)
