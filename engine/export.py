@@ -36,6 +36,7 @@ INTERVAL_COLUMNS = (
 )  # fmt: skip
 QUANTILE_COLUMNS = tuple(f"{metrics.quantile_name(q)}_us" for q in metrics.QUANTILES)
 Rows = Iterable[Sequence[Any]]
+Intervals = dict[str, list[RoleSecond]]  # of one moment, by kind of role
 
 
 def export(run: Path, out: Path) -> list[Path]:
@@ -63,20 +64,19 @@ def interval_lines(
 ) -> list[tuple[Any, ...]]:
     """One client's seconds as the reference prints them; see `INTERVAL_COLUMNS`.
 
-    Rates of the last, cut-off second are of its real length. Longest times are upper bounds of their bucket.
+    A sliver that the step's end left over belongs to the second before it. Workers of one kind are added up.
+    Longest times are upper bounds of their bucket.
     """
     names = ("insert", "delete", "query")
     by_time: dict[int, dict[str, list[RoleSecond]]] = {}
     for role in roles:
         for second in seconds[role.id]:
-            by_time.setdefault(second.t_ns, {}).setdefault(role.name, []).append(second)
+            by_time.setdefault(second.t_ns, {}).setdefault(role.kind, []).append(second)
     totals = dict.fromkeys(names, 0)
     lines: list[tuple[Any, ...]] = []
-    for t_ns in sorted(by_time):
-        now = by_time[t_ns]
-        interval_s = max(second.dt_ns for part in now.values() for second in part) / 1e9
-        elapsed_s = (t_ns - started_ns) / 1e9
-        counts = {name: sum(_count(name, second) for second in now.get(name, ())) for name in names}
+    for t_ns, length_ns, now in _merged_slivers(by_time):
+        interval_s, elapsed_s = length_ns / 1e9, (t_ns - started_ns) / 1e9
+        counts = {name: sum(metrics.progress(name, second) for second in now.get(name, ())) for name in names}
         longest = [max((second.max_us for second in now.get(name, ())), default=0) for name in names]
         for name in names:
             totals[name] += counts[name]
@@ -89,8 +89,18 @@ def interval_lines(
     return lines
 
 
-def _count(role: str, second: RoleSecond) -> int:
-    return second.statements if role == "query" else second.rows
+def _merged_slivers(by_time: dict[int, Intervals]) -> list[tuple[int, int, Intervals]]:
+    """Intervals in order as (end, length, the roles' counts), those too short for a rate added to the one before."""
+    merged: list[tuple[int, int, Intervals]] = []
+    for t_ns in sorted(by_time):
+        now = by_time[t_ns]
+        length_ns = max(second.dt_ns for part in now.values() for second in part)
+        if length_ns < metrics.SLIVER_NS and merged:
+            _, before_ns, before = merged.pop()
+            now = {kind: [*before.get(kind, ()), *now.get(kind, ())] for kind in {**before, **now}}
+            length_ns += before_ns
+        merged.append((t_ns, length_ns, now))
+    return merged
 
 
 def _place(cell: CellResult, step: StepResult) -> tuple[str, ...]:

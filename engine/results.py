@@ -83,9 +83,7 @@ def load(path: Path) -> RunResult:
 def rate_seconds(reader: JournalReader, step: StepResult) -> list[metrics.Second]:
     """The per-second counts of a step, for percentiles of its rate."""
     return [
-        metrics.Second(
-            role.client, role.name, row.t_ns, row.dt_ns, row.statements if role.name == "query" else row.rows
-        )
+        metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, metrics.progress(role.name, row))
         for role in reader.roles(step.id)
         for row in reader.role_seconds(role.id)
     ]
