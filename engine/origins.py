@@ -7,12 +7,15 @@ behind a label, the settings behind a name, probes) leaves the numbers visible a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from engine.drift import drift
 from engine.errors import UserError
-from engine.model import RoleTotals, Subject
+from engine.model import RoleTotals, Subject, known_fields
 from engine.results import CellResult, RunResult, StepResult
+from workloads.insert.knobs import Knobs
+from workloads.insert.steps import GENERATIONS, Step
 
 # Parts of an environment that are told by gauges: they move all the time, so runs on different days are not held
 # to them; the pairs within each run are.
@@ -106,7 +109,7 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
     for key in ("name", "generation", "clients"):
         if key in ours and key in theirs and ours[key] != theirs[key]:
             yield key, str(ours[key]), str(theirs[key])
-    knobs = ours.get("knobs", {}), theirs.get("knobs", {})
+    knobs = [_resolved_knobs(part) for part in (ours, theirs)]
     for key in knobs[0]:
         if key in knobs[1] and knobs[0][key] != knobs[1][key]:
             yield key.replace("_", " "), str(knobs[0][key] or "default"), str(knobs[1][key] or "default")
@@ -118,6 +121,26 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
         for key in step:
             if key in other and step[key] != other[key]:
                 yield f"{key.replace('_', ' ')} of {step['name']}", str(step[key]), str(other[key])
+
+
+def _resolved_knobs(workload: dict[str, Any]) -> dict[str, Any]:
+    """What was in effect: the same whether it was asked for or is the generation's own.
+
+    Rows per statement are each step's: those of the steps that are there, in order.
+    """
+    form, knobs = GENERATIONS.get(str(workload.get("generation"))), workload.get("knobs", {})
+    if form is None:  # another kind of workload, or a newer pgbed's
+        return dict(knobs)
+    known = Knobs.of(known_fields(Knobs, knobs))
+    steps = [Step.of(known_fields(Step, step)) for step in workload.get("steps", [])]
+    rows = " ".join(str(known.rows_per_statement_of(step)) for step in steps if step.kind != "pause")
+    return asdict(known.resolved(form)) | {"rows_per_statement": rows}
+
+
+def departures(workload: dict[str, Any]) -> tuple[str, ...]:
+    """What a run's workload does not do as its generation does: see `Knobs.departures`."""
+    form = GENERATIONS.get(str(workload.get("generation")))
+    return Knobs.of(known_fields(Knobs, workload.get("knobs", {}))).departures(form) if form else ()
 
 
 def _same(subject: Subject, other: Subject) -> bool:
@@ -151,5 +174,6 @@ def _settings(run: RunResult, subject: Subject) -> Any:
 
 
 def _rows_per_query(step: StepResult) -> float | None:
-    role = step.totals.roles.get("query")
-    return role.rows_actual / role.statements if role and role.statements >= 1000 else None
+    roles = step.totals.of_kind("query")
+    statements = sum(role.statements for role in roles)
+    return sum(role.rows_actual for role in roles) / statements if statements >= 1000 else None

@@ -9,7 +9,8 @@ The JSON (`--json`), of which keys are only ever added:
     cells[]     one per cell and step: run, subject, build, config, kernel, arm ("aa": the base's own double), repeat,
                 step, seconds, rows (inserted or indexed), ops (rows; queries in query steps), rate_per_s (ops),
                 dbms_cpu_us_per_op, client_cpu_us_per_op, ctx_switches_per_op, runq_us_per_op, wal_bytes_per_op,
-                read_kb_per_op, written_kb_per_op, heap_bytes, index_bytes, max_s,
+                read_kb_per_op (from the device), written_kb_per_op (made dirty in the page cache by server processes),
+                device_written_kb_per_op (by the device, for whomever), heap_bytes, index_bytes, max_s,
                 buckets {role: {bucket: percent}}, roles {role: {figure: value}}, saturated [role],
                 sla null or {passed, reference_passed, achieved_per_s, target_per_s, required_per_s},
                 stall_s, stalls [engine.stalls.Stall]
@@ -33,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from engine import origins
 from engine.comparison import METRICS, Comparison, middle
 from engine.tables import Notes, Section, sections
 
@@ -114,6 +116,9 @@ def header(comparison: Comparison) -> list[str]:
         f"{workload.get('name')} {workload.get('generation', '')} scale {workload.get('scale', '?')}, "
         f"{clients} client{'s' if clients != 1 else ''}; base {comparison.names[comparison.base]}"
     )
+    departures = origins.departures(workload)
+    if departures:
+        lines.append(f"not as {workload['generation']} has it: {', '.join(departures)}")
     most = comparison.most_pairs()
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")

@@ -20,7 +20,8 @@ PER_OP = (
     ("runq_us_per_op", "run-q\nus"),
     ("wal_bytes_per_op", "WAL\nbytes"),
     ("read_kb_per_op", "kB\nread"),
-    ("written_kb_per_op", "kB\nwritten"),
+    ("written_kb_per_op", "kB\ndirtied"),
+    ("device_written_kb_per_op", "device\nkB wr."),
 )
 BUCKETS_ACROSS = 6
 STRIP_COLUMNS = 34
@@ -155,8 +156,7 @@ def _role_times(comparison: Comparison, role: str) -> Iterable[Section]:
     longest: dict[tuple[str, Subject], float] = {}
     for step in comparison.steps:
         for subject in comparison.names:
-            found = [result.totals.roles.get(role) for result in comparison.of(subject, step)]
-            totals = [part for part in found if part is not None]
+            totals = [part for result in comparison.of(subject, step) for part in result.totals.of_kind(role)]
             if totals:
                 counts[step, subject] = [sum(column) for column in zip(*(t.buckets for t in totals), strict=True)]
                 longest[step, subject] = max(part.max_ns for part in totals) / 1e9
@@ -259,7 +259,7 @@ def _published(comparison: Comparison) -> list[Section]:
         for start in range(0, len(names), 4):
             shown = names[start : start + 4]
             section = Section(f"{step}: the published figures (median of cells)", ("", "unit", *(n for _, n in shown)))
-            for figure, (unit, digits) in metrics.PUBLISHED.items():
+            for figure, (unit, digits) in (metrics.PUBLISHED | metrics.BESIDE_PUBLISHED).items():
                 values = [
                     middle(
                         [

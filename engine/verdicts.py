@@ -157,6 +157,7 @@ def _findings(comparison: Comparison) -> tuple[str, ...]:
             if scatter is not None and scatter.flagged:
                 what = f"two modes, {scatter.gap:.0%} apart" if scatter.two_modes else f"vary by {scatter.cv:.0%} (CV)"
                 found[f"{step}: the cells of {name} {'fall into ' if scatter.two_modes else ''}{what}"] = None
+            found.update(dict.fromkeys(_short_deletes(comparison, step, subject)))
     for ratio in comparison.ratios:
         if ratio.subject.arm == "aa" and ratio.verdict in ("faster", "slower") and ratio.ratio is not None:
             found[
@@ -164,6 +165,15 @@ def _findings(comparison: Comparison) -> tuple[str, ...]:
                 "do not trust effects of that size there"
             ] = None
     return tuple(found)
+
+
+def _short_deletes(comparison: Comparison, step: str, subject: Subject) -> list[str]:
+    deletes = [role for result in comparison.of(subject, step) for role in result.totals.of_kind("delete")]
+    short, made = sum(role.short_deletes for role in deletes), sum(role.statements for role in deletes)
+    if not short:
+        return []
+    name = comparison.names[subject]
+    return [f"{step}: {short:,} of {made:,} deletes with {name} removed another number of rows than asked for"]
 
 
 def _values(pair: Pair, step: str, metric: Metric) -> tuple[float, float]:

@@ -2,18 +2,19 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_run import ENVIRONMENT, SECOND_NS, made_role, make_run
+from made_run import ENVIRONMENT, SECOND_NS, keep, made_role, make_run
 
 from engine.compare import compare
 from engine.comparison import Comparison, Ratio
 from engine.errors import UserError
 from engine.model import Cell, StepTotals, Subject
 from engine.stalls import Stall
+from workloads.insert.knobs import Knobs
 
 CELL_KEYS = {
     "build", "config", "kernel", "repeat", "step", "seconds", "rows", "ops", "rate_per_s", "dbms_cpu_us_per_op",
@@ -276,6 +277,33 @@ def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any],
     runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, **change)]
     with pytest.raises(UserError, match=f"a and b cannot be compared: {said}"):
         compare(runs)
+
+
+@pytest.mark.parametrize(
+    "said_twice", [{"delete_form": "subselect"}, {"lookup_connection": "kept"}, {"resync_rounds": 1000}]
+)
+def test_what_the_generation_does_anyway_may_be_asked_for(tmp_path: Path, said_twice: dict[str, Any]) -> None:
+    """g24b deletes by subselect: a run that was told so put on the same load."""
+    usual, said = asdict(Knobs()), asdict(Knobs(**said_twice))
+    runs = [make_run(tmp_path / name, repeats=1, knobs=knobs) for name, knobs in (("a", usual), ("b", said))]
+    assert compare(runs).most_pairs() == 2
+
+
+def test_a_new_connection_for_lookups_is_another_load(tmp_path: Path) -> None:
+    new = {"lookup_connection": "new"}
+    runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, knobs=new)]
+    with pytest.raises(UserError, match="lookup connection is kept in the one and new in the other"):
+        compare(runs)
+
+
+def test_queries_of_all_workers_are_compared(tmp_path: Path) -> None:
+    def two_workers(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        query = totals.roles.get("query")
+        return replace(totals, roles={**totals.roles, "query2": query}) if query else totals
+
+    one, two = (compare([make_run(tmp_path / str(n), change=c)]) for n, c in enumerate((keep, two_workers)))
+    base = one.base
+    assert two.values(base, "qr100", "rate_per_s") == [2 * rate for rate in one.values(base, "qr100", "rate_per_s")]
 
 
 @pytest.mark.parametrize(

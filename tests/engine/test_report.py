@@ -15,7 +15,7 @@ from engine import export, report, tables
 from engine.compare import compare
 from engine.comparison import Comparison
 from engine.errors import UserError
-from engine.journal import JournalReader
+from engine.journal import JournalReader, RoleRow, RoleSecond
 from engine.model import Cell, StepTotals
 from engine.stalls import Stall
 
@@ -93,6 +93,34 @@ def test_stalls_sla_and_failures_are_told(rich_run: Path) -> None:
     assert f"(1) SLA: {LONG} kept up its insert rate in 0 of" in text
     assert "left out: " in text
     assert "server killed by signal 9" in " ".join(text.split())
+
+
+def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> None:
+    knobs = {"placement": "paired", "delete_form": "range", "limiter": "catch-up", "query_protocol": "simple"}
+    text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, knobs=knobs)])).split())
+    assert "not as g24b has it: query protocol simple, delete form range, limiter catch-up, placement paired" in text
+    usual = {"delete_form": "subselect", "lookup_connection": "kept"}
+    assert "not as g24b" not in printed(compare([make_run(tmp_path / "usual", repeats=1, knobs=usual)]))
+
+
+def test_deletes_that_missed_rows_are_told(tmp_path: Path) -> None:
+    def missing(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        delete = totals.roles.get("delete")
+        short = delete is not None and step == "l.i1" and cell.subject.build == "17.0"
+        return replace(totals, roles={**totals.roles, "delete": replace(delete, short_deletes=3)}) if short else totals
+
+    comparison = compare([make_run(tmp_path / "r", change=missing)])
+    line = "l.i1: 9 of 24,000 deletes with 17.0 removed another number of rows than asked for"
+    assert line in comparison.findings
+    assert line in " ".join(printed(comparison).split())
+    assert "shortd" in printed(comparison, published=True)
+
+
+def test_pages_made_dirty_are_not_called_written(rich_run: Path) -> None:
+    text = printed(compare([rich_run]))
+    heading = text[text.index("Per operation") :].splitlines()[1:3]
+    assert "dirtied" in heading[1]
+    assert "device" in heading[0] and "kB wr." in heading[1]
 
 
 def test_one_pair_says_that_there_is_no_verdict(tmp_path: Path) -> None:
@@ -199,6 +227,36 @@ def test_export_has_the_lines_of_the_reference_client(rich_run: Path, tmp_path: 
     assert (last["max_i"], last["retry_i"]) == ("3000", "0")
 
 
+def interval_lines(roles: list[tuple[str, list[tuple[float, int]]]]) -> list[dict[str, str]]:
+    """The lines of one client whose roles did so many statements of ten rows in intervals of so many seconds."""
+    rows = [RoleRow(place, 1, 1, name, 0, 0) for place, (name, _) in enumerate(roles)]
+    seconds: dict[int, list[RoleSecond]] = {}
+    for place, (_, intervals) in enumerate(roles):
+        t_ns = 0
+        for length_s, statements in intervals:
+            t_ns += round(length_s * SECOND_NS)
+            dt_ns = round(length_s * SECOND_NS)
+            second = RoleSecond(place, t_ns, dt_ns, statements, 10 * statements, 0, statements, b"")
+            seconds.setdefault(place, []).append(second)
+    lines = export.interval_lines(rows, seconds, 0)
+    return [dict(zip(export.INTERVAL_COLUMNS, map(str, line), strict=True)) for line in lines]
+
+
+def test_a_sliver_at_the_end_is_no_second_of_its_own() -> None:
+    lines = interval_lines([("insert", [(1.0, 100), (1.0, 100), (0.004, 3)])])
+    assert [(line["i_sec"], line["i_ips"], line["t_ins"]) for line in lines] == [
+        ("1.0", "1000", "1000"),
+        ("1.0", str(round(1030 / 1.004)), "2030"),
+    ]
+    assert lines[1]["max_i"] == "100"
+    assert len(interval_lines([("insert", [(1.0, 100), (0.6, 3)])])) == 2
+
+
+def test_queries_of_two_workers_are_one_rate() -> None:
+    (line,) = interval_lines([("query", [(1.0, 100)]), ("query2", [(1.0, 50)])])
+    assert (line["i_qps"], line["t_query"], line["max_q"]) == ("150", "150", "100")
+
+
 def test_published_lines_have_the_columns_of_the_reference(rich_run: Path, tmp_path: Path) -> None:
     export.export(rich_run, tmp_path / "export")
     with (tmp_path / "export" / "published.tsv").open() as file:
@@ -223,6 +281,6 @@ def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
     with JournalWriter.open(run) as journal, JournalReader(run) as reader:
         journal.begin_attempt("006-17.0-auto-r3", 1, {})
         journal.commit()
-        assert reader.engine_alive()
+        assert reader.attempts()[-1].state == "running"
         text = printed(compare([run]))
     assert "left out: 17.0 repeat 3" in text or "left out: 16.3 repeat 3" in text
