@@ -2,7 +2,7 @@
 
 A sample is a cell; cells of one repeat make a pair, and the ratio of the two is what is judged. Everything is done
 on log ratios, because a ratio's error is multiplicative and r and 1/r must be treated alike. Sources: Student's
-paired t; two one-sided tests for sameness (Schuirmann 1987); the BCa bootstrap (Efron 1987). How well the intervals
+paired t; two one-sided tests for sameness (Schuirmann 1987). How well the intervals
 cover the truth is simulated in tests/perf/statistics_coverage.py.
 """
 
@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Literal
 
-from scipy import special  # scipy.stats costs half a second to import; only the bootstrap needs it
+from scipy import special  # not scipy.stats, which costs half a second to import
 
 CONFIDENCE = 0.95
 MIN_PAIRS = 3  # below, an interval may be printed but no verdict is given
-MIN_FOR_BOOTSTRAP = 10  # below, a bootstrap interval covers too little
 MOST_PAIRS = 200  # more than this is no advice
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
@@ -143,31 +142,6 @@ def noise_floor(interval: Interval) -> float | None:
     if interval.low is None or interval.high is None:
         return None
     return max(interval.high - 1, 1 / interval.low - 1, 0.0)
-
-
-def median_interval(ratios: Sequence[float], confidence: float = CONFIDENCE, seed: int = 0) -> Interval | None:
-    """The median ratio with a BCa bootstrap interval; None below `MIN_FOR_BOOTSTRAP` pairs. The same every time."""
-    logs = _logs(ratios)
-    if len(logs) < MIN_FOR_BOOTSTRAP:
-        return None
-    middle = math.exp(median(logs))
-    if min(logs) == max(logs):
-        return Interval(middle, middle, middle, len(logs), confidence)
-    import numpy
-    from scipy import stats
-
-    result = stats.bootstrap(
-        (numpy.array(logs),),
-        numpy.median,
-        confidence_level=confidence,
-        method="BCa",
-        n_resamples=4999,
-        rng=numpy.random.default_rng(seed),
-    )
-    low, high = float(result.confidence_interval.low), float(result.confidence_interval.high)
-    if math.isnan(low) or math.isnan(high):  # too many equal values for the acceleration
-        return None
-    return Interval(middle, math.exp(low), math.exp(high), len(logs), confidence)
 
 
 def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_gap: float = 5.0) -> Scatter | None:

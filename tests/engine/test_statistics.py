@@ -12,7 +12,6 @@ from scipy import special
 from engine.statistics import (
     Interval,
     judge,
-    median_interval,
     noise_floor,
     paired_interval,
     pairs_needed,
@@ -129,18 +128,6 @@ def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
     assert smallest_visible_effect(ratios, pairs=12) < smallest_visible_effect(ratios)  # type: ignore[operator]
     assert noise_floor(paired_interval([1.1])) is None
     assert smallest_visible_effect([1.1]) is None
-
-
-def test_bootstrap_starts_at_ten_pairs_and_repeats_itself() -> None:
-    ratios = [0.95 + 0.01 * step for step in range(10)]
-    assert median_interval(ratios[:9]) is None
-    interval = median_interval(ratios)
-    assert interval is not None
-    assert interval.low is not None
-    assert interval.high is not None
-    assert interval.low < 0.995 < interval.high
-    assert median_interval(ratios) == interval
-    assert median_interval([1.0] * 10) == Interval(1.0, 1.0, 1.0, 10)
 
 
 def test_the_two_modes_that_a_median_hides_are_flagged() -> None:

@@ -22,7 +22,7 @@ import sys
 
 from engine.model import Subject
 from engine.plan import interleave
-from engine.statistics import judge, median_interval, paired_interval, scatter
+from engine.statistics import judge, paired_interval, scatter
 
 SEED = 20240529
 MARGIN = 0.02
@@ -78,15 +78,6 @@ def false_modes(cells: int, noise: float, trials: int, rng: random.Random) -> fl
     return flagged / trials
 
 
-def bootstrap_coverage(pairs: int, trials: int, rng: random.Random) -> float:
-    """The share of BCa intervals of the median that hold the truth."""
-    hits = 0
-    for _ in range(trials):
-        interval = median_interval(ratios("ABBA", pairs, 0.97, 0.01, 0.0, rng))
-        hits += interval is not None and (interval.low or 0) <= 0.97 <= (interval.high or 0)
-    return hits / trials
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--trials", type=int, default=4000)
@@ -125,11 +116,6 @@ def main() -> int:
         print(f"{noise:>6.1%}" + "".join(f"{share:>8.1%}" for share in row))
         if row[0] > 0:
             broken.append("two modes claimed from three cells")
-
-    few = max(50, trials // 20)
-    print(f"\ncoverage of the BCa interval of the median, {few} sessions each")
-    for pairs in (10, 20):
-        print(f"n={pairs:<4}{bootstrap_coverage(pairs, few, rng):>8.1%}")
 
     for promise in broken:
         print(f"broken: {promise}", file=sys.stderr)
