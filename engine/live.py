@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,9 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from engine.journal import Attempt, EventRow, JournalReader, RoleRow, StepRow, is_locked
+from engine.metrics import HEADLINE, ops, progress
+from engine.model import Cell, Subject
 from engine.plan import Manifest
 
-RATE_ROLES = {"load": "insert", "write": "insert", "query": "query"}  # whose rate is a step's headline
+UNITS = {"load": "rows/s", "write": "rows/s", "query": "queries/s"}  # an index build's rows come in lumps: no rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,15 @@ class RoleNow:
     in_flight_s: float
     max_ms: float
     waits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt that failed, of a cell that is not finished. `id` is the journal's."""
+
+    id: int
+    cell: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,92 +58,94 @@ class Now:
     eta_s: float | None = None
     rate_per_s: float = 0.0
     unit: str = ""
-    relative: float | None = None  # step so far against the base's same step
+    relative: float | None = None  # rate of the step so far over the base's whole step, same config and kernel
     roles: tuple[RoleNow, ...] = ()
-    stalls: tuple[EventRow, ...] = ()  # of this step, the lasting ones last
+    stalls: tuple[EventRow, ...] = ()  # of this step, in the order in which they began
+    failures: tuple[Failure, ...] = ()
 
 
 class Watcher:
-    """Follows a run. Each `look` reads only what was committed since the last one."""
+    """Follows a run. A look reads what was committed since the last one: new rows, and those that had not ended."""
 
     def __init__(self, run: Path) -> None:
         self._reader = JournalReader(run)
         self.manifest = Manifest.of(self._reader.manifest)
         self.run = run
+        self._cells = {cell.id: cell for cell in self.manifest.cells}
+        self._attempts: dict[int, Attempt] = {}
         self._step_id = 0
         self._roles: list[RoleRow] = []
-        self._done: dict[int, tuple[int, int]] = {}  # role id: statements, rows so far
-        self._last_ns: dict[int, int] = {}
+        self._done: dict[int, int] = {}  # role id: what `progress` counts, so far
         self._last: dict[int, RoleNow] = {}
-        self._base: dict[tuple[str, str], float] = {}
+        self._last_ns: dict[int, int] = {}  # role id: end of its last interval
+        self._stalls: dict[int, EventRow] = {}
+        self._event_id = 0
+        self._rates: dict[int, dict[str, float]] = {}  # finished attempt: its steps' rates
 
     def look(self) -> Now:
         """The state of the run at its last commit."""
-        attempts = self._reader.attempts()
+        attempts = self._read_attempts()
         finished = {attempt.cell for attempt in attempts if attempt.state == "finished"}
-        failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
-        counts = (len(finished), len(failed), len(self.manifest.cells))
+        failures = tuple(
+            Failure(attempt.id, attempt.cell, attempt.reason or "")
+            for attempt in attempts
+            if attempt.state == "failed" and attempt.cell not in finished
+        )
         running = is_locked(self.run)
+        now = Now(
+            cells_done=len(finished),
+            cells_failed=len({failure.cell for failure in failures}),
+            cells=len(self.manifest.cells),
+            running=running,
+            failures=failures,
+        )
         if not attempts or attempts[-1].state != "running" or not running:
-            return Now(*counts, running=running)
-        attempt = attempts[-1]
-        cell = next(cell for cell in self.manifest.cells if cell.id == attempt.cell)
-        steps = self._reader.steps(attempt.id)
-        subject = cell.subject.name
-        if not steps:
-            return Now(*counts, running=True, subject=subject, repeat=cell.repeat, step="starting the server")
-        step = steps[-1]
+            return now
+        cell = self._cells[attempts[-1].cell]
+        now = replace(now, subject=cell.subject.name, repeat=cell.repeat)
+        step = self._reader.latest_step(attempts[-1].id)
+        if step is None:
+            return replace(now, step="starting the server")
         if step.state != "running":
-            between = f"after {step.name}"
-            return Now(*counts, running=True, subject=subject, repeat=cell.repeat, step=between, fraction=1.0)
-        return self._in_step(counts, subject, cell.repeat, step, attempts)
+            return replace(now, step=f"after {step.name}", fraction=1.0)
+        return self._in_step(now, cell, step)
 
-    def _in_step(
-        self, counts: tuple[int, int, int], subject: str, repeat: int, step: StepRow, attempts: list[Attempt]
-    ) -> Now:
+    def _read_attempts(self) -> list[Attempt]:
+        ended = [attempt.id for attempt in self._attempts.values() if attempt.state != "running"]
+        for attempt in self._reader.attempts(max(ended, default=0), origins=False):
+            self._attempts[attempt.id] = attempt
+        return list(self._attempts.values())
+
+    def _in_step(self, now: Now, cell: Cell, step: StepRow) -> Now:
         if step.id != self._step_id:
             self._step_id = step.id
-            self._done, self._last_ns, self._last = {}, {}, {}
-            self._roles = []
+            self._done, self._last_ns, self._last, self._roles = {}, {}, {}, []
+            self._stalls, self._event_id = {}, 0
         self._roles = self._roles or self._reader.roles(step.id)
-        headline = RATE_ROLES.get(step.kind, "")
         for role in self._roles:
-            self._catch_up(role, headline)
+            self._catch_up(role)
         elapsed_s = max(0.0, (time.monotonic_ns() - step.started_ns) / 1e9)
-        worked = sum(self._done.get(role.id, (0, 0))[1] for role in self._roles if role.name == "insert")
+        worked = sum(self._done.get(role.id, 0) for role in self._roles if role.kind == "insert")
         fraction = min(1.0, worked / step.work) if step.work and step.kind != "index" else None
-        total = sum(self._count(role, headline) for role in self._roles if role.name == headline)
-        rate = sum(
-            self._last[role.id].rate_per_s for role in self._roles if role.id in self._last and role.name == headline
-        )
-        base = self._base_rate(step.name, attempts)
-        return Now(
-            *counts,
-            running=True,
-            subject=subject,
-            repeat=repeat,
+        rated = [role.id for role in self._roles if step.kind in UNITS and role.kind == HEADLINE[step.kind]]
+        return replace(
+            now,
             step_id=step.id,
             step=step.name,
             elapsed_s=elapsed_s,
             fraction=fraction,
             eta_s=elapsed_s * (1 - fraction) / fraction if fraction else None,
-            rate_per_s=rate,
-            unit="queries/s" if step.kind == "query" else "rows/s",
-            relative=total / elapsed_s / base if base and elapsed_s > 2 else None,
+            rate_per_s=sum(self._last[role].rate_per_s for role in rated if role in self._last),
+            unit=UNITS.get(step.kind, ""),
+            relative=self._relative(rated, cell.subject, step),
             roles=tuple(self._last[role.id] for role in self._roles if role.id in self._last),
-            stalls=tuple(event for event in self._reader.events(step.id) if event.kind == "stall"),
+            stalls=self._read_stalls(step.id),
         )
 
-    def _count(self, role: RoleRow, headline: str) -> int:
-        statements, rows = self._done.get(role.id, (0, 0))
-        return statements if headline == "query" else rows
-
-    def _catch_up(self, role: RoleRow, headline: str) -> None:
-        statements, rows = self._done.get(role.id, (0, 0))
+    def _catch_up(self, role: RoleRow) -> None:
         for second in self._reader.role_seconds(role.id, self._last_ns.get(role.id, 0)):
-            statements += second.statements
-            rows += second.rows
-            counted = second.statements if role.name == "query" else second.rows
+            counted = progress(role.name, second)
+            self._done[role.id] = self._done.get(role.id, 0) + counted
             self._last[role.id] = RoleNow(
                 role.name,
                 counted / (second.dt_ns / 1e9),
@@ -140,21 +154,44 @@ class Watcher:
                 (second.wait_event,) if second.wait_event else (),
             )
             self._last_ns[role.id] = second.t_ns
-        self._done[role.id] = (statements, rows)
 
-    def _base_rate(self, step: str, attempts: list[Attempt]) -> float | None:
-        """The base's mean rate over this step, from its finished cells; None until there is one."""
-        bases = {cell.id for cell in self.manifest.cells if cell.subject.build == self.manifest.base}
-        for attempt in attempts:
-            if attempt.state != "finished" or attempt.cell not in bases or (attempt.cell, step) in self._base:
-                continue
-            for row in self._reader.steps(attempt.id):
-                role = row.totals.roles.get(RATE_ROLES.get(row.kind, "")) if row.totals else None
-                if role and row.totals:
-                    counted = role.statements if row.kind == "query" else role.rows
-                    self._base[(attempt.cell, row.name)] = counted / row.totals.seconds
-        rates = [rate for (_, name), rate in self._base.items() if name == step]
+    def _read_stalls(self, step: int) -> tuple[EventRow, ...]:
+        lasting = [stall.id for stall in self._stalls.values() if stall.ended_ns is None]
+        self._stalls.update((id, self._reader.event(id)) for id in lasting)
+        for event in self._reader.events(step, self._event_id):
+            self._event_id = event.id
+            if event.kind == "stall":
+                self._stalls[event.id] = event
+        return tuple(self._stalls.values())
+
+    def _relative(self, rated: list[int], subject: Subject, step: StepRow) -> float | None:
+        """The rate up to the last interval counted, over the base's; None while either says too little."""
+        counted_s = (max((self._last_ns.get(role, 0) for role in rated), default=0) - step.started_ns) / 1e9
+        base = self._base_rate(subject, step.name) if counted_s > 2 else None
+        return sum(self._done.get(role, 0) for role in rated) / counted_s / base if base else None
+
+    def _base_rate(self, subject: Subject, step: str) -> float | None:
+        """The base's mean rate over this step, from its finished cells of the same config and kernel."""
+        base = replace(subject, build=self.manifest.base, arm="")
+        finished = [
+            attempt.id
+            for attempt in self._attempts.values()
+            if attempt.state == "finished" and self._cells[attempt.cell].subject == base
+        ]
+        for attempt in finished:
+            if attempt not in self._rates:
+                self._rates[attempt] = {
+                    row.name: ops(row.kind, row.totals) / row.totals.seconds
+                    for row in self._reader.steps(attempt)
+                    if row.totals is not None and row.totals.seconds > 0
+                }
+        rates = [rate for attempt in finished if (rate := self._rates[attempt].get(step))]
         return sum(rates) / len(rates) if rates else None
+
+
+def record(now: Now) -> dict[str, Any]:
+    """The state as JSON: the names of `Now`; stalls and failures as objects, null where there is no value."""
+    return asdict(now)
 
 
 def line(now: Now) -> str:
@@ -202,20 +239,38 @@ def _looks(watcher: Watcher, period_s: float) -> Iterator[Now]:
         time.sleep(period_s)
 
 
-def follow(run: Path, console: Console, wait_s: float = 0.0) -> Now:
+class _Told:
+    """What is printed once, when it comes to light: stalls that ended, cells that failed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._stalls: set[int] = set()
+        self._failures: set[int] = set()
+
+    def tell(self, now: Now) -> None:
+        """Prints what is new."""
+        for stall in now.stalls:
+            if stall.ended_ns is not None and stall.id not in self._stalls:
+                self._stalls.add(stall.id)
+                self._print(f"{now.step}: {stall_text(stall)}")
+        for failure in now.failures:
+            if failure.id not in self._failures:
+                self._failures.add(failure.id)
+                self._print(f"! FAILED {failure.cell}: {failure.reason or 'no reason was recorded'}")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def follow(run: Path, console: Console) -> Now:
     """Shows a run until its engine has gone: a live display on a terminal, a line each five seconds elsewhere.
 
-    `wait_s` is how long an engine that was just started may take to open the journal. Returns the last state.
+    Returns the last state.
     """
-    deadline = time.monotonic() + wait_s
-    while not (run / "journal.db").exists() or not is_locked(run):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.05)
     watcher = Watcher(run)
-    shown: set[int] = set()
+    told = _Told(console)
     if not console.is_terminal:
-        return _follow_lines(watcher, console, shown)
+        return _follow_lines(watcher, console, told)
     progress = Progress(
         TextColumn("[progress.description]{task.description}"),
         BarColumn(bar_width=None),
@@ -228,7 +283,7 @@ def follow(run: Path, console: Console, wait_s: float = 0.0) -> Now:
     now = watcher.look()
     with Live(progress, console=console, refresh_per_second=2, redirect_stdout=False) as live:
         for now in _looks(watcher, 1.0):
-            _print_ended_stalls(now, console, shown)
+            told.tell(now)
             done = now.cells_done + now.cells_failed
             progress.update(
                 run_task, completed=done / now.cells, description=f"cell {min(done + 1, now.cells)}/{now.cells}"
@@ -254,21 +309,14 @@ def _role_line(role: RoleNow) -> str:
     )
 
 
-def _follow_lines(watcher: Watcher, console: Console, shown: set[int]) -> Now:
+def _follow_lines(watcher: Watcher, console: Console, told: _Told) -> Now:
     last_line_at = 0.0
     last_step = ""
     now = watcher.look()
     for now in _looks(watcher, 1.0):
-        _print_ended_stalls(now, console, shown)
+        told.tell(now)
         where = f"{now.subject} r{now.repeat} {now.step}"
         if where != last_step or time.monotonic() - last_line_at >= 5:
             console.print(line(now), highlight=False, soft_wrap=True)
             last_line_at, last_step = time.monotonic(), where
     return now
-
-
-def _print_ended_stalls(now: Now, console: Console, shown: set[int]) -> None:
-    for stall in now.stalls:
-        if stall.ended_ns is not None and stall.id not in shown:
-            shown.add(stall.id)
-            console.print(f"{now.step}: {stall_text(stall)}", highlight=False, soft_wrap=True)
