@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +16,68 @@ from engine import configs as config_tables
 from engine.builds import catalog
 from engine.errors import UserError, unknown
 from engine.journal import JournalReader, is_locked
-from workloads.insert.sizes import SCALES
+from workloads.insert.sizes import OWN_SIZES, SCALES
 from workloads.insert.steps import GENERATIONS, plan_steps
 
 Row = dict[str, Any]
 
 
-def builds() -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of what there is. A table shows the `columns`, of which `whole` are never folded, and `notes` below it."""
+
+    rows: Sequence[Row]
+    columns: tuple[str, ...]
+    whole: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def builds() -> Listing:
     """One row per build that `--pg` can name."""
-    return [asdict(entry) for entry in catalog()]
+    rows = [asdict(entry) for entry in catalog()]
+    return Listing(rows, ("label", "version", "provenance", "patches"), ("label", "version", "provenance"))
 
 
-def configs() -> list[Row]:
+def configs() -> Listing:
     """One row per config that `--config` can name."""
-    return [{"name": spec.name, "description": spec.description} for spec in config_tables.catalogue()]
+    rows = [{"name": spec.name, "description": spec.description} for spec in config_tables.catalogue()]
+    return Listing(rows, ("name", "description"), ("name",))
 
 
-def workloads() -> list[Row]:
-    """One row per generation and scale, with its steps and the rows of each."""
+def workloads() -> Listing:
+    """One row per generation and scale, with its steps; rows are per client."""
     rows: list[Row] = []
     for generation in GENERATIONS:
         for scale in SCALES:
             steps = plan_steps(generation, scale)
-            loaded = next(step.rows_per_client for step in steps if step.kind == "load")
-            query_s = next(step.seconds for step in steps if step.kind == "query")
-            names = " ".join(step.name for step in steps)
             rows.append(
                 {
                     "workload": "insert",
                     "generation": generation,
                     "scale": scale,
-                    "rows": loaded,
-                    "query_s": query_s,
-                    "steps": names,
+                    "rows": next(step.rows_per_client for step in steps if step.kind == "load"),
+                    "rows_written": sum(step.rows_per_client for step in steps if step.kind == "write"),
+                    "query_s": next(step.seconds for step in steps if step.kind == "query"),
+                    "steps": " ".join(step.name for step in steps),
+                    "note": OWN_SIZES.get((scale, generation), ""),
                 }
             )
-    return rows
+    columns = ("workload", "generation", "scale", "rows", "rows_written", "query_s")
+    steps_of = {str(row["generation"]): str(row["steps"]) for row in rows}
+    notes = [f"{name}: {steps}" for name, steps in steps_of.items()]
+    own: dict[str, list[str]] = {}
+    for row in rows:
+        if row["note"]:
+            own.setdefault(f"{row['scale']}: {row['note']}", []).append(row["generation"])
+    notes += [f"{', '.join(names)} {note}" for note, names in own.items()]
+    return Listing(rows, columns, columns, tuple(notes))
 
 
-def runs(out: Path) -> list[Row]:
+def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     folders = [path.parent for path in out.glob("*/manifest.json")] if out.is_dir() else []
-    return [_run(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
+    rows = [_run(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
+    return Listing(rows, ("run", "state", "cells", "builds", "scale"), ("run", "cells"))
 
 
 def _run(folder: Path) -> Row:
@@ -66,8 +86,9 @@ def _run(folder: Path) -> Row:
             return {"run": folder.name, "state": "not started", "cells": "", "builds": "", "scale": ""}
         with JournalReader(folder) as reader:
             cells = {cell["id"] for cell in reader.manifest["cells"]}
-            finished = {attempt.cell for attempt in reader.attempts() if attempt.state == "finished"}
-            failed = {attempt.cell for attempt in reader.attempts() if attempt.state == "failed"} - finished
+            attempts = reader.attempts(origins=False)
+            finished = {attempt.cell for attempt in attempts if attempt.state == "finished"}
+            failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
             workload = reader.manifest["workload"]
             labels = " ".join(build["label"] for build in reader.manifest["builds"])
     except UserError as error:
@@ -95,7 +116,7 @@ def find_run(name: str | None, out: Path) -> Path:
     """
     if name is not None and (Path(name) / "manifest.json").exists():
         return Path(name)
-    found = [str(row["run"]) for row in runs(out)]
+    found = [str(row["run"]) for row in runs(out).rows]
     if name is None:
         if not found:
             raise UserError(f"no runs in {out}; make one with bench --pg LABEL,… or name its folder")
@@ -110,23 +131,32 @@ def find_run(name: str | None, out: Path) -> Path:
     return out / matching[0]
 
 
-def show(rows: Sequence[Row], as_json: bool) -> None:
-    """Prints rows as a table, or as JSON."""
+def show(listing: Listing, as_json: bool) -> None:
+    """Prints a listing as a table that can be read in 80 columns, or all there is of its rows as JSON."""
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        click.echo(json.dumps(listing.rows, indent=1))
         return
-    if not rows:
+    if not listing.rows:
         click.echo("none", err=True)
         return
     table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in rows[0]:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console(highlight=False).print(table)
+    for name in listing.columns:
+        figures = all(isinstance(row[name], (int, float)) for row in listing.rows)
+        table.add_column(
+            name.replace("_", " "),
+            justify="right" if figures else "left",
+            no_wrap=name in listing.whole,
+            overflow="ignore" if name in listing.whole else "fold",
+        )
+    for row in listing.rows:
+        table.add_row(*(_cell(row[name]) for name in listing.columns))
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    for note in listing.notes:
+        console.print(note)
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join(str(part) for part in value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)
