@@ -4,7 +4,8 @@
 
 Everything is measured in one run against one server: each step is run by the bench's clients with either placement
 ("free", the default, leaves it to the scheduler; "paired" binds each role to its backend's CPU) and by ordinary psycopg
-connections that execute the same statements ("plain"), in turns. Numbers of different runs or machines do not compare; the ratios do.
+connections that execute the same statements ("plain"), in turns. Numbers of different runs or machines do not compare;
+the ratios do.
 """
 
 from __future__ import annotations
