@@ -53,6 +53,11 @@ class Reader:
         """Whether the first burst has been read: from its tick on, everything is counted."""
         return self._last_tick is not None
 
+    @property
+    def baseline_ns(self) -> int | None:
+        """The tick of the last burst, on bpftrace's clock."""
+        return self._last_tick
+
     def restart(self) -> None:
         """Forgets the series: another bpftrace begins, with empty maps."""
         self.attached = None

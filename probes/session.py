@@ -1,0 +1,361 @@
+"""One probe over one running server: started, read without ever waiting, restarted once, always ended.
+
+    with ProbeSession(target, "runq") as session:
+        session.wait_ready()          # before the clients start
+        ...
+        for frame in session.poll():  # once a second; never blocks
+            ...
+
+Whatever becomes of bpftrace, the caller sees frames, gaps and messages, never an exception, and never waits. When the
+caller dies, the helper's standard input ends and bpftrace with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from probes import elf, helper, processes, render, resolve
+from probes.frames import Frame
+from probes.origin import Origin, find_bpftrace, origin
+from probes.reader import Reader
+from probes.table import BY_ID
+from probes.tracer import Tracer
+
+START_TIMEOUT_S = 20.0
+HUNG_S = 6.0  # that long without a tick, bpftrace is taken for hung
+SILENT_NS = 3_000_000_000
+RESTARTS = 1
+RESCANS = 2
+TICK_NS = 10_000_000  # the grain of processes' start times
+RAW_CAP_BYTES = 64 * 1024 * 1024
+
+
+class State(Enum):
+    """Where a session stands. FAILED and ENDED are final."""
+
+    IDLE = "idle"
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is watched: the postmaster and its binary, the clients' pids with all that descend from them.
+
+    `launchers` are processes that will start clients: they are not watched, and all children that they start once
+    the probe is ready are.
+    """
+
+    postmaster: int
+    binary: Path
+    major: int
+    clients: tuple[int, ...] = ()
+    launchers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time without figures, on the journal's clock; `ended_ns` is None when they did not come back."""
+
+    probe: str
+    began_ns: int
+    ended_ns: int | None
+    reason: str
+
+
+class ProbeSession:
+    """One probe over one server, a context manager. Not for several threads.
+
+    `messages` are lines for a person, `gaps` times without figures; both only grow. `origin` is known once started.
+    `folder` keeps the script, the origin and the raw stream (cut at 64 MiB). `command` replaces the way to the
+    helper: see `tracer.helper_command`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        probe: str,
+        *,
+        bpftrace: Path | None = None,
+        folder: Path | None = None,
+        allow_slow: bool = False,
+        tracking: bool = True,
+        mount_tracefs: bool = False,
+        command: tuple[str, ...] | None = None,
+    ) -> None:
+        self.target = target
+        self.probe = BY_ID[probe]
+        self.state = State.IDLE
+        self.messages: list[str] = []
+        self.gaps: list[Gap] = []
+        self.restarts = 0
+        self.origin: Origin | None = None
+        self._program = bpftrace
+        self._folder = folder
+        self._allow_slow, self._tracking, self._mount = allow_slow, tracking, mount_tracefs
+        self._command = command
+        self._tracer: Tracer | None = None
+        self._then: Callable[[], None] | None = None  # what comes when the tracer that was asked to has ended
+        self._reader = Reader(probe)
+        self._raw: IO[bytes] | None = None
+        self._raw_bytes = 0
+        self._expected = 0
+        self._rescans = 0
+        self._open_gap: tuple[int, str] | None = None
+        self._counted = False
+        self._heard_s = 0.0
+        self._spawned_boot_ns = 0
+        self._first_ns: int | None = None
+        self._last_ns: int | None = None
+        self._process_of: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- for the caller
+
+    def start(self) -> None:
+        """Starts bpftrace and returns before it is ready. Raises ProbeError when the probe cannot be had here."""
+        self._program = self._program or find_bpftrace()
+        binary = elf.read(self.target.binary.resolve())
+        attachments = resolve.resolve_all(
+            binary,
+            self.probe.events,
+            self.target.major,
+            kernel=helper.kernel_version(),
+            allow_slow=self._allow_slow,
+        )
+        self.origin = origin(self.probe, self._program, binary, attachments)
+        # The helper makes its own, over the processes of that moment: this one is for the record and the count.
+        script = render.script(
+            self.probe.id,
+            {},
+            binary=binary.path,
+            attachments=attachments,
+            machine=binary.machine,
+            tracking=self._tracking,
+        )
+        self._expected = len(render.attach_points(script))
+        self._reader = Reader(
+            self.probe.id,
+            process_of=self._process,
+            attach=self.origin.attach,
+            slow_entry=self.origin.slow_entry,
+        )
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / f"{self.probe.id}.bt").write_text(script, encoding="utf-8")
+            self.origin.write(self._folder / f"{self.probe.id}.json")
+            self._raw = (self._folder / f"{self.probe.id}.raw.jsonl").open("ab", buffering=0)
+        self._spawn()
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> bool:
+        """Blocks until the probe is attached and follows new processes, or never will; returns whether it does."""
+        until_s = time.monotonic() + timeout_s
+        while self.state is State.STARTING and time.monotonic() < until_s:
+            self.poll()
+            time.sleep(0.01)
+        return self.state is State.RUNNING
+
+    def wait_baseline(self, timeout_s: float = START_TIMEOUT_S) -> bool:
+        """Blocks until the first tick has been read: all that happens from now on will be in a frame."""
+        until_s = time.monotonic() + timeout_s
+        while self.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
+            if self.state is State.RUNNING and self._reader.has_baseline:
+                return True
+            self.poll()
+            time.sleep(0.01)
+        return False
+
+    def poll(self) -> tuple[Frame, ...]:
+        """The frames that came since the last call. Never blocks, never raises for what bpftrace does."""
+        tracer = self._tracer
+        if tracer is None:
+            return ()
+        frames = self._read(tracer)
+        code = tracer.ended()
+        if self._then is not None:
+            if code is not None:
+                self._drop(tracer)
+                then, self._then = self._then, None
+                then()
+            return ()
+        if self.state is State.STARTING:
+            self._look_ready()
+        if code is not None:
+            frames += self._read(tracer)
+            self._lost(f"bpftrace ended with code {code}")
+        elif time.monotonic() - self._heard_s > (START_TIMEOUT_S if self.state is State.STARTING else HUNG_S):
+            self._lost("bpftrace gave no sign of life")
+        return frames
+
+    @property
+    def silent(self) -> bool:
+        """Attached for 3 s and more, and nothing counted at all: wrong if statements were running."""
+        if self._counted or self._first_ns is None or self._last_ns is None:
+            return False
+        return self._last_ns - self._first_ns >= SILENT_NS
+
+    def ask_stop(self) -> None:
+        """Begins to end the probe and returns at once; `poll` sees to the rest, `stop` waits for it."""
+        if self.state is not State.FAILED:
+            self.state = State.ENDED
+        self._close_gap(None)
+        if self._tracer is not None:
+            self._tracer.ask_end()
+            self._then = lambda: None
+
+    def stop(self) -> tuple[Frame, ...]:
+        """Ends bpftrace; returns the last whole frames. Takes a fraction of a second, five if bpftrace hangs."""
+        frames: tuple[Frame, ...] = ()
+        self.ask_stop()
+        while self._tracer is not None:
+            frames += self._read(self._tracer)
+            self.poll()
+            time.sleep(0.01)
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
+        return frames
+
+    # -- inside
+
+    def _spawn(self) -> None:
+        target = self.target
+        self._spawned_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        arguments = [
+            self.probe.id,
+            *("--bpftrace", str(self._program)),
+            *("--binary", str(target.binary)),
+            *("--major", str(target.major)),
+            *("--server", str(target.postmaster)),
+        ]
+        for option, pids in (("--client", target.clients), ("--launcher", target.launchers)):
+            arguments += [word for pid in pids for word in (option, str(pid))]
+        arguments += ["--allow-slow"] if self._allow_slow else []
+        arguments += ["--untracked"] if not self._tracking else []
+        arguments += ["--mount-tracefs"] if self._mount else []
+        self._reader.restart()
+        self._first_ns = None
+        self._heard_s = time.monotonic()
+        self.state = State.STARTING
+        self._tracer = Tracer(tuple(arguments), self._command)
+
+    def _read(self, tracer: Tracer) -> tuple[Frame, ...]:
+        self.messages += [
+            text if text.startswith("probes:") else f"probes: {self.probe.id}: {text}" for text in tracer.said()
+        ]
+        data = tracer.read()
+        if not data:
+            return ()
+        self._heard_s = time.monotonic()
+        if self._raw is not None and self._raw_bytes < RAW_CAP_BYTES:
+            self._raw.write(data)
+            self._raw_bytes += len(data)
+        self._reader.offset_ns = boot_offset_ns()
+        frames = self._reader.feed(data)
+        for frame in frames:
+            self.messages += frame.quality.warnings(self.probe.id)
+            self._counted = self._counted or bool(frame.records)
+            self._first_ns = self._first_ns or frame.t_ns - frame.dt_ns
+            self._last_ns = frame.t_ns
+        self.messages += [f"probes: {self.probe.id}: {text}" for text in self._reader.errors]
+        self._reader.errors.clear()
+        return frames
+
+    def _look_ready(self) -> None:
+        reader = self._reader
+        if reader.ready_ns is None or reader.attached is None:
+            return
+        if reader.attached < self._expected:
+            self._fail(
+                f"only {reader.attached} of {self._expected} attach points took hold; results would be wrong, "
+                f"stopping {self.probe.id}"
+            )
+            return
+        # A server process that was forked between the helper's look at /proc and the attaching may not be watched.
+        # The first burst tells; without such a process there is no need to wait for it.
+        born = self._born_meanwhile() if self._tracking else set()
+        if born and not reader.has_baseline:
+            return
+        if born - reader.groups.keys():
+            if self._rescans < RESCANS:
+                self._rescans += 1
+                self._end_then(self._spawn)
+                return
+            self.messages.append(
+                f"probes: {self.probe.id}: {len(born - reader.groups.keys())} server processes began while it was "
+                "being attached and are not counted"
+            )
+        self.state = State.RUNNING
+        self._close_gap(time.monotonic_ns())
+
+    def _born_meanwhile(self) -> set[int]:
+        """Server processes that began since the helper was started, and before the first tick."""
+        until_ns = (self._reader.baseline_ns or time.clock_gettime_ns(time.CLOCK_BOOTTIME)) - 2 * TICK_NS
+        found = set()
+        for pid in processes.descendants(self.target.postmaster, processes.parents()):
+            began_ns = processes.started_ns(pid)
+            if began_ns is not None and self._spawned_boot_ns - TICK_NS <= began_ns <= until_ns:
+                found.add(pid)
+        return found
+
+    def _lost(self, reason: str) -> None:
+        """bpftrace is gone, or as good as: once, another is started."""
+        if self.restarts >= RESTARTS or (self.state is State.STARTING and self.restarts == 0):
+            self._fail(f"{self.probe.id} is off: {reason}")
+            return
+        self.restarts += 1
+        self.messages.append(f"probes: {self.probe.id} is started again: {reason}")
+        self._open_gap = (self._last_ns or time.monotonic_ns(), reason)
+        self._end_then(self._spawn)
+
+    def _fail(self, reason: str) -> None:
+        self.state = State.FAILED
+        self.messages.append(f"probes: {reason}")
+        self._open_gap = self._open_gap or (self._last_ns or time.monotonic_ns(), reason)
+        self._close_gap(None)
+        self._end_then(lambda: None)
+
+    def _end_then(self, then: Callable[[], None]) -> None:
+        assert self._tracer is not None
+        self._tracer.ask_end()
+        self._then = then
+
+    def _close_gap(self, ended_ns: int | None) -> None:
+        if self._open_gap is not None:
+            began_ns, reason = self._open_gap
+            self.gaps.append(Gap(self.probe.id, began_ns, ended_ns, reason))
+            self._open_gap = None
+
+    def _drop(self, tracer: Tracer) -> None:
+        tracer.close()
+        self._tracer = None
+
+    def _process(self, tid: int) -> int:
+        found = self._process_of.get(tid)
+        if found is None:
+            found = self._process_of[tid] = processes.process_of(tid)
+        return found
+
+
+def boot_offset_ns() -> int:
+    """CLOCK_BOOTTIME, which bpftrace's nsecs are of, less CLOCK_MONOTONIC: the time that the machine has slept."""
+    before_ns = time.monotonic_ns()
+    boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    offset_ns = boot_ns - (before_ns + time.monotonic_ns()) // 2
+    return offset_ns if offset_ns > 1_000_000 else 0  # less is the time between the readings
