@@ -147,7 +147,8 @@ class StepSampler:
             self._note("gap", self._ticked_ns, t_ns, {"text": text})
         self._watch_clock(t_ns)
         self._poll_log()
-        server, host, device = sources.server(self._server), sources.host.host(), sources.host.device()
+        last = self._server
+        server, host, device = sources.server(last), sources.host.host(), sources.host.device()
         self._observed = self._observe()
         self._sample_server(t_ns, dt_ns, server)
         of_host, of_device = difference(self._host, host), difference(self._device, device)
@@ -167,6 +168,10 @@ class StepSampler:
         engine_ns = engine_cpu_ns()
         journal.add_sample(self.step, t_ns, dt_ns, "engine", {"cpu_ns": engine_ns - self._engine_ns})
         self._engine_ns = engine_ns
+        monitor = [sample.tasks.get(sources.monitor_pid) for sample in (last, server)]
+        if monitor[0] is not None and monitor[1] is not None:
+            data = difference(monitor[0].counters(), monitor[1].counters())
+            journal.add_sample(self.step, t_ns, dt_ns, "monitor", data)
         self._ticked_ns = self._looked_ns = t_ns
         journal.commit()
 

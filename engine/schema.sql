@@ -75,7 +75,8 @@ CREATE TABLE role_second (
 ) WITHOUT ROWID;
 
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.
--- Sources: dbms (all server processes), process:<backend type>, host, device, engine (the observers).
+-- Sources: dbms (all server processes but the monitor's), process:<backend type>, host, device, and the observers:
+-- engine, monitor (the engine's own connection).
 CREATE TABLE sample (
     step_id INTEGER NOT NULL REFERENCES step,
     t_ns INTEGER NOT NULL,

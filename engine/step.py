@@ -35,7 +35,8 @@ from workloads.insert.spec import Role, StepSpec, role_list
 from workloads.insert.steps import Step, generation
 from workloads.page import Control, Page, State, Word
 
-POLL_S = 0.01  # how often the states of the roles are looked at: the most by which a step's last sample is late
+POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
+CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: is everybody alive?
 BETWEEN_STEPS_PATIENCE_S = 120.0
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
@@ -235,7 +236,7 @@ class StepRunner:
             sampler = self._begin(ordinal, step, page, roles)
             page.words[Control.START_NS] = sampler.started_ns
             self.journal.commit()
-            self._watch(sampler, partial(self._done, page, launcher))
+            self._watch(sampler, partial(_done, page), partial(self._check_clients, page, launcher))
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
             launcher.await_end()
@@ -288,11 +289,6 @@ class StepRunner:
             time.sleep(0.005)
         self._check_clients(page, launcher)
 
-    def _done(self, page: Page, launcher: _Launcher) -> bool:
-        """Whether all roles are done. Raises StepFailed when one failed or died."""
-        self._check_clients(page, launcher)
-        return all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
-
     def _check_clients(self, page: Page, launcher: _Launcher) -> None:
         if page.words[Control.STOP]:  # a role that fails sets it, for its partners
             errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
@@ -340,12 +336,17 @@ class StepRunner:
 
     # -- watching
 
-    def _watch(self, sampler: StepSampler, done: Callable[[], bool]) -> None:
-        """Samples until `done`; raises StepFailed when the server dies, Interrupted when asked to stop."""
+    def _watch(self, sampler: StepSampler, done: Callable[[], bool], check: Callable[[], None] = lambda: None) -> None:
+        """Samples until `done`; raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop."""
+        polls = 0
         while not done():
-            self._check()
+            if polls % CHECK_POLLS == 0:
+                check()
+                self._check()
+            polls += 1
             sampler.watch()
             time.sleep(POLL_S)
+        check()
 
     def _blame(self, reason: str) -> str:
         """The server's end when it ended, else `reason`. Clients notice a killed server before it can be reaped."""
@@ -356,3 +357,8 @@ class StepRunner:
                 return died
             time.sleep(POLL_S)
         return reason
+
+
+def _done(page: Page) -> bool:
+    """Whether all roles have done their work, or cannot."""
+    return all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
