@@ -50,11 +50,10 @@ class RoleSecond:
 
 @dataclass(frozen=True, slots=True)
 class HostSecond:
-    """The machine over one interval: shares of all CPU time, and how busy the device was, each 0 to 1."""
+    """The machine over one interval: how much CPU time was stolen, and how busy the device was, each 0 to 1."""
 
     t_ns: int
     dt_ns: int
-    iowait: float
     steal: float
     device_busy: float
 
@@ -65,7 +64,6 @@ class HostSecond:
         return cls(
             t_ns,
             dt_ns,
-            share(host.get("iowait_ns", 0), total),
             share(host.get("steal_ns", 0), total),
             share(device.get("io_ns", 0), dt_ns),
         )

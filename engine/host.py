@@ -38,7 +38,6 @@ class Host(HeldFiles):
 
     def __init__(self, device: str | None = None) -> None:
         super().__init__()
-        self.device_name = device
         self._stat = self._open("/proc/stat")
         self._meminfo = self._open("/proc/meminfo")
         self._pressure = [(what, self._open(f"/proc/pressure/{what}")) for what in ("cpu", "io", "memory")]

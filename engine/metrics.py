@@ -169,9 +169,9 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
         "min_lookups": role.min_lookups,
         "min_lookup_ms": _per(role.min_lookup_ns / 1e6, role.min_lookups),
         "max_lookups": role.max_lookups,
-        "late_max_s": role.late_max_ns / 1e9 if role.response else None,
+        "late_max_s": role.late_max_ns / 1e9 if role.late_max_ns else None,
         "connections": role.connections,
-        "connect_ms": _per(role.connect_ns / 1e6, role.connections),
+        "connect_ms": role.connect_ns / 1e6 / role.connections if role.connect_ns else None,
         "paired": role.paired,
     }
     for title, pairs in (("service", role.histogram), ("response", role.response)):

@@ -83,7 +83,7 @@ def test_wal_waits_of_all_versions_are_wal(event: str) -> None:
 
 
 def test_storage_waits_are_io_and_tell_how_busy_the_device_was() -> None:
-    host = [HostSecond(t * S, S, 0.4, 0.0, 0.99) for t in range(95, 111)]
+    host = [HostSecond(t * S, S, 0.0, 0.99) for t in range(95, 111)]
     cause = first(replace(throughout(Wait("IO:DataFileRead", "active"), backend_state="D"), host=host))
     assert cause.name == "io" and "IO:DataFileRead" in cause.text and "99%" in cause.text
 
@@ -137,7 +137,7 @@ def test_a_backend_that_waits_for_its_client_blames_the_client() -> None:
 def test_a_machine_without_free_cpus_is_run_queue_or_steal() -> None:
     cause = first(throughout(Wait("", "active"), cpu=0.1, backend_runq_ns=int(0.9 * S)))
     assert cause.name == "run_queue" and "90%" in cause.text
-    host = [HostSecond(t * S, S, 0.0, 0.8, 0.0) for t in range(95, 111)]
+    host = [HostSecond(t * S, S, 0.8, 0.0) for t in range(95, 111)]
     assert first(replace(throughout(Wait("", "active"), cpu=0.2), host=host)).name == "steal"
 
 
@@ -160,8 +160,8 @@ def test_good_seconds_before_the_stall_do_not_count() -> None:
 
 def test_host_shares_are_of_all_cpu_time() -> None:
     host = {"user_ns": 5 * S, "idle_ns": 10 * S, "iowait_ns": 4 * S, "steal_ns": S, "switches": 10**12}
-    assert HostSecond.of(S, S, host, {"io_ns": S // 2}) == HostSecond(S, S, 0.2, 0.05, 0.5)
-    assert HostSecond.of(S, S, {}, {}) == HostSecond(S, S, 0.0, 0.0, 0.0)
+    assert HostSecond.of(S, S, host, {"io_ns": S // 2}) == HostSecond(S, S, 0.05, 0.5)
+    assert HostSecond.of(S, S, {}, {}) == HostSecond(S, S, 0.0, 0.0)
 
 
 waits = st.none() | st.builds(
@@ -214,9 +214,7 @@ evidences = st.builds(
     partners=st.lists(
         st.builds(Partner, st.just("delete"), st.just(PARTNER), st.integers(0, 20 * S), seconds), max_size=2
     ),
-    host=st.lists(
-        st.builds(HostSecond, instants, times, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), max_size=5
-    ),
+    host=st.lists(st.builds(HostSecond, instants, times, st.floats(0, 1), st.floats(0, 1)), max_size=5),
     events=log_events,
     vacuums=st.lists(
         st.builds(Vacuum, st.just(WORKER), st.just("pi1"), st.just("scanning heap"), st.floats(0, 1)), max_size=1
