@@ -206,6 +206,11 @@ class JournalReader:
         """Sizes after a step: (relation, kind, bytes)."""
         return list(self._rows("size", "relation, kind, bytes", "step_id = ?", step, order="relation"))
 
+    def latest_event(self, attempt: int, kind: str) -> EventRow | None:
+        """The newest event of a kind in an attempt."""
+        where = "id = (SELECT max(id) FROM event WHERE attempt_id = ? AND kind = ?)"
+        return next(iter(self._events(where, attempt, kind)), None)
+
     def _events(self, where: str, *arguments: Any) -> list[EventRow]:
         rows = self._rows("event", "id, attempt_id, step_id, kind, started_ns, ended_ns, role, data", where, *arguments)
         return [EventRow(*(*plain, json.loads(data))) for *plain, data in rows]

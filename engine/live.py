@@ -53,6 +53,7 @@ class Now:
     repeat: int = 0
     step_id: int = 0
     step: str = ""
+    doing: str = ""  # between steps, when it takes long: what the engine waits for
     elapsed_s: float = 0.0
     fraction: float | None = None
     eta_s: float | None = None
@@ -101,14 +102,20 @@ class Watcher:
         )
         if not attempts or attempts[-1].state != "running" or not running:
             return now
-        cell = self._cells[attempts[-1].cell]
+        attempt = attempts[-1]
+        cell = self._cells[attempt.cell]
         now = replace(now, subject=cell.subject.name, repeat=cell.repeat)
-        step = self._reader.latest_step(attempts[-1].id)
+        step = self._reader.latest_step(attempt.id)
         if step is None:
-            return replace(now, step="starting the server")
+            return replace(now, step="starting the server", doing=self._doing(attempt.id, attempt.started_ns))
         if step.state != "running":
-            return replace(now, step=f"after {step.name}", fraction=1.0)
+            doing = self._doing(attempt.id, step.ended_ns or step.started_ns)
+            return replace(now, step=f"after {step.name}", doing=doing, fraction=1.0)
         return self._in_step(now, cell, step)
+
+    def _doing(self, attempt: int, since_ns: int) -> str:
+        told = self._reader.latest_event(attempt, "progress")
+        return str(told.data.get("text", "")) if told and told.started_ns >= since_ns else ""
 
     def _read_attempts(self) -> list[Attempt]:
         ended = [attempt.id for attempt in self._attempts.values() if attempt.state != "running"]
@@ -201,6 +208,8 @@ def line(now: Now) -> str:
         failed = f", {now.cells_failed} failed" if now.cells_failed else ""
         return f"{now.cells_done} of {now.cells} cells finished{failed}{'' if now.running else ', engine not running'}"
     parts = [done, f"{now.subject} r{now.repeat}", now.step]
+    if now.doing:
+        parts.append(now.doing)
     if now.fraction is not None and now.rate_per_s:
         parts.append(f"{now.fraction:4.0%}")
     if now.eta_s is not None and now.fraction != 1.0:

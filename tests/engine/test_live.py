@@ -156,6 +156,24 @@ def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list
     assert out.getvalue().count("FAILED") == 1
 
 
+def test_between_steps_it_is_told_what_is_waited_for(tmp_path: Path, opened: list[UnderWay]) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 1))
+    t_ns = time.monotonic_ns()
+    run.journal.add_event("progress", t_ns, {"text": "waiting for initdb (4 s)"}, ended_ns=t_ns, attempt=run.attempt)
+    run.journal.commit()
+    watcher = Watcher(run.run)
+    assert watcher.look().doing == ""  # a step is running: that was before it
+    run.journal.close_orphans()  # the step ends, as when its engine died
+    second = run.journal.begin_attempt(run.cell, t_ns + 1, {})
+    run.journal.commit()
+    assert watcher.look().doing == ""
+    run.journal.add_event("progress", t_ns + 2, {"text": "removing data (3 s)"}, ended_ns=t_ns + 2, attempt=second)
+    run.journal.commit()
+    now = watcher.look()
+    assert (now.step, now.doing) == ("starting the server", "removing data (3 s)")
+    assert live.line(now).endswith("starting the server  removing data (3 s)")
+
+
 def test_the_state_has_a_json_form(tmp_path: Path, opened: list[UnderWay]) -> None:
     opened.append(run := UnderWay(tmp_path / "r", 1, failed={0: "disk full"}))
     run.add("insert", [100, 200])
