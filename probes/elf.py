@@ -6,6 +6,7 @@ Formats: System V ABI, chapter 4 and 5; notes of <sys/sdt.h>: https://sourceware
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from probes.errors import ProbeError
 
+Data = bytes | mmap.mmap
 MACHINES = {62: "x86_64", 183: "aarch64"}
 _SHT_SYMTAB, _SHT_NOTE, _SHT_DYNSYM = 2, 7, 11
 _PT_LOAD = 1
@@ -62,7 +64,7 @@ class Elf:
     functions: tuple[Symbol, ...]
     exported: tuple[Symbol, ...]
     usdt: tuple[Usdt, ...]
-    data: bytes
+    data: Data
 
     def bytes_at(self, address: int, count: int) -> bytes:
         """The file's bytes at a virtual address; empty when it is not in the file."""
@@ -86,7 +88,9 @@ def read(path: Path) -> Elf:
     Raises ProbeError when it cannot be read, is no ELF file (a wrapper script, say), or is of another kind.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            # Mapped, since debugging information may be hundreds of megabytes that nobody looks at.
+            data: Data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
     except OSError as error:
         raise ProbeError(f"probes: {path}: {error.strerror}; give the postgres binary") from None
     if data[:4] != b"\x7fELF":
@@ -100,7 +104,7 @@ def read(path: Path) -> Elf:
         raise ProbeError(f"probes: {path}: the ELF file is damaged or cut off; give the real postgres binary") from None
 
 
-def _parse(path: str, data: bytes) -> Elf:
+def _parse(path: str, data: Data) -> Elf:
     machine = struct.unpack_from("<H", data, 18)[0]
     phoff, shoff = struct.unpack_from("<QQ", data, 32)
     phentsize, phnum, shentsize, shnum, shstrndx = struct.unpack_from("<HHHHH", data, 54)
@@ -144,7 +148,7 @@ def _parse(path: str, data: bytes) -> Elf:
     )
 
 
-def _functions(table: bytes, data: bytes, strings: int, strings_size: int) -> Iterator[Symbol]:
+def _functions(table: bytes, data: Data, strings: int, strings_size: int) -> Iterator[Symbol]:
     text = data[strings : strings + strings_size]
     for name, info, _, section, address, size in _SYMBOL.iter_unpack(table[: len(table) // 24 * 24]):
         if info & 15 in (_STT_FUNC, _STT_GNU_IFUNC) and section and address:
@@ -162,5 +166,5 @@ def _notes(section: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         at += -(-text_size // 4) * 4
 
 
-def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode(errors="replace")
+def _text(data: Data, at: int) -> str:
+    return data[at : data.find(b"\0", at)].decode(errors="replace")

@@ -1,0 +1,184 @@
+"""From sampled addresses to names: folded lines for flame graphs, and the share of each phase of a statement.
+
+Backends are forked from the postmaster, so that its mappings are theirs, and those that are gone can still be named.
+Binaries without frame pointers give only the innermost function; what lies above it is not taken.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes import elf
+from probes.errors import ProbeError
+from probes.frames import Stack
+
+MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+\s*(.*)$")
+KERNEL_MARK = "_[k]"
+UNKNOWN = "[unknown]"
+# The outermost of these on a stack says which phase a sample belongs to; as the published tables were made.
+PHASE_ROOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("parse", re.compile(r"pg_parse_query|raw_parser")),
+    ("analyze", re.compile(r"pg_analyze_and_rewrite.*|parse_analyze.*|pg_rewrite_query")),
+    ("plan", re.compile(r"pg_plan_quer(y|ies)|planner|standard_planner|GetCachedPlan")),
+    ("execute", re.compile(r"Portal(Start|Run|Drop)")),
+)
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMapping:
+    """A mapped part of a file that holds code: `start` to `end` in memory is the file from `offset` on."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The functions of one file, ordered by address."""
+
+    file: elf.Elf
+    addresses: tuple[int, ...]
+    functions: tuple[elf.Symbol, ...]
+
+    def name(self, offset: int) -> str | None:
+        """The function at a place in the file."""
+        address = self.file.address_of(offset)
+        if address is None:
+            return None
+        found = bisect.bisect_right(self.addresses, address) - 1
+        if found < 0:
+            return None
+        symbol = self.functions[found]
+        if symbol.size and address >= symbol.address + symbol.size:
+            return None
+        return plain_name(symbol.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An address space: what is mapped where, and the symbols of the files. `complete` stacks can be walked."""
+
+    mappings: tuple[CodeMapping, ...]
+    symbols: Mapping[str, Symbols]
+    complete: bool
+
+    def name(self, address: int, *, caller: bool) -> str | None:
+        """The function at an address, `[file]` where the file has no name for it, None where no code is mapped.
+
+        The address of a caller is where it goes on, which may be the next function's first byte: one less is meant.
+        """
+        at = address - 1 if caller else address
+        for mapping in self.mappings:
+            if mapping.start <= at < mapping.end:
+                symbols = self.symbols.get(mapping.path)
+                name = symbols.name(at - mapping.start + mapping.offset) if symbols else None
+                return name or f"[{Path(mapping.path).name.strip('[]')}]"
+        return None
+
+
+def parse_maps(text: str) -> tuple[CodeMapping, ...]:
+    """The executable mappings of `/proc/PID/maps`."""
+    found = []
+    for line in text.splitlines():
+        match = MAPPING.match(line)
+        if match and "x" in match[3]:
+            path = match[5].removesuffix(" (deleted)") or "[anonymous]"
+            found.append(CodeMapping(int(match[1], 16), int(match[2], 16), int(match[4], 16), path))
+    return tuple(found)
+
+
+def symbols_of(file: elf.Elf) -> Symbols:
+    """The functions of a file, ready for looking up; of several names for one address the shortest."""
+    best: dict[int, elf.Symbol] = {}
+    for symbol in (*file.functions, *file.exported):
+        known = best.get(symbol.address)
+        if known is None or (len(symbol.name), symbol.name) < (len(known.name), known.name):
+            best[symbol.address] = symbol
+    functions = tuple(best[address] for address in sorted(best))
+    return Symbols(file, tuple(symbol.address for symbol in functions), functions)
+
+
+def space(maps: str, *, complete: bool, read: Callable[[Path], elf.Elf] = elf.read) -> Space:
+    """The address space of a process by the text of its maps. Files that cannot be read give `[file]` for a name."""
+    mappings = parse_maps(maps)
+    symbols = {}
+    for path in dict.fromkeys(mapping.path for mapping in mappings if mapping.path.startswith("/")):
+        try:
+            symbols[path] = symbols_of(read(Path(path)))
+        except ProbeError:
+            continue
+    return Space(mappings, symbols, complete)
+
+
+def frames_of(stack: Stack, known: Space | None) -> tuple[str, ...]:
+    """The names of a stack, outermost first; kernel functions are marked. Ends where no code is mapped."""
+    user: list[str] = []
+    for depth, address in enumerate(stack.user if known else ()):
+        assert known is not None
+        if depth and not known.complete:
+            break
+        name = known.name(address, caller=depth > 0)
+        if name is None:
+            break
+        user.append(name)
+    if not user and stack.user:
+        user = [UNKNOWN]
+    return (*reversed(user), *(f"{name}{KERNEL_MARK}" for name in reversed(stack.kernel)))
+
+
+def fold(
+    stacks: Iterable[Stack], role_of: Callable[[int], str], space_of: Callable[[int], Space | None]
+) -> dict[str, int]:
+    """Folded lines and their counts: `role;outermost;...;leaf`.
+
+    `space_of` a pid is its address space, the postmaster's for all backends; None when unknown (a client, say).
+    """
+    folded: dict[str, int] = {}
+    for stack in stacks:
+        line = ";".join((role_of(stack.pid), *frames_of(stack, space_of(stack.pid))))
+        folded[line] = folded.get(line, 0) + stack.count
+    return folded
+
+
+def lines(folded: Mapping[str, int]) -> str:
+    """The text that flame graph tools read."""
+    return "".join(f"{line} {count}\n" for line, count in sorted(folded.items()))
+
+
+def phase_of(frames: Iterable[str]) -> str:
+    """The phase that a stack belongs to: that of the outermost function which begins one, else `other`."""
+    for frame in frames:
+        for phase, pattern in PHASE_ROOTS:
+            if pattern.fullmatch(frame):
+                return phase
+    return OTHER
+
+
+def phase_samples(folded: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Samples by role and phase. Right only for binaries whose stacks are complete."""
+    found: dict[str, dict[str, int]] = {}
+    for line, count in folded.items():
+        role, *frames = line.split(";")
+        phases = found.setdefault(role, {})
+        phase = phase_of(frames)
+        phases[phase] = phases.get(phase, 0) + count
+    return found
+
+
+def quality(known: Space) -> str:
+    """What to say next to stacks of this server."""
+    if known.complete:
+        return "complete stacks (frame pointers)"
+    return "flat profile: the binary keeps no frame pointers, so only the innermost function is known; no phase shares"
+
+
+def plain_name(name: str) -> str:
+    """A function's name without what compilers append to clones."""
+    return re.sub(r"\.(isra|part|constprop|cold|lto_priv)\b.*$", "", name)
