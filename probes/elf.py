@@ -100,7 +100,7 @@ def read(path: Path) -> Elf:
         raise ProbeError(f"probes: {path} is not a 64-bit little-endian ELF file; only those can be probed")
     try:
         return _parse(str(path), data)
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, IndexError, ValueError, OverflowError):
         raise ProbeError(f"probes: {path}: the ELF file is damaged or cut off; give the real postgres binary") from None
 
 

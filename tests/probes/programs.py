@@ -1,0 +1,74 @@
+"""Small C programs for the probes' tests: with functions named like a server's, so that the real scripts attach."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+Compile = Callable[..., Path]
+
+# First instructions as wanted, whatever the compiler would choose.
+PUSH = ("-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fcf-protection=none")
+ENDBR = ("-O1", "-fcf-protection=full")
+
+# A USDT site as <sys/sdt.h> makes it, without needing that header.
+SDT = r"""
+#define SITE(provider, name) __asm__ volatile( \
+    "990: nop\n" \
+    ".pushsection .note.stapsdt,\"\",\"note\"\n .balign 4\n" \
+    ".4byte 992f-991f, 994f-993f, 3\n" \
+    "991: .asciz \"stapsdt\"\n992: .balign 4\n" \
+    "993: .8byte 990b\n .8byte _.stapsdt.base\n .8byte 0\n" \
+    ".asciz \"" provider "\"\n .asciz \"" name "\"\n .asciz \"\"\n" \
+    "994: .balign 4\n .popsection\n" \
+    ".ifndef _.stapsdt.base\n" \
+    ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
+    ".weak _.stapsdt.base\n .hidden _.stapsdt.base\n _.stapsdt.base: .space 1\n" \
+    ".size _.stapsdt.base, 1\n .popsection\n.endif\n")
+"""
+
+# Plans for a while, as often as asked: `durations` are pairs of microseconds and count. Waits for a line first.
+PLANNER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static long long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000LL + t.tv_nsec; }
+__attribute__((noinline)) void FlushErrorState(void) { __asm__ volatile(""); }
+__attribute__((noinline)) void pg_plan_query(long long us, int asleep) {
+  START
+  long long until = now() + us * 1000;
+  if (asleep) { struct timespec t = { us / 1000000, us % 1000000 * 1000 }; nanosleep(&t, 0); }
+  while (now() < until) { }
+  DONE
+}
+int main(int argc, char **argv) {
+  char line[64];
+  if (!fgets(line, sizeof line, stdin)) return 1;
+  for (int i = 2; i + 1 < argc; i += 2)
+    for (int n = atoi(argv[i + 1]); n > 0; n--) pg_plan_query(atoll(argv[i]), atoi(argv[1]));
+  puts("done"); fflush(stdout);
+  if (!fgets(line, sizeof line, stdin)) return 1;
+  return 0;
+}
+"""
+
+
+def compiler(folder: Path) -> Compile:
+    """A function that compiles C text to a program in `folder`: compile(name, source, *flags)."""
+    program = shutil.which("cc") or shutil.which("gcc")
+    if program is None:
+        pytest.fail("no C compiler on PATH: these tests compile small programs; install gcc", pytrace=False)
+
+    def compile_(name: str, source: str, *flags: str) -> Path:
+        text, binary = folder / f"{name}.c", folder / name
+        text.write_text(SDT + source)
+        command: Sequence[str] = (program, "-w", *flags, str(text), "-o", str(binary))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return binary
+
+    return compile_

@@ -1,0 +1,117 @@
+"""Scripts as bpftrace gets them: right attach points for each server version, compared with golden files.
+
+After a wanted change: PGBED_WRITE_GOLDEN=1 pytest tests/probes/test_render.py, and read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from binaries import LABELS, binary, major
+
+from probes import render, resolve
+from probes.errors import ProbeError
+from probes.table import BY_ID, PROBES, SCRIPTED
+
+GOLDEN = Path(__file__).parent / "golden"
+KERNEL = (6, 18)
+GROUPS = {100: render.SERVER, 101: render.SERVER, 200: render.CLIENT, 300: render.LAUNCHER}
+
+
+def rendered(probe: str, label: str, **more: bool) -> str:
+    elf = binary(label)
+    found = resolve.resolve_all(elf, BY_ID[probe].events, major(label), kernel=KERNEL)
+    return render.script(probe, GROUPS, binary=elf.path, attachments=found, machine=elf.machine, **more)
+
+
+def same_as_golden(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("PGBED_WRITE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_version_has_the_right_attach_points(label: str) -> None:
+    text = ""
+    for probe in SCRIPTED:
+        if BY_ID[probe].events:
+            text += f"{probe}\n" + "".join(f"  {point}\n" for point in render.attach_points(rendered(probe, label)))
+    same_as_golden(f"{label}.points", text)
+
+
+@pytest.mark.parametrize("probe", SCRIPTED)
+def test_scripts_are_as_they_were(probe: str) -> None:
+    same_as_golden(f"{probe}.bt", rendered(probe, "16.3-prebuilt"))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_up_to_14_a_parse_message_has_an_analysis_of_its_own(label: str) -> None:
+    assert (":parse_analyze_varparams" in rendered("phases", label)) == (major(label) <= 14)
+
+
+@pytest.mark.parametrize("probe", SCRIPTED)
+@pytest.mark.parametrize("label", LABELS)
+def test_nothing_is_left_to_fill_in_and_the_old_dialect_is_kept(probe: str, label: str) -> None:
+    text = rendered(probe, label)
+    assert "{{" not in text
+    code = re.sub(r"//[^\n]*", "", text)
+    assert "args." not in code and "config" not in code and "for (" not in code
+    assert code.count("BEGIN {") == code.count("END {") == 1
+    assert re.findall(r"delete\(([^)]*)\)", code) == [
+        one for one in re.findall(r"delete\(([^)]*)\)", code) if one.count(",") == 0
+    ]
+
+
+@pytest.mark.parametrize("probe", SCRIPTED)
+def test_all_that_a_probe_reads_is_printed_by_its_script(probe: str) -> None:
+    text = rendered(probe, "16.3-prebuilt")
+    for field in BY_ID[probe].fields:
+        for name in filter(None, (field.source, field.since, field.since_part)):
+            assert f"print({name})" in text
+
+
+def test_without_tracepoints_every_server_is_counted() -> None:
+    text = rendered("planner", "16.3-prebuilt", tracking=False)
+    assert "tracepoint:" not in text
+    assert "/1/" in text
+
+
+def test_the_rule_of_the_stack_is_only_for_where_it_was_verified() -> None:
+    elf = binary("16.3-prebuilt")
+    found = resolve.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
+    text = render.script("planner", GROUPS, binary=elf.path, attachments=found, machine="aarch64")
+    assert 'reg("sp")' not in text
+
+
+def test_a_usdt_pair_begins_and_ends_at_the_same_depth_of_the_stack() -> None:
+    assert 'reg("sp") - 8/' in rendered("planner", "16.3-prebuilt")
+    assert 'reg("sp") - 0/' in rendered("planner", "17.11")
+
+
+def test_an_optional_event_that_is_nowhere_leaves_no_trace() -> None:
+    elf = binary("16.3-prebuilt", without=("FlushErrorState",))
+    found = resolve.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
+    text = render.script("planner", GROUPS, binary=elf.path, attachments=found)
+    assert "error has been caught" not in text and "{{" not in text
+    assert text.count("uprobe:") == 1
+
+
+@pytest.mark.parametrize("path", ["relative/postgres", "/a b/postgres", '/a"/postgres', "/a\n/postgres", "/a{/p", "/a,b"])
+def test_a_path_that_could_change_the_script_is_refused(path: str) -> None:
+    found = resolve.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
+    with pytest.raises(ProbeError, match="path"):
+        render.script("planner", GROUPS, binary=path, attachments=found)
+
+
+def test_the_table_names_the_eight_probes_and_what_stands_in_for_them() -> None:
+    ids = [probe.id for probe in PROBES]
+    assert ids == ["procsched", "planstats", "runq", "sched", "stacks", "planner", "phases", "endpoint"]
+    for probe in PROBES:
+        assert set(probe.degrades_to) <= set(ids)
+        assert all(BY_ID[other].tier < probe.tier or other == "planner" for other in probe.degrades_to)
+        assert probe.hits > 0 or probe.tier < 2

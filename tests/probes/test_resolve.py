@@ -1,0 +1,183 @@
+"""Attach points in small binaries that are compiled here, and in what was read of real servers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from binaries import LABELS, binary, major
+from programs import ENDBR, PUSH, Compile
+
+from probes import elf, resolve
+from probes.errors import ProbeError
+from probes.table import BY_ID, ENDPOINT_START, PLAN_END, PLAN_START, STATEMENT_END, Candidate, Event
+
+OLD, NEW = (6, 1), (6, 18)
+FUNCTION = "void pg_plan_query(void) { __asm__ volatile(\"\"); }\n"
+MAIN = "int main(void) { return 0; }\n"
+
+
+def asm(name: str, code: str, scope: str = "globl") -> str:
+    """A function of exactly these instructions."""
+    return f'__asm__(".text\\n.{scope} {name}\\n.type {name},@function\\n{name}: {code}\\nret\\n.size {name}, .-{name}\\n");\n'
+
+
+def points(found: tuple[resolve.Attachment, ...]) -> list[tuple[str, str]]:
+    return [(one.kind, one.symbol) for one in found]
+
+
+@pytest.mark.parametrize("pie", ["-pie", "-no-pie"])
+def test_a_function_with_a_cheap_first_instruction_is_taken(compile_c: Compile, pie: str) -> None:
+    flags = (*PUSH, pie, "-fPIE" if pie == "-pie" else "-fno-pie")
+    file = elf.read(compile_c("server", FUNCTION + MAIN, *flags))
+    (found,) = resolve.resolve(file, PLAN_START, 16, kernel=NEW)
+    assert (found.kind, found.symbol, found.slow, found.instruction) == ("function", "pg_plan_query", False, "push")
+    symbol = resolve.find(file, "pg_plan_query")
+    assert symbol is not None and file.bytes_at(symbol.address, 1) == b"\x55"
+    assert file.machine == "x86_64" and len(file.build_id) in (0, 40)
+
+
+@pytest.mark.parametrize(
+    ("code", "instruction", "slow_old", "slow_new"),
+    [
+        ("push %rbp", "push", False, False),
+        ("push %r15", "push", False, False),
+        ("nop", "nop", False, False),
+        ("jmp 1f; 1: nop", "jmp", False, False),
+        ("call 1f; 1: pop %rax", "call", False, False),
+        (".byte 0x0f,0x1f,0x44,0,0", "nop5", True, False),
+        ("endbr64", "endbr64", True, True),
+        ("sub $8, %rsp", "sub", True, True),
+        ("mov %rdi, %rax", "mov", True, True),
+        ("xor %eax, %eax", "xor", True, True),
+        ("cmpl $0, 8(%rdi)", "cmp", True, True),
+        ("test %edi, %edi", "test", True, True),
+        ("lea 8(%rdi), %rax", "lea", True, True),
+    ],
+)
+def test_the_first_instruction_says_what_a_hit_costs(
+    compile_c: Compile, code: str, instruction: str, slow_old: bool, slow_new: bool
+) -> None:
+    file = elf.read(compile_c("server", asm("pg_plan_query", code) + MAIN))
+    symbol = resolve.find(file, "pg_plan_query")
+    assert symbol is not None
+    first = file.bytes_at(symbol.address, 8)
+    assert resolve.entry(first, "x86_64", OLD) == resolve.Entry(instruction, slow_old)
+    assert resolve.entry(first, "x86_64", NEW) == resolve.Entry(instruction, slow_new)
+
+
+def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None:
+    file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
+    with pytest.raises(ProbeError, match=r"pg_plan_query starts with 'endbr64'.*--allow-slow-probes"):
+        resolve.resolve(file, PLAN_START, 16, kernel=NEW)
+    (found,) = resolve.resolve(file, PLAN_START, 16, kernel=NEW, allow_slow=True)
+    assert found.slow
+
+
+def test_the_next_candidate_is_taken_when_the_first_is_slow(compile_c: Compile) -> None:
+    source = asm("ReadyForQuery", "sub $8, %rsp; add $8, %rsp") + asm("PortalDrop", "push %rbx; pop %rbx") + MAIN
+    file = elf.read(compile_c("server", source))
+    assert points(resolve.resolve(file, STATEMENT_END, 16, kernel=NEW)) == [("function", "PortalDrop")]
+
+
+def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
+    source = (
+        FUNCTION
+        + 'void f(void) { SITE("postgresql", "query__plan__start"); SITE("postgresql", "query__plan__done"); }\n'
+        + 'void g(void) { SITE("other", "query__parse__start"); }\n'
+        + MAIN
+    )
+    file = elf.read(compile_c("server", source, *ENDBR))
+    assert points(resolve.resolve(file, PLAN_START, 16, kernel=OLD)) == [("usdt", "query__plan__start")]
+    assert points(resolve.resolve(file, PLAN_END, 16, kernel=OLD)) == [("usdt", "query__plan__done")]
+    site = next(site for site in file.usdt if site.name == "query__plan__start")
+    assert file.bytes_at(site.address, 1) == b"\x90"
+    with pytest.raises(ProbeError, match="'parse'"):
+        resolve.resolve(file, BY_ID["phases"].events[0], 16, kernel=NEW)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "found"),
+    [
+        (("f.isra.0",), "f.isra.0"),
+        (("f.part.3.isra.1", "f.cold"), "f.part.3.isra.1"),
+        (("f.constprop.0", "f"), "f"),
+        (("f.cold.7",), None),
+        (("f_2", "of"), None),
+        (("f.lto_priv.0",), "f.lto_priv.0"),
+    ],
+)
+def test_clones_of_static_functions_are_found_by_their_exact_spelling(
+    compile_c: Compile, spelled: tuple[str, ...], found: str | None
+) -> None:
+    source = "".join(asm(name, "push %rbp; pop %rbp", "local") for name in spelled)
+    symbol = resolve.find(elf.read(compile_c("server", source + MAIN)), "f")
+    assert (symbol.name if symbol else None) == found
+
+
+def test_a_stripped_binary_has_its_exported_functions_only(compile_c: Compile) -> None:
+    strip = shutil.which("strip")
+    assert strip, "no strip on PATH; install binutils"
+    static = asm("get_actual_variable_endpoint", "push %rbp; pop %rbp", "local")
+    program = compile_c("server", FUNCTION + static + MAIN, *PUSH, "-rdynamic")
+    assert resolve.resolve(elf.read(program), ENDPOINT_START, 16, kernel=NEW)
+    subprocess.run([strip, "--strip-all", str(program)], check=True)
+    file = elf.read(program)
+    assert not file.functions
+    assert points(resolve.resolve(file, PLAN_START, 16, kernel=NEW)) == [("function", "pg_plan_query")]
+    with pytest.raises(ProbeError, match=r"no attach point for 'endpoint_start' .*--enable-dtrace or keep the symbol"):
+        resolve.resolve(file, ENDPOINT_START, 16, kernel=NEW)
+
+
+def test_a_candidate_counts_only_when_all_of_it_is_there() -> None:
+    event = Event("x", (Candidate(functions=("PortalRun", "gone")), Candidate(functions=("PortalDrop",))))
+    file = binary("16.3-prebuilt")
+    assert points(resolve.resolve(file, event, 16, kernel=NEW)) == [("function", "PortalDrop")]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_no_server_that_was_read_needs_a_slow_entry(label: str) -> None:
+    for probe in BY_ID.values():
+        found = resolve.resolve_all(binary(label), probe.events, major(label), kernel=OLD)
+        assert not any(one.slow for event, several in found.items() if event != "caught" for one in several)
+
+
+@pytest.mark.parametrize("label", [label for label in LABELS if "prebuilt" in label])
+def test_planner_itself_would_be_slow_everywhere(label: str) -> None:
+    event = Event("plan", (Candidate(functions=("planner",)),))
+    with pytest.raises(ProbeError, match="single-step"):
+        resolve.resolve(binary(label), event, major(label), kernel=NEW)
+
+
+def test_a_wrapper_script_is_told_from_a_binary(tmp_path: Path) -> None:
+    script = tmp_path / "postgres"
+    script.write_text("#!/bin/sh\nexec /elsewhere/postgres\n")
+    with pytest.raises(ProbeError, match=r"is not an ELF executable; .* \(a wrapper script was found\)"):
+        elf.read(script)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 70, b"\x7fELF\x01\x01" + b"\0" * 60])
+def test_what_is_no_whole_binary_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "postgres"
+    file.write_bytes(content)
+    with pytest.raises(ProbeError, match=str(file)) as refused:
+        elf.read(file)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_binary_that_is_cut_off_is_refused(compile_c: Compile) -> None:
+    program = compile_c("server", FUNCTION + MAIN)
+    os.truncate(program, 3000)
+    with pytest.raises(ProbeError, match="damaged or cut off"):
+        elf.read(program)
+
+
+def test_frame_pointers_are_noticed(compile_c: Compile) -> None:
+    body = " ".join(f"x ^= x << {n % 13} ^ f({n});" for n in range(120))
+    source = f"int f(int);\nint big(int x) {{ {body} return x; }}\nint f(int n) {{ __asm__ volatile(\"\"); return n; }}\n" + MAIN
+    flags = ("-O1", "-fno-inline", "-fcf-protection=none")
+    assert resolve.keeps_frame_pointers(elf.read(compile_c("with", source, *flags, "-fno-omit-frame-pointer")))
+    assert not resolve.keeps_frame_pointers(elf.read(compile_c("without", source, *flags, "-fomit-frame-pointer")))
