@@ -7,7 +7,6 @@ behind a label, the settings behind a name, probes) leaves the numbers visible a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from engine.drift import drift
@@ -134,7 +133,7 @@ def _resolved_knobs(workload: dict[str, Any]) -> dict[str, Any]:
     known = Knobs.of(known_fields(Knobs, knobs))
     steps = [Step.of(known_fields(Step, step)) for step in workload.get("steps", [])]
     rows = " ".join(str(known.rows_per_statement_of(step)) for step in steps if step.kind != "pause")
-    return asdict(known.resolved(form)) | {"rows_per_statement": rows}
+    return known.resolved(form) | {"rows_per_statement": rows}
 
 
 def departures(workload: dict[str, Any]) -> tuple[str, ...]:

@@ -142,6 +142,13 @@ def test_departures_are_what_the_generation_does_not_do_by_itself() -> None:
     assert Knobs(delete_form="subselect").departures(generation("g24a")) == ("delete form subselect",)
 
 
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_no_knob_turned_is_no_departure(name: str) -> None:
+    """Also where the generation has what no knob can ask for: g22 deletes nothing."""
+    assert Knobs().departures(generation(name)) == ()
+    assert Knobs().resolved(generation(name))["delete_form"] == generation(name).delete_form
+
+
 @pytest.mark.parametrize(
     ("name", "kind"), [("query", "query"), ("query2", "query"), ("query12", "query"), ("index", "index")]
 )

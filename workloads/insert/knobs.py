@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from workloads.insert.steps import Generation, Step
@@ -64,19 +64,17 @@ class Knobs:
         rows = self.rows_per_statement or step.rows_per_statement
         return min(rows, step.rate_per_s) if step.rate_per_s else rows
 
-    def resolved(self, generation: Generation) -> Knobs:
-        """The same, with what the generation says in place of what stands for it."""
-        return replace(
-            self,
-            delete_form=self.delete_form_of(generation),
-            lookup_connection=self.lookup_connection_of(generation),
-            resync_rounds=self.resync_rounds_of(generation),
-        )
+    def resolved(self, generation: Generation) -> dict[str, Any]:
+        """Their names and values, with what the generation says in place of what stands for it."""
+        return asdict(self) | {
+            "delete_form": self.delete_form_of(generation),
+            "lookup_connection": self.lookup_connection_of(generation),
+            "resync_rounds": self.resync_rounds_of(generation),
+        }
 
     def departures(self, generation: Generation) -> tuple[str, ...]:
         """What is not as the generation has it, in words: "placement paired", "query workers 2"."""
-        usual = asdict(Knobs().resolved(generation))
-        ours = asdict(self.resolved(generation))
+        usual, ours = Knobs().resolved(generation), self.resolved(generation)
         return tuple(f"{name.replace('_', ' ')} {value}" for name, value in ours.items() if value != usual[name])
 
     @classmethod
