@@ -12,7 +12,7 @@ import pytest
 Compile = Callable[..., Path]
 
 # First instructions as wanted, whatever the compiler would choose.
-PUSH = ("-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fcf-protection=none")
+PUSH = ("-O0", "-fno-omit-frame-pointer", "-fcf-protection=none")
 ENDBR = ("-O1", "-fcf-protection=full")
 
 # A USDT site as <sys/sdt.h> makes it, without needing that header.
@@ -36,7 +36,11 @@ PLANNER = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-static long long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000LL + t.tv_nsec; }
+static long long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
 __attribute__((noinline)) void FlushErrorState(void) { __asm__ volatile(""); }
 __attribute__((noinline)) void pg_plan_query(long long us, int asleep) {
   START

@@ -101,7 +101,9 @@ def test_an_optional_event_that_is_nowhere_leaves_no_trace() -> None:
     assert text.count("uprobe:") == 1
 
 
-@pytest.mark.parametrize("path", ["relative/postgres", "/a b/postgres", '/a"/postgres', "/a\n/postgres", "/a{/p", "/a,b"])
+@pytest.mark.parametrize(
+    "path", ["relative/postgres", "/a b/postgres", '/a"/postgres', "/a\n/postgres", "/a{/p", "/a,b"]
+)
 def test_a_path_that_could_change_the_script_is_refused(path: str) -> None:
     found = resolve.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
     with pytest.raises(ProbeError, match="path"):

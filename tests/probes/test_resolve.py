@@ -16,13 +16,21 @@ from probes.errors import ProbeError
 from probes.table import BY_ID, ENDPOINT_START, PLAN_END, PLAN_START, STATEMENT_END, Candidate, Event
 
 OLD, NEW = (6, 1), (6, 18)
-FUNCTION = "void pg_plan_query(void) { __asm__ volatile(\"\"); }\n"
+FUNCTION = 'void pg_plan_query(void) { __asm__ volatile(""); }\n'
 MAIN = "int main(void) { return 0; }\n"
 
 
 def asm(name: str, code: str, scope: str = "globl") -> str:
     """A function of exactly these instructions."""
-    return f'__asm__(".text\\n.{scope} {name}\\n.type {name},@function\\n{name}: {code}\\nret\\n.size {name}, .-{name}\\n");\n'
+    lines = (
+        ".text",
+        f".{scope} {name}",
+        f".type {name},@function",
+        f"{name}: {code}",
+        "ret",
+        f".size {name}, .-{name}",
+    )
+    return '__asm__("' + "\\n".join(lines) + '\\n");\n'
 
 
 def points(found: tuple[resolve.Attachment, ...]) -> list[tuple[str, str]]:
@@ -159,7 +167,9 @@ def test_a_wrapper_script_is_told_from_a_binary(tmp_path: Path) -> None:
         elf.read(script)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 70, b"\x7fELF\x01\x01" + b"\0" * 60])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 70, b"\x7fELF\x01\x01" + b"\0" * 60]
+)
 def test_what_is_no_whole_binary_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "postgres"
     file.write_bytes(content)
@@ -177,7 +187,10 @@ def test_a_binary_that_is_cut_off_is_refused(compile_c: Compile) -> None:
 
 def test_frame_pointers_are_noticed(compile_c: Compile) -> None:
     body = " ".join(f"x ^= x << {n % 13} ^ f({n});" for n in range(120))
-    source = f"int f(int);\nint big(int x) {{ {body} return x; }}\nint f(int n) {{ __asm__ volatile(\"\"); return n; }}\n" + MAIN
+    source = (
+        f'int f(int);\nint big(int x) {{ {body} return x; }}\nint f(int n) {{ __asm__ volatile(""); return n; }}\n'
+        + MAIN
+    )
     flags = ("-O1", "-fno-inline", "-fcf-protection=none")
     assert resolve.keeps_frame_pointers(elf.read(compile_c("with", source, *flags, "-fno-omit-frame-pointer")))
     assert not resolve.keeps_frame_pointers(elf.read(compile_c("without", source, *flags, "-fomit-frame-pointer")))

@@ -1,0 +1,87 @@
+"""What probes would cost, when they are attached, what may be compared; and planning by pg_stat_statements."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes import budget, planstats, procsched
+from probes.errors import ProbeError
+from probes.planstats import Totals
+
+S = 1_000_000_000
+
+
+def test_the_formula_is_that_of_the_measurements() -> None:
+    assert budget.cost_percent(1000, 2000, 1.0) == pytest.approx(100 * (3 * 1000 + 1.8 * 1000) / 1e6)
+    assert budget.cost_percent(0, 0, 0.0) == 0
+
+
+@pytest.mark.parametrize(("per_s", "admitted"), [(1000, True), (10_000, True), (40_000, False)])
+def test_a_costly_probe_starts_only_when_its_estimate_is_small(per_s: int, admitted: bool) -> None:
+    found = budget.estimate("planner", per_s, busy_cpus=1.9)
+    assert found.admitted is admitted
+    assert (found.text == "") is admitted
+    if not admitted:
+        assert found.text == (
+            "probes: planner would cost about 10 % of this run (80000/s); not started. --probe-budget to change."
+        )
+
+
+@pytest.mark.parametrize("probe", ["procsched", "planstats", "runq", "sched", "stacks"])
+def test_cheap_probes_are_always_admitted(probe: str) -> None:
+    assert budget.estimate(probe, 1e6, busy_cpus=0.1).admitted
+
+
+def test_slow_entries_cost_more() -> None:
+    cheap = budget.estimate("planner", 3000, 1.0)
+    slow = budget.estimate("planner", 3000, 1.0, slow_entry=True)
+    assert slow.percent == pytest.approx(6.0) and slow.percent > cheap.percent
+    assert not slow.admitted and budget.estimate("planner", 3000, 1.0, slow_entry=True, limit_percent=7).admitted
+
+
+@given(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0.1, 64))
+def test_more_statements_never_cost_less(one: float, more: float, cpus: float) -> None:
+    for probe in ("planner", "phases", "endpoint"):
+        assert budget.estimate(probe, one, cpus).percent <= budget.estimate(probe, one + more, cpus).percent
+
+
+@given(st.integers(0, 10**13), st.integers(0, 10**12))
+def test_windows_open_for_ten_seconds_of_every_minute(t_ns: int, began_ns: int) -> None:
+    change = budget.next_change_ns(t_ns, began_ns)
+    assert change > t_ns
+    now = budget.in_window(t_ns, began_ns)
+    assert budget.in_window(change - 1, began_ns) is now
+    assert budget.in_window(change, began_ns) is not now
+    assert not budget.in_window(began_ns - 1, began_ns)
+    assert budget.in_window(began_ns, began_ns)
+
+
+def test_figures_are_compared_only_when_costly_probes_were_the_same() -> None:
+    assert budget.unlike(["runq", "planner"], ["planner", "stacks"]) == ""
+    assert "planner" in budget.unlike(["planner"], ["runq"])
+    assert "no costly probe and the other with phases" in budget.unlike([], ["phases"])
+
+
+def test_12_cannot_track_planning() -> None:
+    with pytest.raises(ProbeError, match="PostgreSQL 12 cannot track planning time; use the planner probe"):
+        planstats.query(12)
+    assert "total_plan_time" in planstats.query(13) == planstats.query(18)
+
+
+def test_statements_are_subtracted_and_idle_ones_left_out() -> None:
+    before = planstats.totals([(1, 10, 100, 10, 900), (2, 5, 50, 5, 70), (3, 9, 9, 9, 9)])
+    after = planstats.totals([(1, 12, 130, 14, 1000), (2, 5, 50, 5, 70), (3, 1, 2, 3, 4), (4, 0, 0, 1, 5)])
+    assert planstats.difference(before, after) == {
+        1: Totals(2, 30, 4, 100),
+        3: Totals(1, 2, 3, 4),
+        4: Totals(0, 0, 1, 5),
+    }
+
+
+def test_moves_between_cpus_are_read_where_the_kernel_tells_them() -> None:
+    text = b"postgres (1, #threads: 1)\n-----\nse.nr_migrations                            :                   17\n"
+    assert procsched.parse_sched(text) == 17
+    assert procsched.parse_sched(b"") is None
+    assert procsched.migrations(2**22 + 1) is None

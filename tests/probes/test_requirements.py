@@ -1,0 +1,107 @@
+"""Every lack of a machine has its line, names what is off, and leaves the rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from probes import requirements
+from probes.requirements import Facts
+
+GOOD = Facts(
+    linux=True,
+    kernel=(6, 18),
+    bpftrace=(0, 23),
+    uid=0,
+    capabilities=(1 << 41) - 1,
+    helper=False,
+    tracefs=True,
+    tracepoints=frozenset(requirements.TRACEPOINTS),
+    btf=True,
+    uprobes=True,
+)
+ALL = ("procsched", "planstats", "runq", "sched", "stacks", "planner", "phases", "endpoint")
+UNPRIVILEGED = ("procsched", "planstats")
+
+
+def test_nothing_is_said_of_a_machine_that_has_all() -> None:
+    assert requirements.check(GOOD) == ()
+    assert requirements.still_works(()) == ALL
+
+
+@pytest.mark.parametrize(
+    ("lack", "text", "works"),
+    [
+        ({"linux": False}, "need Linux; all probes except planstats are off", ("planstats",)),
+        ({"bpftrace": None}, "bpftrace not found on PATH. Enter the dev shell or install", UNPRIVILEGED),
+        ({"bpftrace": (0, 16)}, "bpftrace 0.16 is too old, need >= 0.17", UNPRIVILEGED),
+        ({"uid": 1000}, "bpftrace 0.23 only runs as root (0.25 and later accept", UNPRIVILEGED),
+        (
+            {"uid": 1000, "bpftrace": (0, 27), "capabilities": 1 << 39 | 1 << 1},
+            "missing CAP_DAC_READ_SEARCH, CAP_PERFMON; bpftrace 0.27 needs CAP_BPF,",
+            UNPRIVILEGED,
+        ),
+        (
+            {"bpftrace": (0, 24), "kernel": (5, 4)},
+            "kernel 5.4 is older than bpftrace 0.24 supports (5.8)",
+            UNPRIVILEGED,
+        ),
+        (
+            {"bpftrace": (0, 27), "kernel": (5, 15)},
+            "kernel 5.15 is older than bpftrace 0.27 supports (6.1)",
+            UNPRIVILEGED,
+        ),
+        ({"tracefs": False, "tracepoints": None}, "mount -t tracefs tracefs /sys/kernel/tracing", UNPRIVILEGED),
+        (
+            {"tracepoints": GOOD.tracepoints - {"sched_wakeup"}},  # type: ignore[operator]
+            "tracepoint sched:sched_wakeup not offered by this kernel; runq and sched are off",
+            ("procsched", "planstats", "stacks", "planner", "phases", "endpoint"),
+        ),
+        ({"btf": False}, "no BTF (CONFIG_DEBUG_INFO_BTF)", (*UNPRIVILEGED, "planner", "phases", "endpoint")),
+        ({"uprobes": False}, "without uprobes (CONFIG_UPROBE_EVENTS)", (*UNPRIVILEGED, "runq", "sched", "stacks")),
+        ({"schedstat": False}, "schedstat is all zero", ALL[1:]),
+    ],
+)
+def test_each_lack_is_one_line_with_a_remedy(lack: dict[str, Any], text: str, works: tuple[str, ...]) -> None:
+    (finding,) = requirements.check(replace(GOOD, **lack))
+    assert text in finding.text
+    assert "\n" not in finding.text
+    assert requirements.still_works([finding]) == works
+
+
+def test_an_unprivileged_user_with_a_helper_lacks_nothing() -> None:
+    assert requirements.check(replace(GOOD, uid=1000, helper=True)) == ()
+    assert requirements.check(replace(GOOD, uid=1000, bpftrace=(0, 27))) == ()
+
+
+def test_the_oldest_bpftrace_needs_no_btf() -> None:
+    old = replace(GOOD, bpftrace=(0, 17), btf=False)
+    assert requirements.check(old) == ()
+    assert requirements.trackable(old)
+    assert not requirements.trackable(replace(old, bpftrace=(0, 23)))
+
+
+def test_all_lacks_are_named_at_once() -> None:
+    findings = requirements.check(replace(GOOD, bpftrace=None, tracefs=False, uprobes=False))
+    assert len(findings) == 3
+    assert requirements.still_works(findings) == UNPRIVILEGED
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("v0.23.2", (0, 23)), ("6.18.44-fc", (6, 18)), ("bpftrace v0.17.0", (0, 17)), ("none", None)],
+)
+def test_versions_are_read(text: str, version: tuple[int, int] | None) -> None:
+    assert requirements.parse_version(text) == version
+
+
+def test_this_machine_can_be_looked_at() -> None:
+    found = requirements.facts()
+    assert found.linux and found.kernel > (4, 0)
+    assert all(finding.text.count("\n") == 0 for finding in requirements.check(found))
+
+
+def test_a_silent_probe_has_a_line() -> None:
+    assert requirements.silent("planner").text.startswith("probes: planner is attached but saw no event in 3 s")
