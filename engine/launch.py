@@ -16,6 +16,7 @@ import engine
 from engine import live, space
 from engine.account import make_passable, unprivileged
 from engine.errors import UserError
+from engine.hostlock import alone_on_the_host
 from engine.journal import is_locked, read_manifest
 from engine.plan import Manifest
 from engine.prepare import Prospect, Request, prepare
@@ -72,6 +73,8 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> i
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
     space.check(out, prospect.needed_bytes)
+    with alone_on_the_host(prospect.manifest.beside):  # before anything is written; the engine takes it for good
+        pass
     create_run(run, prospect.manifest.record())
     return _spawn(run, console, detach=detach)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import sqlite3
 import time
 import traceback
@@ -21,6 +20,7 @@ from engine.account import make_passable
 from engine.cluster import kill_leftover
 from engine.drift import Record, drift
 from engine.errors import UserError
+from engine.hostlock import alone_on_the_host
 from engine.journal import read_manifest
 from engine.model import Cell
 from engine.plan import Manifest
@@ -28,8 +28,6 @@ from engine.server import Server
 from engine.step import Interrupted, StepFailed, StepRunner, Stop
 from engine.writer import JournalWriter
 from workloads.insert.steps import Step
-
-HOST_LOCK = "\0pgbed-measures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +54,6 @@ def stop_on_signals() -> Iterator[Stop]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def alone_on_the_host(beside: bool) -> Iterator[None]:
-    """Keeps other runs off this machine for as long as this one measures; `beside` shares it knowingly.
-
-    Raises UserError when another run is under way. The lock is a name in the kernel's abstract socket space, which
-    goes with the process that holds it, however it ends.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
-        try:
-            lock.bind(HOST_LOCK)
-        except OSError as error:
-            if not beside:
-                raise UserError(
-                    "another run is measuring on this machine, and each would spoil the other's figures; "
-                    "wait for it (bench watch), or say --beside to share the machine knowingly"
-                ) from error
-        yield
 
 
 def execute(run: Path) -> Outcome:

@@ -20,6 +20,7 @@ from engine.account import Account, unprivileged
 from engine.cluster import kill_leftover, last_words, living_server, processes_in
 from engine.errors import UserError
 from engine.model import Build, Config
+from engine.procfs import children
 from engine.server import SOCKET_PATH_MAX, Server, ServerError
 
 MAJORS = (12, 14, 16, 17)
@@ -94,7 +95,7 @@ def test_pids_are_the_postmaster_and_its_children(major: int, server: Servers) -
     running = server(major)
     with running.connect() as connection:
         backend = connection.info.backend_pid
-        pids = running.pids()
+        pids = (running.pid, *children(running.pid))
         assert pids[0] == running.pid and backend in pids
         assert set(pids) <= set(processes_in(running.data_dir))
 
@@ -210,7 +211,7 @@ def test_a_server_killed_in_a_step_is_noticed_with_the_reason(
         os.kill(running.pid, signal.SIGKILL)
         assert wait_until(lambda: not running.alive())
         assert "was killed by SIGKILL" in (running.died_reason() or "")
-        assert running.pids() == ()
+        assert children(running.pid) == []
     assert wait_until(lambda: not processes_in(cell_dir / "data"))
 
 
@@ -285,7 +286,7 @@ def test_leftover_server_is_stopped_and_removed(build: Builds, small_config: Con
 def test_leftover_backends_without_a_postmaster_are_ended(build: Builds, small_config: Configs, cell_dir: Path) -> None:
     abandoned = Server(build(16), small_config(build(16)), cell_dir)
     abandoned.start()
-    stopped = next(pid for pid in abandoned.pids() if pid != abandoned.pid)
+    stopped = next(pid for pid in children(abandoned.pid))
     os.kill(stopped, signal.SIGSTOP)  # a process that cannot notice that its postmaster is gone
     os.kill(abandoned.pid, signal.SIGKILL)
     assert wait_until(lambda: not abandoned.alive())

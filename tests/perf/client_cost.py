@@ -31,6 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "workloads")]
 from steprun import cpu_s, run_step  # noqa: E402
 
 from engine import builds, configs, environment  # noqa: E402
+from engine.procfs import children  # noqa: E402
 from engine.server import Server  # noqa: E402
 from workloads import seeds  # noqa: E402
 from workloads.insert import maintenance, queries, rows, schema  # noqa: E402
@@ -73,7 +74,7 @@ class Cost:
 
 def server_cpu(server: Server) -> dict[int, float]:
     """CPU seconds of every process of the server."""
-    return {pid: cpu_s(pid) for pid in server.pids()}
+    return {pid: cpu_s(pid) for pid in (server.pid, *children(server.pid))}
 
 
 def since(before: dict[int, float], after: dict[int, float]) -> float:
