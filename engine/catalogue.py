@@ -75,7 +75,8 @@ def workloads() -> Listing:
 
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
-    folders = [path.parent for path in out.glob("*/manifest.json")] if out.is_dir() else []
+    # An exported run has a manifest too, but no cells.
+    folders = [path.parent for path in out.glob("*/manifest.json") if (path.parent / "cells").is_dir()]
     rows = [_run(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
     return Listing(rows, ("run", "state", "cells", "builds", "scale"), ("run", "cells"))
 

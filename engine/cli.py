@@ -193,11 +193,13 @@ def run(**options: Any) -> None:
 @OUT
 @PLAIN
 @click.option("--once", is_flag=True, help="Print the state as one line and leave.")
-def watch(run: str | None, out: Path | None, plain: bool, once: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="With --once: JSON instead of a line.")
+def watch(run: str | None, out: Path | None, plain: bool, once: bool, as_json: bool) -> None:
     """Watch a run (the newest unless named). Leaving does not touch it."""
     folder = catalogue.find_run(run, out or default_out())
-    if once:
-        click.echo(live.line(live.Watcher(folder).look()))
+    if once or as_json:
+        now = live.Watcher(folder).look()
+        click.echo(json.dumps(live.record(now)) if as_json else live.line(now))
         return
     try:
         live.follow(folder, _console(plain))

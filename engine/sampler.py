@@ -189,7 +189,7 @@ class StepSampler:
         journal.add_sample(self.step, t_ns, dt_ns, "dbms", self._of_server(last, server))
         for kind, counters in server.kinds.items():
             data = difference(last.kinds.get(kind, {}), counters)
-            if kind != "client backend" and data.get("cpu_ns", 0) + data.get("write_bytes", 0) > 0:
+            if kind != "client backend" and (data.get("cpu_ns") or data.get("write_bytes")):
                 journal.add_sample(self.step, t_ns, dt_ns, f"process:{kind}", data)
 
     def _of_server(self, first: ServerSample, last: ServerSample) -> dict[str, int]:

@@ -51,7 +51,7 @@ CREATE TABLE role (                        -- one connection of one step
     id INTEGER PRIMARY KEY,
     step_id INTEGER NOT NULL REFERENCES step,
     client INTEGER NOT NULL,               -- 1 for table pi1, ...
-    name TEXT NOT NULL,                    -- insert, delete, query, index
+    name TEXT NOT NULL,                    -- insert, delete, query (query2, ...), index, transaction
     backend_pid INTEGER NOT NULL,
     client_pid INTEGER NOT NULL
 );
@@ -68,7 +68,8 @@ CREATE TABLE role_second (
     service BLOB NOT NULL,                 -- workloads.histogram.pack
     response BLOB,                         -- the same from the intended start, rate-limited roles only
     backend_cpu_ns INTEGER, backend_runq_ns INTEGER, backend_switches INTEGER,
-    backend_read_bytes INTEGER, backend_write_bytes INTEGER,
+    backend_read_bytes INTEGER,
+    backend_write_bytes INTEGER,           -- made dirty less what was cancelled; can be negative
     client_cpu_ns INTEGER, client_runq_ns INTEGER, client_switches INTEGER,
     wait_event TEXT,                       -- type:event of pg_stat_activity at t_ns
     PRIMARY KEY (role_id, t_ns)

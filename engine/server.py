@@ -41,6 +41,7 @@ from engine.cluster import (
 from engine.configs import quoted
 from engine.errors import UserError
 from engine.model import Build, Config
+from engine.serverlog import line_prefix
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -149,14 +150,13 @@ class Server:
     @property
     def harness_settings(self) -> dict[str, str]:
         """What is appended after the config: private socket, no network, a log that can be read by machine."""
-        backend_type = "%b" if self.build.major >= 13 else ""  # 12 has no %b
         return {
             "unix_socket_directories": str(self.socket_dir or ""),
             "unix_socket_permissions": "0700",
             "listen_addresses": "",
             "port": str(PORT),
             "log_destination": "stderr",
-            "log_line_prefix": f"%n|%p|{backend_type}|",
+            "log_line_prefix": line_prefix(self.build.major),
             "logging_collector": "off",
             "lc_messages": "C",
             **{name: value for name, value in OBSERVED.items() if name not in dict(self.config.settings)},

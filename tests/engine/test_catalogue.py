@@ -49,7 +49,7 @@ def test_the_name_of_a_run_is_never_folded(tmp_path: Path, capsys: pytest.Captur
     name = "20261120-101500-17beta1-builtin-against-16.3"
     make_run(tmp_path / name, builds=("16.3", "17beta1-builtin", "17.0", "12.11"), repeats=2)
     broken = tmp_path / "broken"
-    broken.mkdir()
+    (broken / "cells").mkdir(parents=True)
     (broken / "manifest.json").write_text("{")
     (broken / "journal.db").touch()
     lines = lines_of(catalogue.runs(tmp_path), capsys)
