@@ -169,5 +169,6 @@ def _conclude(run: Path, code: int, console: Console) -> int:
         console.print(f"the engine died (exit code {code}); see {run / 'engine.log'}", soft_wrap=True)
         console.print(f"go on with: bench resume {manifest.run}", soft_wrap=True)
         return 1
-    report.print_comparison(compare([run]), console)
+    report.print_comparison(compare([run]), console, brief=True)
+    console.print(f"every cell, response times, stalls and sizes: bench compare {manifest.run}", soft_wrap=True)
     return code

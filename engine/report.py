@@ -36,18 +36,18 @@ from rich.text import Text
 
 from engine import origins
 from engine.comparison import METRICS, Comparison, middle
-from engine.tables import Notes, Section, sections
+from engine.tables import Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v"}
 
 
-def print_comparison(comparison: Comparison, console: Console, *, published: bool = False) -> None:
-    """Prints a comparison; `published` adds the reference client's own figures."""
+def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
+    """Prints a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
     plain = (console.encoding or "").lower().replace("-", "") not in ("utf8", "utf16")
     notes = Notes()
     for line in header(comparison):
         console.print(line, soft_wrap=True)
-    for section in sections(comparison, notes, published=published):
+    for section in headline(comparison, notes) if brief else sections(comparison, notes, published=published):
         console.print()
         console.print(Text(section.title, style="bold"))
         console.print(_table(section, plain))

@@ -61,6 +61,11 @@ class Notes:
         return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
 
 
+def headline(comparison: Comparison, notes: Notes) -> list[Section]:
+    """How fast, and at what cost per operation: what a run ends with."""
+    return [section for section in (_throughput(comparison, notes), _per_operation(comparison)) if section.rows]
+
+
 def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -> list[Section]:
     """All tables that have rows."""
     found = [
