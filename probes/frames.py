@@ -43,6 +43,8 @@ class Quality:
             )
         if self.missed_frames:
             said.append(f"probes: {probe}: {self.missed_frames} s missed, their counts are in the next frame")
+        if self.broken_lines:
+            said.append(f"probes: {probe}: {self.broken_lines} lines of bpftrace were not understood and passed over")
         return tuple(said)
 
 

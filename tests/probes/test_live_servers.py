@@ -1,0 +1,320 @@
+"""Every probe over real servers of every major version at hand: what was sent is what is counted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.model import Build, Config
+from engine.server import Server
+from probes import folding, planstats
+from probes.frames import Frame
+from probes.resolve import keeps_frame_pointers
+from probes.session import ProbeSession, Target
+
+pytestmark = pytest.mark.outside
+
+Servers = Callable[[int | str], Server]
+# Built from source with symbols, frame pointers and USDT; tried where they are at hand.
+SOURCE_BUILDS = ("13.16", "17.11")
+STATEMENTS = 20
+STACK_SQL = "select count(*) from generate_series(1, 400000) as a(x) where x % 7 = 3"
+
+
+def labels(servers: dict[str, Build]) -> list[int | str]:
+    return [12, 14, 16, 17, *(label for label in SOURCE_BUILDS if label in servers)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "which" in metafunc.fixturenames:
+        folder = Path(os.environ.get("PGBED_SERVERS", "/nonexistent"))
+        source = [label for label in SOURCE_BUILDS if (folder / label).exists()]
+        metafunc.parametrize("which", [12, 14, 16, 17, *source])
+
+
+def target_of(server: Server) -> Target:
+    return Target(server.pid, server.build.bin / "postgres", server.build.major, launchers=(os.getpid(),))
+
+
+@contextmanager
+def watched(server: Server, *probes: str, bpftrace: Path, quiet: bool = True) -> Iterator[dict[str, ProbeSession]]:
+    """Several probes at once, each past its baseline."""
+    with ExitStack() as stack:
+        running = {
+            probe: stack.enter_context(ProbeSession(target_of(server), probe, bpftrace=bpftrace)) for probe in probes
+        }
+        for one in running.values():
+            assert one.wait_baseline(), one.messages
+        for one in running.values():
+            one.poll()  # what others did until now
+        yield running
+        for one in running.values():
+            assert not quiet or one.messages == []
+
+
+@contextmanager
+def client(server: Server, prepare_threshold: int | None = None) -> Iterator[psycopg.Connection[Any]]:
+    """A connection in autocommit that has settled."""
+    with psycopg.connect(server.dsn(), autocommit=True, prepare_threshold=prepare_threshold) as connection:
+        yield connection
+
+
+def settled(running: ProbeSession, seconds: float = 2.1) -> list[Frame]:
+    """The frames up to one that begins after now."""
+    now_ns, found = time.monotonic_ns(), list[Frame]()
+    end = time.monotonic() + seconds + 5
+    while time.monotonic() < end and not (found and found[-1].t_ns > now_ns):
+        found += running.poll()
+        time.sleep(0.02)
+    return found
+
+
+def total(found: list[Frame], field: str, pid: int | None = None) -> int:
+    return sum(
+        record.get(field, 0) for frame in found for of, record in frame.records.items() if pid is None or of == pid
+    )
+
+
+def test_every_probe_counts_what_was_sent(which: int | str, server: Servers, bpftraces: tuple[Path, ...]) -> None:
+    on_binary = ("planner", "phases", "endpoint", "endpoint_proxy")
+    for program in bpftraces:
+        with watched(server(which), *on_binary, "runq", "sched", "stacks", bpftrace=program) as running:
+            source = which in SOURCE_BUILDS
+            assert running["planner"].origin is not None
+            assert running["planner"].origin.attach == ("usdt" if source else "function")
+            with client(server(which)) as connection:
+                pid = connection.info.backend_pid
+                began = time.monotonic()
+                for _ in range(STATEMENTS):
+                    connection.execute("select 1")
+                spent_us = (time.monotonic() - began) * 1e6
+                connection.execute(STACK_SQL)
+                found = {probe: settled(one) for probe, one in running.items()}
+        sent = STATEMENTS + 1
+        assert total(found["planner"], "n", pid) == sent
+        assert total(found["endpoint"], "plan_n", pid) == sent
+        assert total(found["endpoint_proxy"], "plan_n", pid) == sent
+        for phase in ("parse", "analyze", "plan", "execute"):
+            assert total(found["phases"], f"{phase}_n", pid) == sent
+            assert total(found["phases"], f"{phase}_us", pid) > 0
+        assert total(found["planner"], "sum_us", pid) < spent_us
+        assert total(found["runq"], "n", pid) >= STATEMENTS / 2
+        assert total(found["sched"], "oncpu_us", pid) > 20_000
+        assert total(found["stacks"], "samples", pid) >= 2
+        stacks = [stack for frame in found["stacks"] for stack in frame.stacks if stack.pid == pid]
+        # What is sampled between print and clear is lost; it must stay little.
+        assert sum(stack.count for stack in stacks) >= 0.8 * total(found["stacks"], "samples", pid)
+
+
+def test_planner_counts_plannings_by_protocol(which: int | str, server: Servers, bpftraces: tuple[Path, ...]) -> None:
+    with watched(server(which), "planner", "phases", bpftrace=bpftraces[-1]) as running, ExitStack() as stack:
+        simple = stack.enter_context(client(server(which)))
+        extended = stack.enter_context(client(server(which)))
+        prepared = stack.enter_context(client(server(which), prepare_threshold=0))
+        failing = stack.enter_context(client(server(which)))
+        for _ in range(12):
+            simple.execute("select 1")
+            extended.execute("select %s::int", (1,))
+            prepared.execute("select relname from pg_class where oid = %s::oid", (1259,))
+        for _ in range(3):
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                failing.execute("select 1/0")
+        failing.execute("select 2")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            failing.execute("select 1/%s::int", (0,))
+        failing.execute("select %s::int", (3,))
+        found = settled(running["planner"])
+        phases = settled(running["phases"])
+        pids = [one.info.backend_pid for one in (simple, extended, prepared, failing)]
+    # Prepared: 5 plannings with the values, then the generic plan.
+    counted = [total(found, "n", pid) for pid in pids]
+    assert counted[:2] == [12, 12]
+    assert counted[2] in (5, 6)
+    # An error while planning is no planning; one while executing comes after it. Which of the two the statement with
+    # a parameter is, depends on whether the value is folded in.
+    assert counted[3] == 2
+    assert total(found, "nested") == 0
+    assert [total(phases, "parse_n", pid) for pid in pids] == [12, 12, 1, 6]
+    assert [total(phases, "analyze_n", pid) for pid in pids][:3] == [12, 12, 1]
+    assert total(phases, "execute_n", pids[2]) == 12
+
+
+def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
+    which: int | str, server: Servers, bpftraces: tuple[Path, ...]
+) -> None:
+    with client(server(which)) as connection:
+        connection.execute(
+            "create or replace function probes_slow() returns int immutable language plpgsql as "
+            "$$ begin perform pg_sleep(0.05); return (select 1 from pg_class limit 1); end $$"
+        )
+    with (
+        watched(server(which), "planner", "phases", bpftrace=bpftraces[-1]) as running,
+        client(server(which)) as connection,
+    ):
+        pid = connection.info.backend_pid
+        connection.execute("select probes_slow()")
+        found = settled(running["planner"])
+        phases = settled(running["phases"])
+        connection.execute("drop function probes_slow()")
+    # The function's value is asked for once while planning, which plans its own statements; then it is a constant.
+    assert total(found, "n", pid) == 1
+    assert total(found, "nested", pid) >= 2
+    assert 50_000 <= total(found, "sum_us", pid) < 500_000
+    (histogram,) = [of[pid] for frame in found for of in [frame.histograms.get("plan_us", {})] if pid in of]
+    assert histogram == {max(histogram): 1} and max(histogram) >= 16
+    assert total(phases, "plan_us", pid) >= 50_000
+    assert total(phases, "execute_us", pid) < 50_000
+    assert total(phases, "nested", pid) >= 2
+
+
+def test_statements_inside_a_statement_belong_to_its_execution(
+    which: int | str, server: Servers, bpftraces: tuple[Path, ...]
+) -> None:
+    with watched(server(which), "phases", bpftrace=bpftraces[-1]) as running, client(server(which)) as connection:
+        pid = connection.info.backend_pid
+        connection.execute(
+            "do $$ begin perform count(*) from pg_class; perform pg_sleep(0.05);"
+            " begin perform 1/0; exception when division_by_zero then null; end;"
+            " execute 'select 2'; perform pg_sleep(0.05); end $$"
+        )
+        found = settled(running["phases"])
+    assert total(found, "parse_n", pid) == 1
+    assert total(found, "execute_us", pid) >= 100_000
+    assert total(found, "plan_us", pid) < 20_000
+    assert total(found, "nested", pid) >= 3
+
+
+def test_another_server_on_the_same_binary_counts_for_nothing(
+    server: Servers,
+    small_config: Callable[[Build], Config],
+    bpftraces: tuple[Path, ...],
+    open_folder: Path,
+) -> None:
+    mine = server(16)
+    with (
+        Server(mine.build, small_config(mine.build), open_folder) as foreign,
+        watched(mine, "planner", "runq", bpftrace=bpftraces[-1], quiet=False) as running,
+    ):
+        foreign.create_database()
+        with client(foreign) as stranger, client(mine) as connection:
+            for _ in range(STATEMENTS):
+                stranger.execute("select 1")
+            connection.execute("select 1")
+            found = {probe: settled(one) for probe, one in running.items()}
+            pids = (stranger.info.backend_pid, connection.info.backend_pid)
+    assert total(found["planner"], "n") == 1 == total(found["planner"], "n", pids[1])
+    assert all(pids[0] not in frame.records and pids[0] not in frame.groups for frame in found["runq"])
+
+
+@pytest.mark.parametrize("which_end", [13, 14, 16])
+def test_endpoint_shows_dead_index_entries_until_they_are_cleaned(
+    which_end: int, servers: dict[str, Build], server: Servers, bpftraces: tuple[Path, ...]
+) -> None:
+    """From 14 on plain VACUUM may leave the dead entries of few pages where they are; up to 13 it never does."""
+    assert any(build.major == which_end for build in servers.values()) or which_end == 13
+    if not any(build.major == which_end for build in servers.values()):
+        return  # 13 is no version that tests can count on
+    with (
+        watched(server(which_end), "endpoint", bpftrace=bpftraces[-1], quiet=False) as running,
+        client(server(which_end)) as connection,
+    ):
+        pid = connection.info.backend_pid
+        connection.execute(
+            "drop table if exists probes_end;"
+            "create table probes_end (id bigint, filler text) with (autovacuum_enabled = off)"
+        )
+        # Wide rows, so that the deleted ones are less than 2 % of the pages.
+        connection.execute(
+            "insert into probes_end select g, '' from generate_series(1, 1500000) g;"
+            "create index on probes_end (id); analyze probes_end"
+        )
+        connection.execute("vacuum probes_end")
+
+        def leaf_pages() -> tuple[int, int]:
+            """Leaf pages of one planning and the look-ups that read them, the second time it is planned."""
+            settled(running["endpoint"])
+            connection.execute("explain select * from probes_end where id >= 0 and id < 10")
+            found = settled(running["endpoint"])
+            return total(found, "leaf_pages", pid), total(found, "ep_n", pid)
+
+        pages, look_ups = leaf_pages()
+        assert look_ups > 0 and pages <= 3 * look_ups
+        connection.execute("delete from probes_end where id <= 20000")
+        dead, look_ups = leaf_pages()
+        assert look_ups > 0 and dead > 50
+        connection.execute("vacuum probes_end")
+        after_plain, _ = leaf_pages()
+        connection.execute("vacuum (index_cleanup on) probes_end")
+        cleaned, look_ups = leaf_pages()
+        assert cleaned <= 3 * look_ups
+        connection.execute("drop table probes_end")
+    if which_end <= 13:
+        assert after_plain <= 3 * look_ups
+    else:
+        assert after_plain > 50
+
+
+def test_stacks_are_as_deep_as_the_binary_allows(
+    which: int | str, server: Servers, bpftraces: tuple[Path, ...]
+) -> None:
+    running_server = server(which)
+    with (
+        watched(running_server, "stacks", bpftrace=bpftraces[-1]) as running,
+        client(running_server) as connection,
+    ):
+        pid = connection.info.backend_pid
+        origin = running["stacks"].origin
+        assert origin is not None
+        known = folding.space(Path(f"/proc/{running_server.pid}/maps").read_text(), complete=origin.frame_pointers)
+        for _ in range(3):
+            connection.execute(STACK_SQL)
+        found = settled(running["stacks"])
+    # By now the backend is gone, and still has names.
+    stacks = [stack for frame in found for stack in frame.stacks if stack.pid == pid and stack.user]
+    folded = folding.fold(stacks, lambda _: "query", lambda _: known)
+    named = sum(count for line, count in folded.items() if folding.UNKNOWN not in line)
+    assert named >= 0.9 * sum(folded.values()) > 3
+    if origin.frame_pointers:
+        phases = folding.phase_samples(folded)["query"]
+        assert phases["execute"] >= 0.8 * sum(phases.values())
+        assert any(";PostgresMain;exec_simple_query;PortalRun;" in line for line in folded)
+    else:
+        assert all(len([one for one in line.split(";")[1:] if not one.endswith("_[k]")]) == 1 for line in folded)
+
+
+def test_source_builds_keep_frame_pointers_and_prebuilt_ones_do_not(which: int | str, server: Servers) -> None:
+    from probes import elf
+
+    file = elf.read((server(which).build.bin / "postgres").resolve())
+    assert keeps_frame_pointers(file) == (which in SOURCE_BUILDS)
+
+
+@pytest.mark.parametrize("which_stats", [14, 16, 17])
+def test_planstats_reads_what_was_planned(
+    which_stats: int,
+    build: Callable[[int | str], Build],
+    small_config: Callable[[Build], Config],
+    open_folder: Path,
+) -> None:
+    from dataclasses import replace
+
+    wanted = build(which_stats)
+    config = small_config(wanted)
+    config = replace(config, settings=(*config.settings, *planstats.SETTINGS))
+    with Server(wanted, config, open_folder) as running:
+        running.create_database()
+        with client(running) as connection:
+            connection.execute("create extension pg_stat_statements")
+            sql = planstats.query(which_stats)
+            before = planstats.totals(connection.execute(sql.encode()).fetchall())
+            for _ in range(7):
+                connection.execute("select count(*) from pg_class where relname = 'x'")
+            found = planstats.difference(before, planstats.totals(connection.execute(sql.encode()).fetchall()))
+    assert [one for one in found.values() if one.calls == 7 and one.plans == 7 and one.plan_us > 0]
