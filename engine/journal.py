@@ -21,7 +21,7 @@ from engine.errors import UserError
 from engine.model import StepTotals
 from workloads.insert.spec import role_kind
 
-SCHEMA = (1, 0)  # major, minor
+SCHEMA = (1, 1)  # major, minor
 STEP_COLUMNS = "id, attempt_id, ordinal, name, kind, state, started_ns, ended_ns, work, plan, totals"
 
 
@@ -113,6 +113,19 @@ class RoleSecond:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeFrame:
+    """What a probe counted of one role in one frame, see table `probe_frame`; fields carry the columns' names."""
+
+    step_id: int
+    t_ns: int
+    dt_ns: int
+    probe: str
+    role: str
+    data: dict[str, Any]
+    quality: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class EventRow:
     """One event, see table `event`; `ended_ns` is None while it lasts."""
 
@@ -181,6 +194,15 @@ class JournalReader:
         rows = self._rows("sample", "t_ns, dt_ns, source, data", where, step, after_ns, order="t_ns, source")
         return [(t_ns, dt_ns, source, json.loads(data)) for t_ns, dt_ns, source, data in rows]
 
+    def probe_frames(self, step: int, after_ns: int = 0) -> list[ProbeFrame]:
+        """Frames of a step's probes that end after a time, in order; none in a journal older than schema 1.1."""
+        if not self._has("probe_frame"):
+            return []
+        where = "step_id = ? AND t_ns > ?"
+        columns, order = ", ".join(ProbeFrame.__slots__), "t_ns, probe, role"
+        rows = self._rows("probe_frame", columns, where, step, after_ns, order=order)
+        return [ProbeFrame(*(*plain, json.loads(data), json.loads(quality))) for *plain, data, quality in rows]
+
     def events(self, step: int | None = None, after_id: int = 0) -> list[EventRow]:
         """Events (of a step, or all) with a larger id than the one given, oldest first."""
         where = "id > ?" if step is None else "id > ? AND step_id = ?"
@@ -214,6 +236,9 @@ class JournalReader:
     def _events(self, where: str, *arguments: Any) -> list[EventRow]:
         rows = self._rows("event", "id, attempt_id, step_id, kind, started_ns, ended_ns, role, data", where, *arguments)
         return [EventRow(*(*plain, json.loads(data))) for *plain, data in rows]
+
+    def _has(self, table: str) -> bool:
+        return any(self._rows("sqlite_master", "1", "type = 'table' AND name = ?", table, order="name"))
 
     def _rows(self, table: str, columns: str, where: str, *arguments: Any, order: str = "id") -> Iterator[Any]:
         with readable(self.run):

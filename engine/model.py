@@ -148,7 +148,8 @@ class StepTotals:
 
     `dbms` counts all server processes, those that ended in the step included; its bytes are those of
     `engine.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are
-    differences of the kernel's counters: see `engine.host` for their keys.
+    differences of the kernel's counters: see `engine.host` for their keys. `observers` are the probes that were active
+    in any part of it, `probes` what they counted, by role: see `engine.probed`.
     """
 
     seconds: float
@@ -172,6 +173,7 @@ class StepTotals:
     host: dict[str, int] = field(default_factory=dict)
     device: dict[str, int] = field(default_factory=dict)
     observers: tuple[str, ...] = ()
+    probes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[RoleTotals]:
         """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""

@@ -1,14 +1,15 @@
--- The journal's schema, version 1.0. The only place where it is described.
+-- The journal's schema, version 1.1. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
 -- session for each time that it was started; a cell lies wholly within one session.
--- A newer minor version adds tables or columns and changes nothing that stands here; a newer major
--- version may not be read by older readers.
+-- A newer minor version adds tables and changes nothing that stands here; a newer major version may
+-- not be read by older readers. Read again over a journal of an older minor version, this adds what
+-- that lacks: everything is made only if it is not there.
 
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema_major, schema_minor
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema_major, schema_minor
 
-CREATE TABLE session (
+CREATE TABLE IF NOT EXISTS session (
     id INTEGER PRIMARY KEY,
     boot_id TEXT NOT NULL,
     monotonic_ns INTEGER NOT NULL,
@@ -17,7 +18,7 @@ CREATE TABLE session (
 );
 
 -- One row per attempt at a cell. A cell is finished when one of its attempts is.
-CREATE TABLE attempt (
+CREATE TABLE IF NOT EXISTS attempt (
     id INTEGER PRIMARY KEY,
     session_id INTEGER NOT NULL REFERENCES session,
     cell TEXT NOT NULL,                    -- the cell's id in manifest.json
@@ -28,12 +29,12 @@ CREATE TABLE attempt (
     origin TEXT NOT NULL DEFAULT '{}'      -- JSON: what held for this cell (environment, settings not applied)
 );
 
-CREATE TABLE setting (                     -- settings that differ from the server's defaults
+CREATE TABLE IF NOT EXISTS setting (                     -- settings that differ from the server's defaults
     attempt_id INTEGER NOT NULL REFERENCES attempt,
     name TEXT NOT NULL, value TEXT NOT NULL, source TEXT NOT NULL
 );
 
-CREATE TABLE step (
+CREATE TABLE IF NOT EXISTS step (
     id INTEGER PRIMARY KEY,
     attempt_id INTEGER NOT NULL REFERENCES attempt,
     ordinal INTEGER NOT NULL,
@@ -47,7 +48,7 @@ CREATE TABLE step (
     totals TEXT                            -- JSON: engine.model.StepTotals, once it is finished
 );
 
-CREATE TABLE role (                        -- one connection of one step
+CREATE TABLE IF NOT EXISTS role (                        -- one connection of one step
     id INTEGER PRIMARY KEY,
     step_id INTEGER NOT NULL REFERENCES step,
     client INTEGER NOT NULL,               -- 1 for table pi1, ...
@@ -57,7 +58,7 @@ CREATE TABLE role (                        -- one connection of one step
 );
 
 -- One row per role and second. Counts are of this interval, not cumulative.
-CREATE TABLE role_second (
+CREATE TABLE IF NOT EXISTS role_second (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval
     dt_ns INTEGER NOT NULL,
@@ -78,7 +79,7 @@ CREATE TABLE role_second (
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.
 -- Sources: dbms (all server processes but the monitor's), process:<backend type>, host, device, and the observers:
 -- engine, monitor (the engine's own connection).
-CREATE TABLE sample (
+CREATE TABLE IF NOT EXISTS sample (
     step_id INTEGER NOT NULL REFERENCES step,
     t_ns INTEGER NOT NULL,
     dt_ns INTEGER NOT NULL,
@@ -90,8 +91,9 @@ CREATE TABLE sample (
 -- One row per event. An event that lasts is written when it begins (ended_ns NULL) and updated.
 -- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
 -- stall, drift (the machine changed), clock_step (the wall clock was set), gap (a tick that came late),
--- progress (what the engine waits for between steps).
-CREATE TABLE event (
+-- progress (what the engine waits for between steps), mark (a word of the user's: text),
+-- probe (what a probe has to say: probe, text), probe_gap (a time without its figures: probe, text).
+CREATE TABLE IF NOT EXISTS event (
     id INTEGER PRIMARY KEY,
     attempt_id INTEGER REFERENCES attempt,
     step_id INTEGER REFERENCES step,
@@ -102,20 +104,36 @@ CREATE TABLE event (
     data TEXT NOT NULL                     -- JSON; for a stall see engine.stalls.Stall
 );
 
-CREATE TABLE difference (                  -- pg_stat_* views over one step, last snapshot minus first
+-- Since 1.1. One row per frame of a probe (about a second, on a beat of its own) and role that did something in it.
+-- Roles: those of `role` (their server processes), client:ROLE (their clients), client (what started them), server (all
+-- other server processes), monitor (the server process of the engine's own connection), observer (other probes).
+-- A frame that overlaps the step's begin or end is whole: its connections did nothing outside the step but connect.
+CREATE TABLE IF NOT EXISTS probe_frame (
+    step_id INTEGER NOT NULL REFERENCES step,
+    t_ns INTEGER NOT NULL,                 -- end of the frame
+    dt_ns INTEGER NOT NULL,
+    probe TEXT NOT NULL,
+    role TEXT NOT NULL,
+    data TEXT NOT NULL,                    -- JSON: processes; the probe's fields (probes/table.py); histograms as pairs
+                                           -- (power-of-two bucket of us, count); stacks: phases {phase: samples}
+    quality TEXT NOT NULL,                 -- JSON: what of probes.frames.Quality is not as it should be; attach
+    PRIMARY KEY (step_id, t_ns, probe, role)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS difference (                  -- pg_stat_* views over one step, last snapshot minus first
     step_id INTEGER NOT NULL REFERENCES step,
     view TEXT NOT NULL,                    -- bgwriter, checkpointer, wal, io, database, user_tables, user_indexes
     object TEXT NOT NULL,                  -- relation, index, or backend type/object/context; '' when one row
     data TEXT NOT NULL                     -- JSON
 );
 
-CREATE TABLE size (                        -- after each step
+CREATE TABLE IF NOT EXISTS size (                        -- after each step
     step_id INTEGER NOT NULL REFERENCES step,
     relation TEXT NOT NULL,
     kind TEXT NOT NULL,                    -- heap, index, toast, sequence
     bytes INTEGER NOT NULL
 );
 
-CREATE INDEX step_attempt ON step (attempt_id);
-CREATE INDEX role_step ON role (step_id);
-CREATE INDEX event_step ON event (step_id, started_ns);
+CREATE INDEX IF NOT EXISTS step_attempt ON step (attempt_id);
+CREATE INDEX IF NOT EXISTS role_step ON role (step_id);
+CREATE INDEX IF NOT EXISTS event_step ON event (step_id, started_ns);

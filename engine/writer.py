@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from engine.account import make_passable
 from engine.errors import UserError
-from engine.journal import SCHEMA, RoleSecond, Session, check_schema, readable
+from engine.journal import SCHEMA, ProbeFrame, RoleSecond, Session, check_schema, readable
 from engine.model import StepTotals
 
 
@@ -53,6 +53,7 @@ class JournalWriter:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
                 check_schema(connection, run)
+                _upgrade(connection)
                 connection.execute("BEGIN")
                 return cls(run, connection, lock)
         except BaseException:
@@ -168,6 +169,11 @@ class JournalWriter:
         """Records one source's interval."""
         self._insert("sample", step_id=step, t_ns=t_ns, dt_ns=dt_ns, source=source, data=json.dumps(data))
 
+    def add_probe_frame(self, frame: ProbeFrame) -> None:
+        """Records a probe's frame of one role."""
+        record = asdict(frame)
+        self._insert("probe_frame", **record | {key: json.dumps(record[key]) for key in ("data", "quality")})
+
     def add_event(
         self,
         kind: str,
@@ -248,6 +254,14 @@ def _make_database(path: Path) -> None:
         versions = zip(("schema_major", "schema_minor"), SCHEMA, strict=True)
         connection.executemany("INSERT INTO meta VALUES (?, ?)", versions)
     part.rename(path)
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Adds what a journal of an older minor version lacks; one of a newer stays as it is."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema_minor'").fetchone()
+    if row is not None and int(row[0]) < SCHEMA[1]:
+        connection.executescript((files("engine") / "schema.sql").read_text())
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_minor'", (SCHEMA[1],))
 
 
 def _take_lock(run: Path) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.errors import UserError
-from engine.journal import JournalReader, RoleSecond, is_locked, read_manifest
+from engine.journal import JournalReader, ProbeFrame, RoleSecond, is_locked, read_manifest
 from engine.model import RoleTotals, StepTotals
 from engine.writer import JournalWriter, create_run
 
@@ -169,6 +169,23 @@ def test_a_newer_minor_schema_is_read_and_a_newer_major_refused(tmp_path: Path) 
         connection.execute("UPDATE meta SET value = '2' WHERE key = 'schema_major'")
     with pytest.raises(UserError, match=r"journal schema 2, this pgbed reads 1"):
         JournalReader(run)
+
+
+def test_a_journal_from_before_probes_has_none_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("DROP TABLE probe_frame")
+        connection.execute("UPDATE meta SET value = '0' WHERE key = 'schema_minor'")
+    with JournalReader(run) as reader:
+        assert reader.probe_frames(1) == []
+    frame = ProbeFrame(1, 20, 9, "planner", "delete", {"n": 3, "plan_us": [[5, 3]]}, {"attach": "usdt"})
+    with JournalWriter.open(run) as journal:
+        journal.add_probe_frame(frame)
+    with JournalReader(run) as reader:
+        assert reader.probe_frames(1) == [frame]
+        assert reader.probe_frames(1, after_ns=20) == []
+        assert reader.steps(1)[0].totals == TOTALS
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
