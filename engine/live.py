@@ -214,7 +214,7 @@ def line(now: Now) -> str:
         parts.append(f"{now.fraction:4.0%}")
     if now.eta_s is not None and now.fraction != 1.0:
         parts.append(f"ETA {duration(now.eta_s)}")
-    if now.unit:
+    if now.unit and now.roles:  # not before the first second was counted
         parts.append(f"{now.rate_per_s:,.0f} {now.unit}")
     if now.relative is not None:
         parts.append(f"{now.relative:.3f} of base")
