@@ -13,6 +13,7 @@ from engine.journal import RoleSecond
 from engine.model import RoleTotals
 from engine.processes import ServerSample
 from engine.procfs import Task, TaskReader, difference
+from engine.snapshots import StallSnapshot
 from engine.stalls import Change, Detector, StallRule
 from engine.waits import Wait
 from workloads import histogram
@@ -37,6 +38,7 @@ class RoleWatch:
         self.client_pid = self.word(Word.CLIENT_PID)
         self.detector: Detector | None = None
         self.stall_event = 0
+        self.snapshot: StallSnapshot | None = None  # of its newest stall
         self.seconds: deque[SeenSecond] = deque(maxlen=HISTORY_S)
         self._reader = TaskReader(self.client_pid)
         self.client_first = self._client = self._reader.read()

@@ -25,6 +25,7 @@ from engine.processes import ServerProcesses, ServerSample
 from engine.procfs import difference
 from engine.rolewatch import RoleWatch
 from engine.serverlog import LogEvent, ServerLog
+from engine.snapshots import Snapshots
 from engine.stalls import Change, StallRule
 from engine.waits import Activity, Observed
 from engine.writer import JournalWriter
@@ -92,6 +93,7 @@ class StepSampler:
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = 0
         self._observed = Observed({}, ())
+        self._snapshots = Snapshots(sources.activity)
         self._host_seconds: deque[HostSecond] = deque(maxlen=rolewatch.HISTORY_S)
 
     def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
@@ -107,6 +109,7 @@ class StepSampler:
     def watch(self) -> None:
         """Does what is due: a tick each second, a look at statements in flight four times as often."""
         t_ns = time.monotonic_ns()
+        self._snapshots.poll()
         if t_ns >= self._due_ns:
             self._tick(t_ns)
             self._due_ns += TICK_NS * (1 + (t_ns - self._due_ns) // TICK_NS)
@@ -117,6 +120,7 @@ class StepSampler:
         """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last, adds up the roles."""
         self.ended_ns = t_ns
         self._tick(max(t_ns, self._ticked_ns + 1))
+        self._snapshots.close()
         for role in self.roles:
             for change in role.detector.finish(t_ns) if role.detector else ():
                 self._record_stall(role, change)
@@ -178,6 +182,8 @@ class StepSampler:
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
         changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
+        if changes:
+            self._observed = self._observe()  # the last tick's may be from before the stall
         for role, change in changes:
             self._record_stall(role, change)
         if changes:
@@ -212,11 +218,20 @@ class StepSampler:
         stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
         journal = self.sources.journal
         if change.kind == "began":
+            wait = self._observed.waits.get(role.backend_pid)
+            role.snapshot = self._snapshots.take(role.backend_pid, role.client_pid, wait, self._names())
+        record = stall.record() | ({"snapshot": role.snapshot.record()} if role.snapshot else {})
+        if change.kind == "began":
             role.stall_event = journal.add_event(
-                "stall", stall.started_ns, stall.record(), attempt=self.attempt, step=self.step, role=role.name
+                "stall", stall.started_ns, record, attempt=self.attempt, step=self.step, role=role.name
             )
         else:
-            journal.update_event(role.stall_event, stall.ended_ns, stall.record())
+            journal.update_event(role.stall_event, stall.ended_ns, record)
+
+    def _names(self) -> dict[int, str]:
+        """Who a pid is."""
+        roles = {other.backend_pid: f"{other.name} role" for other in self.roles}
+        return roles | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums}
 
     def _explain(self, role: RoleWatch, change: Change) -> tuple[dict[str, Any], ...]:
         now_ns = time.monotonic_ns()
@@ -236,8 +251,7 @@ class StepSampler:
             events=tuple(self.sources.recent),
             vacuums=self._observed.vacuums,
             relations=frozenset({table_name(role.client)}),
-            names={other.backend_pid: f"{other.name} role" for other in self.roles}
-            | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums},
+            names=self._names(),
         )
         return tuple(cause.record() for cause in causes(evidence))
 

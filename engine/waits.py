@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.pgstat import Monitor, question
 
 PATIENCE_S = 0.2
 STATEMENT = "activity"
+HOLDERS_STATEMENT = "holders"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Activity:
         """Raises MonitorError."""
         self._monitor = monitor
         self._database = (monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or "",)
-        monitor.prepare(STATEMENT, question(STATEMENT, monitor.version) or "")
+        for statement in (STATEMENT, HOLDERS_STATEMENT):
+            monitor.prepare(statement, question(statement, monitor.version) or "")
 
     def sample(self) -> Observed:
         """What goes on now. Raises MonitorError when there is no answer within `PATIENCE_S`."""
@@ -64,3 +67,9 @@ class Activity:
                 share = int(done or 0) / int(total) if total and total != "0" else 0.0
                 vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))
         return Observed(waits, tuple(vacuums))
+
+    def doing(self, pids: Sequence[int]) -> dict[int, str]:
+        """What other server processes are doing, in words, for those that hold a lock. Raises MonitorError."""
+        array = "{" + ",".join(map(str, pids)) + "}"
+        rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (array,), patience_s=PATIENCE_S)
+        return {int(pid or 0): what or "" for pid, what in rows}

@@ -1,0 +1,10 @@
+-- What the processes of $1 are doing, in one line each; asked when a stall shows that somebody waits for them.
+SELECT pid,
+       concat_ws(', ',
+           coalesce(nullif(application_name, ''), backend_type),
+           coalesce(state, 'working')
+               || coalesce(' for ' || round(extract(epoch FROM clock_timestamp() - state_change)::numeric, 1) || ' s', ''),
+           'waits for ' || wait_event_type || ':' || wait_event,
+           nullif(left(regexp_replace(query, '\s+', ' ', 'g'), 200), ''))
+FROM pg_stat_activity
+WHERE pid = ANY ($1::int[])

@@ -1,0 +1,246 @@
+"""Where one process hangs at this moment, from what the kernel tells at once, and its user stack a little later.
+
+Reading `/proc` disturbs nobody. A user stack needs the process to be stopped for some milliseconds by a tool that
+attaches to it; so it is taken only where that can do no harm (`reason_not_to_attach`), by a process of its own that
+nobody waits for: see `UserStack`. Nothing here raises for a process that vanished or a file that may not be read.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STACK_TOOL = "eu-stack"
+STACK_TOOL_VARIABLE = "PGBED_STACK_TOOL"  # where it is; else it is looked for on PATH
+STACK_TIMEOUT_S = 1.0
+MOST_FRAMES = 64
+TOOL_PRIORITY = -10  # a nice value; takes root
+STOPPED_STATES = "Tt"
+KERNEL_FRAME = re.compile(r"^\[<[0-9a-fx]+>\] (?:\[[^]]*\] )?([^+ ]+)", re.M)
+USER_FRAME = re.compile(r"^#\d+ +(0x[0-9a-f]+)(?: - \d+)?(?: +([^ @\n]+))?.*$", re.M)
+
+# The calls in which a server or its client may hang; others are shown by number. From the kernel's tables.
+SYSCALLS: Mapping[str, Mapping[int, str]] = {
+    "x86_64": {
+        0: "read", 1: "write", 7: "poll", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select",
+        26: "msync", 34: "pause", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom",
+        46: "sendmsg", 47: "recvmsg", 61: "wait4", 65: "semop", 72: "fcntl", 73: "flock", 74: "fsync",
+        75: "fdatasync", 76: "truncate", 77: "ftruncate", 82: "rename", 87: "unlink", 128: "rt_sigtimedwait",
+        130: "rt_sigsuspend", 202: "futex", 220: "semtimedop", 230: "clock_nanosleep", 232: "epoll_wait",
+        257: "openat", 270: "pselect6", 271: "ppoll", 277: "sync_file_range", 281: "epoll_pwait", 285: "fallocate",
+        295: "preadv", 296: "pwritev", 426: "io_uring_enter",
+    },
+    "aarch64": {
+        22: "epoll_pwait", 25: "fcntl", 32: "flock", 35: "unlinkat", 38: "renameat", 45: "truncate",
+        46: "ftruncate", 47: "fallocate", 56: "openat", 63: "read", 64: "write", 65: "readv", 66: "writev",
+        67: "pread64", 68: "pwrite64", 69: "preadv", 70: "pwritev", 72: "pselect6", 73: "ppoll", 82: "fsync",
+        83: "fdatasync", 84: "sync_file_range", 98: "futex", 101: "nanosleep", 115: "clock_nanosleep",
+        133: "rt_sigsuspend", 137: "rt_sigtimedwait", 192: "semtimedop", 193: "semop", 202: "accept",
+        203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 227: "msync", 260: "wait4",
+        426: "io_uring_enter",
+    },
+}  # fmt: skip
+# Those whose first argument is a file: which one, is the next question.
+ON_A_FILE = frozenset({
+    "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "fsync", "fdatasync",
+    "sync_file_range", "ftruncate", "fallocate", "sendto", "recvfrom", "sendmsg", "recvmsg", "connect", "accept",
+    "flock", "fcntl",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSnapshot:
+    """One process at one moment.
+
+    `state` is the kernel's letter ('' when the process has gone), `wchan` the kernel function it sleeps in, `syscall`
+    the call it is in, with the file where it has one ('running' on a CPU), `kernel` the functions of its kernel
+    stack, innermost first. What could not be had is '' or empty, and `notes` say why.
+    """
+
+    pid: int
+    state: str
+    wchan: str
+    syscall: str
+    kernel: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """The JSON form, without the notes."""
+        return {"state": self.state, "wchan": self.wchan, "syscall": self.syscall, "kernel": list(self.kernel)}
+
+
+def take(pid: int) -> ProcessSnapshot:
+    """What the kernel tells of a process now; four short reads."""
+    folder = Path(f"/proc/{pid}")
+    notes: list[str] = []
+
+    def text(name: str) -> str:
+        try:
+            return (folder / name).read_text()
+        except PermissionError:
+            notes.append(f"{name} may not be read: {'only root may' if name == 'stack' else 'the process is not ours'}")
+        except FileNotFoundError:
+            if folder.exists():
+                notes.append(f"this kernel has no {folder}/{name}".replace(f"/{pid}/", "/PID/"))
+        except (OSError, ValueError):
+            pass  # it has gone, or is going
+        return ""
+
+    stat = text("stat")
+    if not stat:
+        return ProcessSnapshot(pid, "", "", "", (), (f"process {pid} has gone",))
+    wchan = text("wchan").strip()
+    return ProcessSnapshot(
+        pid=pid,
+        state=stat[stat.rindex(")") + 2],
+        wchan="" if wchan == "0" else wchan,
+        syscall=syscall_text(pid, text("syscall")),
+        kernel=parse_kernel_stack(text("stack")),
+        notes=tuple(notes),
+    )
+
+
+def parse_kernel_stack(text: str) -> tuple[str, ...]:
+    """The functions of `/proc/PID/stack`, innermost first as they stand there."""
+    return tuple(KERNEL_FRAME.findall(text))
+
+
+def parse_syscall(text: str, machine: str) -> tuple[str, int | None]:
+    """The name of the call in `/proc/PID/syscall`, and its file descriptor where its first argument is one.
+
+    'running' when it is on a CPU; '' when it waits outside a call (a page fault, say), or nothing is known.
+    """
+    number, *arguments = text.split() or [""]
+    if not number or number == "-1":
+        return "", None
+    if number == "running":
+        return number, None
+    name = SYSCALLS.get(machine, {}).get(int(number), f"syscall {number}")
+    return name, int(arguments[0], 16) if name in ON_A_FILE and arguments else None
+
+
+def syscall_text(pid: int, text: str) -> str:
+    """The call that a process is in, as a person reads it: `fdatasync pg_wal/000000010000000000000003`."""
+    name, descriptor = parse_syscall(text, platform.machine())
+    if descriptor is None:
+        return name
+    with suppress(OSError):
+        target = Path(f"/proc/{pid}/fd/{descriptor}").readlink()
+        return f"{name} {'/'.join(target.parts[-2:])}"  # or such as socket:[4711]
+    return f"{name} fd {descriptor}"
+
+
+def parse_user_stack(text: str) -> tuple[str, ...]:
+    """The functions that `eu-stack` prints, innermost first; an address where there is no name."""
+    return tuple(name or address for address, name in USER_FRAME.findall(text))
+
+
+def reason_not_to_attach(snapshot: ProcessSnapshot) -> str:
+    """Why a process had better not be attached to; '' when it may be.
+
+    One that is stopped must stay so; one in an uninterruptible wait cannot stop, and would do it later.
+    """
+    if not snapshot.state:
+        return "the process has gone"
+    if snapshot.state in STOPPED_STATES:
+        return "not attached to: the process is stopped by a signal or a debugger"
+    if snapshot.state == "D":
+        return "not attached to: the process is in an uninterruptible wait; its kernel stack says which"
+    if snapshot.state not in "RS":
+        return f"not attached to: the process is in state {snapshot.state}"
+    try:
+        owner = Path(f"/proc/{snapshot.pid}").stat().st_uid
+    except OSError:
+        return "the process has gone"
+    if os.geteuid() not in (0, owner):
+        return "not attached to: it takes root, or the server's own user"
+    return ""
+
+
+def find_stack_tool() -> str | None:
+    """Where `eu-stack` is."""
+    return shutil.which(os.environ.get(STACK_TOOL_VARIABLE) or STACK_TOOL)
+
+
+class UserStack:
+    """A user stack on its way: made, then polled until `done`; `frames` (innermost first) or `note` hold the outcome.
+
+    The tool writes to memory, not to a pipe, and is not bound to this process: should this one die, the tool still
+    lets go of the process that it stopped. One that takes too long is killed; the kernel then leaves behind the
+    signal by which it had attached, so the process is told to go on.
+    """
+
+    def __init__(self, pid: int, tool: str) -> None:
+        self.pid = pid
+        self.frames: tuple[str, ...] = ()
+        self.note = ""
+        self.done = False
+        self._deadline_s = time.monotonic() + STACK_TIMEOUT_S
+        self._killed = False
+        self._output = os.memfd_create("stack", os.MFD_CLOEXEC)
+        # A debuginfo server would be asked over the network.
+        environment = {name: value for name, value in os.environ.items() if name != "DEBUGINFOD_URLS"}
+        try:
+            self._process = subprocess.Popen(
+                [tool, "-1", "-n", str(MOST_FRAMES), "-p", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._finish(note=f"{tool} cannot be started: {error.strerror}")
+            return
+        with suppress(OSError):  # where the CPUs are taken, it would hold the process for as long as it waits for one
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, TOOL_PRIORITY)
+
+    def poll(self) -> bool:
+        """Whether it is done. Never waits."""
+        if self.done:
+            return True
+        code = self._process.poll()
+        if code is None:
+            if not self._killed and time.monotonic() > self._deadline_s:
+                self._process.kill()
+                self._killed = True
+            return False
+        if self._killed:
+            let_go(self.pid)
+            self._finish(note=f"the user stack took more than {STACK_TIMEOUT_S:g} s and was given up")
+            return True
+        text = os.pread(self._output, 65536, 0).decode(errors="replace")
+        frames = parse_user_stack(text)
+        lines = [line for line in text.splitlines() if line.startswith(STACK_TOOL)]
+        # One that ran when it was stopped may have no complete stack: what there is, is told.
+        self._finish(frames, "" if frames else (lines[-1] if lines else f"{STACK_TOOL} ended with code {code}"))
+        return True
+
+    def cancel(self) -> None:
+        """Gives it up, whatever it has come to. Waits for the tool to be gone, which takes no time."""
+        if not self.poll():
+            self._process.kill()
+            self._killed = True
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STACK_TIMEOUT_S)
+            self.poll()
+
+    def _finish(self, frames: tuple[str, ...] = (), note: str = "") -> None:
+        self.frames, self.note, self.done = frames, note, True
+        os.close(self._output)
+
+
+def let_go(pid: int) -> None:
+    """Undoes what a killed tool leaves of its attaching: a process stopped, or about to be. Harmless to any other."""
+    with suppress(OSError):
+        os.kill(pid, signal.SIGCONT)
