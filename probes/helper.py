@@ -28,6 +28,7 @@ if __name__ == "__main__":  # started by its path, so that no environment decide
 
 from probes import elf, processes, render, resolve
 from probes.errors import ProbeError
+from probes.origin import bpftrace_version, parse_version
 from probes.table import BY_ID, SCRIPTED
 
 GRACE_S = 3.0  # from SIGINT, which has bpftrace detach and print its last, to SIGKILL
@@ -171,6 +172,7 @@ def prepare(wanted: argparse.Namespace) -> str:
         attachments=attachments,
         machine=binary.machine,
         tracking=not wanted.untracked,
+        bpftrace=parse_version(bpftrace_version(wanted.bpftrace)) or (0, 17),
     )
 
 

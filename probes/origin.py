@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -58,10 +59,19 @@ def origin(probe: Probe, program: Path, elf: Elf, attachments: Mapping[str, tupl
 def bpftrace_version(program: Path) -> str:
     """What `bpftrace --version` says, without the v. Raises ProbeError when it does not run."""
     try:
-        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=20)
+        # The helper asks, too: nothing of the caller's environment reaches a privileged program.
+        done = subprocess.run(
+            [str(program), "--version"], capture_output=True, text=True, timeout=20, env={"LC_ALL": "C"}
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProbeError(f"probes: {program} does not run ({error}); install bpftrace >= 0.17") from None
     return done.stdout.strip().removeprefix("bpftrace").strip().removeprefix("v")
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """The first two numbers of a version such as `v0.23.2` or `6.18.44-generic`."""
+    match = re.search(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def find_bpftrace() -> Path:

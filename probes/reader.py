@@ -141,6 +141,7 @@ class Reader:
         if last is None:
             self._quality = replace(self._origin, lost_events=self._quality.lost_events)
             return None
+        stacks = self._stacks(maps)
         start = self.ready_ns if self.ready_ns is not None else last
         seq = round((tick - start) / 1e9)
         fullest, keys = max(
@@ -162,7 +163,7 @@ class Reader:
             tick - last,
             {pid: record for pid, record in records.items() if any(record.values())},
             histograms,
-            self._stacks(maps),
+            stacks,
             {pid: group for pid, group in processes.items() if group in (1, 2)},
             quality,
         )
@@ -213,7 +214,11 @@ class Reader:
         found = []
         for field in fields:
             for key, count in _mapping(maps, field.source).items():
-                tid, user, kernel = parse_stack_key(key)
+                try:
+                    tid, user, kernel = parse_stack_key(key)
+                except ValueError:  # a stack that the kernel could not keep
+                    self._note(broken_lines=1)
+                    continue
                 found.append(Stack(self._process_of(tid), user, kernel, int(count)))
         return tuple(found)
 

@@ -19,6 +19,7 @@ TYPES = {"@sp": "reg", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"}
 # An attach point stands at the beginning of a line, or behind a comma after another one.
 POINT = re.compile(r"^(BEGIN|END|(?:tracepoint|uprobe|uretprobe|usdt|profile|interval):\S+)", re.MULTILINE)
 PHASES = (("Parse", "parse"), ("Analyze and rewrite", "analyze"), ("Plan", "plan_start"), ("Execute", "execute"))
+RAW_STACKS = (0, 18)
 # Where the rule of the stack has not been verified, every start replaces the one before it.
 FLAT_STACK = "(uint64)65536"
 
@@ -36,12 +37,13 @@ def script(
     attachments: Mapping[str, tuple[Attachment, ...]] | None = None,
     machine: str = "x86_64",
     tracking: bool = True,
+    bpftrace: tuple[int, int] = (0, 17),
 ) -> str:
     """The script of a probe, ready to run.
 
     `groups` are the threads to begin with: tid -> SERVER, CLIENT or LAUNCHER. Without `tracking` (tracepoints cannot
-    be read) every server that runs the binary is counted. Raises ProbeError for a path or symbol that a script
-    cannot hold.
+    be read) every server that runs the binary is counted. `bpftrace` is the version that it is for. Raises ProbeError
+    for a path or symbol that a script cannot hold.
     """
     found = attachments or {}
     entry = BY_ID[probe]
@@ -62,6 +64,8 @@ def script(
         "SP": 'reg("sp")' if stacked else FLAT_STACK,
         "PLAN_POPPED": str(ends[0].popped_bytes if ends and stacked else 0),
         "TYPES": _types(entry),
+        # Addresses. Before raw stacks came, BPFTRACE_NO_USER_SYMBOLS did it, which newer ones do not obey.
+        "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",
     }
     text = source(entry.script)
     if "{{PHASES}}" in text:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from probes.errors import ProbeError
 from probes.helper import TRACEFS
-from probes.origin import bpftrace_version
+from probes.origin import bpftrace_version, parse_version
 from probes.table import PROBES
 
 Version = tuple[int, int]
@@ -211,12 +211,6 @@ def trackable(found: Facts) -> bool:
 def missing_capabilities(effective: int) -> tuple[str, ...]:
     """The capabilities that a set of bits lacks."""
     return tuple(name for name, bit in CAPABILITY_BITS.items() if not effective >> bit & 1)
-
-
-def parse_version(text: str) -> Version | None:
-    """The first two numbers of a version such as `v0.23.2` or `6.18.44-generic`."""
-    match = re.search(r"(\d+)\.(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def show(version: Version) -> str:

@@ -22,7 +22,7 @@ from typing import IO, Self
 
 from probes import elf, helper, processes, render, resolve
 from probes.frames import Frame
-from probes.origin import Origin, find_bpftrace, origin
+from probes.origin import Origin, find_bpftrace, origin, parse_version
 from probes.reader import Reader
 from probes.table import BY_ID
 from probes.tracer import Tracer
@@ -148,6 +148,7 @@ class ProbeSession:
             attachments=attachments,
             machine=binary.machine,
             tracking=self._tracking,
+            bpftrace=parse_version(self.origin.bpftrace) or (0, 17),
         )
         self._expected = len(render.attach_points(script))
         self._reader = Reader(
@@ -209,6 +210,11 @@ class ProbeSession:
         if self._counted or self._first_ns is None or self._last_ns is None:
             return False
         return self._last_ns - self._first_ns >= SILENT_NS
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and no bpftrace is left: `poll` has nothing more to see to."""
+        return self.state in (State.FAILED, State.ENDED) and self._tracer is None
 
     def ask_stop(self) -> None:
         """Begins to end the probe and returns at once; `poll` sees to the rest, `stop` waits for it."""

@@ -88,6 +88,11 @@ def test_the_rule_of_the_stack_is_only_for_where_it_was_verified() -> None:
     assert 'reg("sp")' not in text
 
 
+def test_user_stacks_are_addresses_in_every_version() -> None:
+    assert "ustack, kstack" in render.script("stacks", GROUPS)
+    assert "ustack(raw), kstack" in render.script("stacks", GROUPS, bpftrace=(0, 27))
+
+
 def test_a_usdt_pair_begins_and_ends_at_the_same_depth_of_the_stack() -> None:
     assert 'reg("sp") - 8/' in rendered("planner", "16.3-prebuilt")
     assert 'reg("sp") - 0/' in rendered("planner", "17.11")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probes import requirements
+from probes import origin, requirements
 from probes.requirements import Facts
 
 GOOD = Facts(
@@ -94,7 +94,7 @@ def test_all_lacks_are_named_at_once() -> None:
     [("v0.23.2", (0, 23)), ("6.18.44-fc", (6, 18)), ("bpftrace v0.17.0", (0, 17)), ("none", None)],
 )
 def test_versions_are_read(text: str, version: tuple[int, int] | None) -> None:
-    assert requirements.parse_version(text) == version
+    assert origin.parse_version(text) == version
 
 
 def test_this_machine_can_be_looked_at() -> None:
