@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from engine import catalogue, launch, live
+from engine.cli_flame import flame
 from engine.errors import UserError
 from engine.prepare import Request, default_out, with_knobs
 from workloads.insert.knobs import Knobs
@@ -326,3 +327,6 @@ def list_workloads(as_json: bool) -> None:
 def list_runs(out: Path | None, as_json: bool) -> None:
     """Runs in the output folder, newest first."""
     catalogue.show(catalogue.runs(out or default_out()), as_json)
+
+
+main.add_command(flame)
