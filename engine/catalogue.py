@@ -1,4 +1,4 @@
-"""What there is to choose from: builds, configs, workloads, runs. Rows for a table or for JSON."""
+"""What there is to choose from: builds, configs, workloads, probes, runs. Rows for a table or for JSON."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engine import configs as config_tables
+from engine import probeset
 from engine.builds import catalog
 from engine.errors import UserError, unknown
 from engine.journal import JournalReader, is_locked
@@ -71,6 +72,12 @@ def workloads() -> Listing:
             own.setdefault(f"{row['scale']}: {row['note']}", []).append(row["generation"])
     notes += [f"{', '.join(names)} {note}" for note, names in own.items()]
     return Listing(rows, columns, columns, tuple(notes))
+
+
+def probes() -> Listing:
+    """One row per probe, with its state on this machine."""
+    rows = probeset.listing()
+    return Listing(rows, ("probe", "tier", "question", "cost", "state"), ("probe", "tier"))
 
 
 def runs(out: Path) -> Listing:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from engine import catalogue, launch, live
+from engine import catalogue, control, launch, live
 from engine.cli_flame import flame
 from engine.errors import UserError
 from engine.prepare import Request, default_out, with_knobs
@@ -160,6 +160,24 @@ def main() -> None:
     show_default=True,
     help="paired binds client and backend to one CPU: less noise, no scheduling.",
 )
+@click.option(
+    "--probes",
+    callback=_names,
+    default="none",
+    show_default=True,
+    metavar="NAME,…|default|none",
+    help="Probes to attach. default: sched and stacks, where the machine has them. Dearer ones by name, or "
+    "NAME:window (10 s of 60), NAME:budget (where cheap); see bench probes list.",
+)
+@click.option(
+    "--probe-budget",
+    type=click.FloatRange(0, 100),
+    default=5.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="The most that a probe in mode budget may be estimated to cost.",
+)
+@click.option("--allow-slow-probes", is_flag=True, help="Attach even where each hit costs 10 us.")
 @OUT
 @click.option("--keep", is_flag=True, help="Keep every cell's cluster instead of removing it.")
 @click.option("--beside", is_flag=True, help="Run although another run is measuring on this machine.")
@@ -268,12 +286,13 @@ def export(run: str | None, out: Path | None, to: Path | None) -> None:
 
 @main.command()
 @OUT
+@click.option("--probes", is_flag=True, help="Instead: all that keeps probes from running here.")
 @JSON
-def doctor(out: Path | None, as_json: bool) -> None:
+def doctor(out: Path | None, probes: bool, as_json: bool) -> None:
     """What of this machine would spoil a measurement, why, and what to do about it."""
     from engine import doctor as checks
 
-    found = checks.report(out or default_out())
+    found = checks.of_probes() if probes else checks.report(out or default_out())
     if as_json:
         click.echo(json.dumps(checks.as_json(found), indent=1))
     else:
@@ -289,6 +308,45 @@ def engine(folder: Path) -> None:
 
     outcome = execute(folder)
     sys.exit(130 if outcome.interrupted else 1 if outcome.failed else 0)
+
+
+@main.command()
+@click.argument("text")
+@click.argument("run", required=False)
+@OUT
+def mark(text: str, run: str | None, out: Path | None) -> None:
+    """Leave a word in the record of a running run (the newest unless named), to find the moment again."""
+    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"mark": text}))
+
+
+@main.group()
+def probes() -> None:
+    """Probes: what there is, and attaching them to a run under way."""
+
+
+@probes.command(name="list")
+@JSON
+def list_probes(as_json: bool) -> None:
+    """What each probe answers, costs and needs, and whether it can be had here."""
+    catalogue.show(catalogue.probes(), as_json)
+
+
+@probes.command(name="on")
+@click.argument("name")
+@click.argument("run", required=False)
+@OUT
+def probe_on(name: str, run: str | None, out: Path | None) -> None:
+    """Attach a probe to a running run (the newest unless named), for the rest of its cell."""
+    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"probe": name, "on": True}))
+
+
+@probes.command(name="off")
+@click.argument("name")
+@click.argument("run", required=False)
+@OUT
+def probe_off(name: str, run: str | None, out: Path | None) -> None:
+    """Detach a probe from a running run, for the rest of its cell."""
+    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"probe": name, "on": False}))
 
 
 def _console(plain: bool) -> Console:

@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine import environment
+from engine import environment, probeset
 from engine.account import unprivileged
 from engine.drift import Record
 from engine.errors import UserError
 from engine.server import check_sockets, socket_base
 from engine.space import existing, free_bytes, readable
+from probes import requirements
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -66,6 +67,19 @@ class Check:
 def report(out: Path) -> tuple[Check, ...]:
     """All checks for runs that are kept in `out`: first what runs cannot do without, then what moves results."""
     return (*(check(out) for check in NEEDS), *judge(environment.record(out)))
+
+
+def of_probes() -> tuple[Check, ...]:
+    """All that keeps probes from running here, and those that can."""
+    found = probeset.facts()
+    bpftrace = "none" if found.bpftrace is None else requirements.show(found.bpftrace)
+    findings = requirements.check(found)
+    lacking = tuple(
+        Check("probes", "warn", f"off: {', '.join(finding.off)}", finding.text.removeprefix("probes: "))
+        for finding in findings
+    )
+    works = Check("probes", "ok", f"can run: {', '.join(requirements.still_works(findings))}")
+    return (*lacking, Check("bpftrace", "warn" if found.bpftrace is None else "ok", bpftrace), works)
 
 
 def judge(record: Record) -> tuple[Check, ...]:

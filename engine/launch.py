@@ -51,6 +51,10 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     for key, config in manifest.configs.items():
         if config.dropped:
             console.print(f"{key}: left out, unknown to this version: {', '.join(config.dropped)}", soft_wrap=True)
+    if manifest.observers:
+        console.print(f"probes: {', '.join(manifest.observers)}", soft_wrap=True)
+    for line in prospect.notices:
+        console.print(line, soft_wrap=True, markup=False)
     console.print(
         f"{len(manifest.cells)} cells of about {live.duration(prospect.cell_s)} each, "
         f"about {live.duration(prospect.total_s)} in all (a rough guess); "

@@ -67,7 +67,9 @@ class Manifest:
     environment: dict[str, Any]
     keep: bool = False
     beside: bool = False  # other runs may measure on this machine at the same time
-    observers: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()  # probes, as they were asked for: see engine.probeset
+    probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
+    allow_slow_probes: bool = False
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""

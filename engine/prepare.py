@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from engine import builds, configs, environment, space
+from engine import builds, configs, environment, probeset, space
 from engine.errors import UserError, unknown
 from engine.model import Build
 from engine.plan import Manifest, config_key, interleave, subjects
@@ -51,16 +51,23 @@ class Request:
     margin: float = 0.02
     keep: bool = False
     beside: bool = False
+    probes: tuple[str, ...] = ()
+    probe_budget: float = 5.0
+    allow_slow_probes: bool = False
     knobs: Knobs = field(default_factory=Knobs)
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """A planned run and what it is expected to take. Times are rough: they are not measured yet."""
+    """A planned run and what it is expected to take. Times are rough: they are not measured yet.
+
+    `notices` are lines about what the run will lack on this machine.
+    """
 
     manifest: Manifest
     cell_s: float
     needed_bytes: int
+    notices: tuple[str, ...] = ()
 
     @property
     def total_s(self) -> float:
@@ -70,7 +77,7 @@ class Prospect:
     def record(self) -> dict[str, Any]:
         """The JSON form: the manifest as it would be written, and the guesses."""
         guesses = {"cell_s": round(self.cell_s), "total_s": round(self.total_s), "needed_bytes": self.needed_bytes}
-        return {**guesses, "manifest": self.manifest.record()}
+        return {**guesses, "notices": list(self.notices), "manifest": self.manifest.record()}
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
@@ -83,10 +90,12 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         raise unknown("workload", request.workload, WORKLOADS)
     _check_builds(request)
     steps = _plan_steps(request)
+    selection = probeset.select(request.probes)
     specs = configs.resolve(request.configs)
     changes = configs.overrides(request.overrides)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
+    notices = probeset.admit(selection, found, allow_slow=request.allow_slow_probes)
     labels = tuple(build.label for build in found)
     base = resolved[_base_spec(request)].label
     machine = environment.machine(out)
@@ -120,10 +129,13 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out),
         keep=request.keep,
         beside=request.beside,
+        observers=tuple(choice.name for choice in selection.choices),
+        probe_budget=request.probe_budget,
+        allow_slow_probes=request.allow_slow_probes,
     )
     cell_bytes = max(space.estimate_bytes(steps, request.clients, config) for config in applied.values())
     cell_s = SERVER_S + sum(_rough_seconds(step, request.clients) for step in steps)
-    return Prospect(manifest, cell_s, cell_bytes * (len(manifest.cells) if request.keep else 1))
+    return Prospect(manifest, cell_s, cell_bytes * (len(manifest.cells) if request.keep else 1), notices)
 
 
 def with_knobs(knobs: Knobs, texts: Sequence[str]) -> Knobs:

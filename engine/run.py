@@ -18,6 +18,8 @@ import psycopg
 from engine import environment
 from engine.account import make_passable
 from engine.cluster import kill_leftover
+from engine.commands import Commands
+from engine.control import Control
 from engine.drift import Record, drift
 from engine.errors import UserError
 from engine.hostlock import alone_on_the_host
@@ -62,7 +64,20 @@ def execute(run: Path) -> Outcome:
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     manifest = Manifest.of(read_manifest(run))
-    with stop_on_signals() as stop, alone_on_the_host(manifest.beside), JournalWriter.open(run) as journal:
+    with (
+        stop_on_signals() as stop,
+        alone_on_the_host(manifest.beside),
+        JournalWriter.open(run) as journal,
+        Control(run) as control,
+    ):
+        commands = Commands(journal)
+
+        def hear() -> None:
+            control.poll(commands.answer)
+            if commands.stop_wanted:
+                stop.reason = stop.reason or "asked to stop"
+
+        stop.hear = hear
         for orphan in journal.close_orphans():
             kill_leftover(cell_folder(run, orphan))
         finished = journal.finished_cells()
@@ -72,7 +87,7 @@ def execute(run: Path) -> Outcome:
                 continue
             if stop.reason:
                 break
-            if _attempt(run, manifest, cell, journal, stop):
+            if _attempt(run, manifest, cell, journal, stop, commands):
                 finished.add(cell.id)
             elif not stop.reason:
                 failed += 1
@@ -84,15 +99,15 @@ def cell_folder(run: Path, cell: str) -> Path:
     return run / "cells" / cell
 
 
-def _attempt(run: Path, manifest: Manifest, cell: Cell, journal: JournalWriter, stop: Stop) -> bool:
+def _attempt(run: Path, manifest: Manifest, cell: Cell, journal: JournalWriter, stop: Stop, commands: Commands) -> bool:
     """Runs one cell; True when it finished. Whatever ends it is recorded and ends this cell only."""
     folder = cell_folder(run, cell.id)
     if not manifest.keep:
         kill_leftover(folder)
     make_passable(folder)
-    attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
+    attempt = commands.attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
     try:
-        _run_cell(folder, manifest, cell, attempt, journal, stop)
+        _run_cell(folder, manifest, cell, attempt, journal, stop, commands)
     except Interrupted as interrupt:
         journal.end_attempt(attempt, time.monotonic_ns(), "interrupted", str(interrupt))
         return False
@@ -112,7 +127,15 @@ def _attempt(run: Path, manifest: Manifest, cell: Cell, journal: JournalWriter, 
     return True
 
 
-def _run_cell(folder: Path, manifest: Manifest, cell: Cell, attempt: int, journal: JournalWriter, stop: Stop) -> None:
+def _run_cell(
+    folder: Path,
+    manifest: Manifest,
+    cell: Cell,
+    attempt: int,
+    journal: JournalWriter,
+    stop: Stop,
+    commands: Commands,
+) -> None:
     build = manifest.build(cell.subject.build)
     origin: dict[str, Any] = {"environment": environment.record(folder)}
     _note_drift(manifest.environment, origin["environment"], attempt, journal)
@@ -126,7 +149,7 @@ def _run_cell(folder: Path, manifest: Manifest, cell: Cell, attempt: int, journa
     with Server(build, config, folder, keep=manifest.keep, progress=tell, check=stop.check) as server:
         origin["server"] = server.record()
         journal.update_origin(attempt, origin)
-        with StepRunner(manifest, cell, server, journal, attempt, stop) as runner:
+        with StepRunner(manifest, cell, server, journal, attempt, stop, commands) as runner:
             for ordinal, record in enumerate(manifest.workload["steps"]):
                 stop.check()
                 runner.run(ordinal, Step.of(record))

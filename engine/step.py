@@ -15,12 +15,16 @@ from types import TracebackType
 from typing import Self
 
 import workloads
-from engine import pgstat, space
+from engine import metrics, pgstat, space
 from engine.account import bound_to_engine
 from engine.clock import Anchor
+from engine.commands import Commands
 from engine.host import Host, device_of
 from engine.model import Cell, StepTotals
 from engine.plan import Manifest
+from engine.probed import Record
+from engine.probeset import choice_of
+from engine.probing import Pace, Probing
 from engine.processes import ServerProcesses
 from engine.sampler import Sources, StepSampler
 from engine.server import DATABASE, Server
@@ -53,12 +57,14 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Stop:
-    """The request to stop, set by a signal handler."""
+    """The request to stop, set by a signal handler. `hear` listens to who asks otherwise."""
 
     reason: str = ""
+    hear: Callable[[], None] = lambda: None
 
     def check(self) -> None:
         """Raises Interrupted once the run was asked to stop."""
+        self.hear()
         if self.reason:
             raise Interrupted(self.reason)
 
@@ -111,7 +117,14 @@ class StepRunner:
     """What all steps of a cell share: the monitor connection and the samplers. A context manager."""
 
     def __init__(
-        self, manifest: Manifest, cell: Cell, server: Server, journal: JournalWriter, attempt: int, stop: Stop
+        self,
+        manifest: Manifest,
+        cell: Cell,
+        server: Server,
+        journal: JournalWriter,
+        attempt: int,
+        stop: Stop,
+        commands: Commands,
     ) -> None:
         self.manifest = manifest
         self.cell = cell
@@ -119,6 +132,7 @@ class StepRunner:
         self.journal = journal
         self.attempt = attempt
         self.stop = stop
+        self.commands = commands
         self.generation: str = manifest.workload["generation"]
         self.clients: int = manifest.workload["clients"]
         self.knobs = Knobs.of(manifest.workload["knobs"])
@@ -140,6 +154,10 @@ class StepRunner:
             )
             settings = pgstat.settings(self.monitor)
             self.journal.add_settings(self.attempt, ((each.name, each.value, each.source) for each in settings))
+            # Last, so that they are the first to go: attached over the server, before any client is there.
+            self.probing = opened.enter_context(self._probing())
+            self.commands.probing = self.probing
+            opened.callback(self._forget_probing)
             self._open = opened.pop_all()
         return self
 
@@ -147,6 +165,23 @@ class StepRunner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.close()
+
+    def _probing(self) -> Probing:
+        manifest = self.manifest
+        return Probing(
+            [choice_of(name) for name in manifest.observers],
+            self.server.build,
+            self.server.pid,
+            self.journal,
+            self.attempt,
+            self.server.cell_dir / "probes",
+            allow_slow=manifest.allow_slow_probes,
+            budget_percent=manifest.probe_budget,
+            check=self._check_alive,
+        )
+
+    def _forget_probing(self) -> None:
+        self.commands.probing = None
 
     def run(self, ordinal: int, step: Step) -> None:
         """Runs one step and records its totals.
@@ -159,9 +194,13 @@ class StepRunner:
                 pgstat.settle(monitor)
                 differences = pgstat.difference(self._before, pgstat.snapshot(monitor))
                 self.journal.add_differences(sampler.step, differences)
-                self.journal.end_step(sampler.step, sampler.ended_ns, self._totals(step, sampler))
+                probed, observers = self.probing.finish_step(sampler.ended_ns, f"{ordinal:02d}-{step.name}")
+                totals = self._totals(step, sampler, probed, observers)
+                self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
+        finally:
+            self.commands.step = None
 
     def _begin(self, ordinal: int, step: Step, page: Page | None = None, roles: Sequence[Role] = ()) -> StepSampler:
         """First snapshots, with all clients connected and none at work, then the step's record. The clock runs."""
@@ -173,7 +212,17 @@ class StepRunner:
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         sampler.begin(ordinal, step.name, step.kind, step.rows * self.clients, asdict(step))
+        self.commands.step = sampler.step
         return sampler
+
+    def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
+        """The probes' frames are this step's from now on."""
+        roles = {self.monitor.backend_pid: "monitor"}
+        roles |= {role.backend_pid: role.name for role in sampler.roles}
+        clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles}
+        clients |= {launcher: "client"} if launcher else {}
+        busy = step.kind in ("load", "write", "query")
+        self.probing.begin_step(sampler.step, sampler.started_ns, roles | clients, tuple(clients), busy=busy)
 
     def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
         """Last samples, with the clients still connected: what they do to disconnect is not the step's."""
@@ -189,12 +238,18 @@ class StepRunner:
 
     def _check(self) -> None:
         """Raises Interrupted when asked to stop, StepFailed when the server has ended."""
+        self.probing.idle()
+        self._check_alive()
+
+    def _check_alive(self) -> None:
         self.stop.check()
         reason = self.server.died_reason()
         if reason:
             raise StepFailed(reason)
 
-    def _totals(self, step: Step, sampler: StepSampler) -> StepTotals:
+    def _totals(
+        self, step: Step, sampler: StepSampler, probed: dict[str, dict[str, Record]], observers: tuple[str, ...]
+    ) -> StepTotals:
         sizes = pgstat.sizes(self.monitor)
         self.journal.add_sizes(sampler.step, ((size.relation, size.kind, size.bytes) for size in sizes))
         seconds = (sampler.ended_ns - sampler.started_ns) / 1e9
@@ -222,7 +277,8 @@ class StepRunner:
             rss_bytes=sampler.largest_rss_bytes,
             host=host,
             device=device,
-            observers=self.manifest.observers,
+            observers=observers,
+            probes=probed,
         )
 
     # -- a step with clients
@@ -235,6 +291,7 @@ class StepRunner:
             self._await_ready(page, launcher)
             sampler = self._begin(ordinal, step, page, roles)
             page.words[Control.START_NS] = sampler.started_ns
+            self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
             self._watch(sampler, partial(_done, page), partial(self._check_clients, page, launcher))
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
@@ -302,6 +359,7 @@ class StepRunner:
     def _pause(self, ordinal: int, step: Step) -> StepSampler:
         """Vacuum of all tables at once, one session each, a checkpoint, and the rest of the pause."""
         sampler = self._begin(ordinal, step)
+        self._begin_probing(step, sampler)
         self.journal.commit()
         until_ns = sampler.started_ns + round(step.seconds * 1e9)
         for statements in maintenance.pause_statements(self.generation, self.clients, self.server.build.major):
@@ -345,6 +403,7 @@ class StepRunner:
                 self._check()
             polls += 1
             sampler.watch()
+            self.probing.watch(partial(_pace, sampler))
             time.sleep(POLL_S)
         check()
 
@@ -362,3 +421,11 @@ class StepRunner:
 def _done(page: Page) -> bool:
     """Whether all roles have done their work, or cannot."""
     return all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
+
+
+def _pace(sampler: StepSampler) -> Pace:
+    """What the step has been like so far."""
+    seconds = max(0.001, (time.monotonic_ns() - sampler.started_ns) / 1e9)
+    statements = sum(role.word(Word.STATEMENTS) for role in sampler.roles)
+    host, _ = sampler.host_totals()
+    return Pace(statements / seconds, (metrics.cpu_busy_ns(host) or 0) / 1e9 / seconds)

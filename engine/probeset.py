@@ -1,0 +1,147 @@
+"""Which probes a run is to have, and whether they can be had here.
+
+`--probes` is a list of names, `default` (tiers 0 and 1, as far as the machine has them) or `none`. A costly probe
+(tier 2) is taken by its name, by `NAME:window` (10 s of every 60), or by `NAME:budget` (only in steps in which it is
+estimated to cost no more than --probe-budget). What was asked for by name must be there; `default` takes what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import UserError, unknown
+from engine.model import Build
+from probes import elf, helper, requirements, resolve
+from probes.errors import ProbeError
+from probes.table import BY_ID, PROBES
+
+DEFAULT = ("sched", "stacks")  # sched holds all that runq has
+ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
+MODES = ("", "window", "budget")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A probe that a run is to have. `mode` is one of MODES: all the time, in windows, or where it is cheap."""
+
+    probe: str
+    mode: str = ""
+
+    @property
+    def name(self) -> str:
+        """As it was asked for: `planner`, `planner:window`."""
+        return f"{self.probe}:{self.mode}" if self.mode else self.probe
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for; `required` are those asked for by name."""
+
+    choices: tuple[Choice, ...]
+    required: tuple[Choice, ...]
+
+
+def choice_of(name: str) -> Choice:
+    """The choice that a name stands for. Raises UserError for an unknown probe or mode."""
+    probe, _, mode = name.partition(":")
+    if probe not in BY_ID:
+        raise unknown("probe", probe, (*BY_ID, "default", "none"))
+    if mode not in MODES:
+        raise unknown("mode of a probe", mode, MODES[1:])
+    if mode and BY_ID[probe].tier < 2:
+        raise UserError(f"--probes {name}: {probe} costs too little to be rationed; say {probe}")
+    return Choice(probe, mode)
+
+
+def select(names: Sequence[str]) -> Selection:
+    """What `--probes` names. Raises UserError for unknown names and for contradictions."""
+    if "none" in names and len(names) > 1:
+        raise UserError("--probes none excludes all others; leave it out, or them")
+    if "planstats" in names:
+        raise UserError(
+            "--probes planstats: not yet part of runs; use planner, or load pg_stat_statements by --set and query it"
+        )
+    required = tuple(
+        choice_of(name) for name in dict.fromkeys(names) if name not in ("default", "none") and name not in ALWAYS
+    )
+    by_probe = {name: Choice(name) for name in (DEFAULT if "default" in names else ())}
+    for choice in required:
+        if choice.probe in by_probe and by_probe[choice.probe] != choice:
+            raise UserError(f"--probes: {choice.probe} is asked for in two ways; name it once")
+        by_probe[choice.probe] = choice
+    if "sched" in by_probe and "runq" in by_probe:
+        del by_probe["runq"]
+    return Selection(tuple(by_probe.values()), required)
+
+
+def facts() -> requirements.Facts:
+    """What this machine offers."""
+    return requirements.facts()
+
+
+def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
+    """The probes that cannot be had here, each with the line that says why and what to do."""
+    findings = requirements.check(found)
+    if found.uid == 0:  # then the helper mounts it, and says so
+        findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
+    reasons: dict[str, str] = {}
+    for probe in probes:
+        for finding in findings:
+            if probe in finding.off:
+                reasons[probe] = finding.text
+                break
+    return reasons
+
+
+def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
+    """Why a probe finds no place in a build's binary, as one line; empty when it does."""
+    events = BY_ID[probe].events
+    if not events:
+        return ""
+    try:
+        binary = elf.read((build.bin / "postgres").resolve())
+        resolve.resolve_all(binary, events, build.major, kernel=helper.kernel_version(), allow_slow=allow_slow)
+    except (ProbeError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def admit(selection: Selection, builds: Iterable[Build], *, allow_slow: bool = False) -> tuple[str, ...]:
+    """Lines that say which of the default probes the run will lack.
+
+    Raises UserError, with one such line, when a probe that was asked for by name cannot be had.
+    """
+    if not selection.choices:
+        return ()
+    missing = lacks((choice.probe for choice in selection.choices), facts())
+    for choice in selection.required:
+        line = missing.get(choice.probe, "")
+        for build in () if line else builds:
+            line = line or unattachable(choice.probe, build, allow_slow=allow_slow)
+        if line:
+            raise UserError(f"--probes {choice.name} cannot be had: {line}")
+    return tuple(dict.fromkeys(missing.values()))
+
+
+def listing() -> list[dict[str, Any]]:
+    """All probes with what they answer, cost and need, and their state on this machine."""
+    missing = lacks((probe.id for probe in PROBES), facts())
+    return [
+        {
+            "probe": probe.id,
+            "tier": probe.tier,
+            "question": probe.question,
+            "cost": probe.cost,
+            "needs": list(probe.needs),
+            "state": missing.get(probe.id, "always on" if probe.id in ALWAYS else "ready"),
+        }
+        for probe in PROBES
+    ]
+
+
+def binary_of(build: Build) -> Path:
+    """The program that a build's servers run."""
+    return (build.bin / "postgres").resolve()

@@ -1,0 +1,383 @@
+"""The probes of a cell: attached before its clients start, read once a second, laid out by role in the journal.
+
+Nothing here waits for bpftrace while a step is measured, and nothing that becomes of a probe ends a step: what there
+is to say becomes an event `probe`, a time without figures an event `probe_gap`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from engine import probed, probeset
+from engine.journal import ProbeFrame
+from engine.model import Build
+from engine.probeset import Choice
+from engine.writer import JournalWriter
+from probes import budget, elf, folding, requirements, resolve
+from probes.errors import ProbeError
+from probes.frames import Frame, Quality, Stack, by_role
+from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
+
+SAID_MAX = 20  # lines of one probe in one cell: what repeats itself each second should not fill the journal
+PERIOD_S = 1.0
+LAST_FRAME_S = 1.6  # how long after a step its last frame is waited for
+DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
+IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a step's last second was like, for telling what a probe would cost."""
+
+    statements_per_s: float
+    busy_cpus: float
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session that was started, and how much of what it said has been recorded."""
+
+    choice: Choice
+    session: ProbeSession
+    messages: int = 0
+    gaps: int = 0
+    silent_told: bool = False
+    frame_ns: int = 0  # end of the last frame
+
+
+@dataclass(slots=True)
+class _Step:
+    """The step that frames belong to. `roles` are by pid; `ended_ns` is 0 while it runs.
+
+    `covered_ns` is by probe: how much of the step its frames cover, and how long they are.
+    """
+
+    id: int
+    started_ns: int
+    roles: Mapping[int, str]
+    clients: tuple[int, ...]
+    busy: bool  # statements run that probes must see
+    ended_ns: int = 0
+    totals: dict[str, dict[str, probed.Record]] = field(default_factory=dict)
+    covered_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    folded: dict[str, int] = field(default_factory=dict)
+    active: dict[str, None] = field(default_factory=dict)
+    decided: set[str] = field(default_factory=set)
+
+
+class Probing:
+    """All probes of one cell, a context manager over a server that is up and has no clients yet.
+
+    `folder` keeps scripts, origins, raw streams and folded stacks. `check` is called while the probes start, and may
+    raise.
+    """
+
+    def __init__(
+        self,
+        choices: Sequence[Choice],
+        build: Build,
+        postmaster: int,
+        journal: JournalWriter,
+        attempt: int,
+        folder: Path,
+        *,
+        allow_slow: bool = False,
+        budget_percent: float = budget.LIMIT_PERCENT,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._choices = {choice.probe: choice for choice in choices}
+        self._target = Target(postmaster, probeset.binary_of(build), build.major, launchers=(os.getpid(),))
+        self._journal, self._attempt, self._folder = journal, attempt, folder
+        self._allow_slow, self._budget_percent, self._check = allow_slow, budget_percent, check
+        self._open: dict[str, _Open] = {}
+        self._ending: list[_Open] = []
+        self._step: _Step | None = None
+        self._said: dict[str, int] = {}
+        self._polled_s = 0.0
+        self._facts: requirements.Facts | None = None
+        self._space: folding.Space | None = None
+        self.monitor_pid = 0
+
+    def __enter__(self) -> Self:
+        missing = probeset.lacks(self._choices, self._found()) if self._choices else {}
+        for line in dict.fromkeys(missing.values()):
+            self._say(next(probe for probe in missing if missing[probe] == line), line)
+        for probe in missing:
+            del self._choices[probe]
+        try:
+            for choice in self._choices.values():
+                if not choice.mode:
+                    self._start(choice)
+            self._await_baselines()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all probes; takes a fraction of a second, some seconds if bpftrace hangs."""
+        everything = [*self._open.values(), *self._ending]
+        for one in everything:
+            one.session.ask_stop()  # all at once, so that they end side by side
+        for one in everything:
+            one.session.stop()
+            self._record_words(one)
+        self._open, self._ending = {}, []
+
+    # -- for the step
+
+    def begin_step(
+        self, step: int, started_ns: int, roles: Mapping[int, str], clients: Sequence[int], *, busy: bool
+    ) -> None:
+        """A step begins; `roles` are by pid, `clients` the pids that are no server's, `busy` says statements will run.
+
+        The caller commits.
+        """
+        self.poll()
+        self._step = _Step(step, started_ns, roles, tuple(clients), busy)
+        for one in self._open.values():
+            self._look_active(one)
+        self._retarget()
+
+    def watch(self, pace: Callable[[], Pace]) -> None:
+        """Once a second reads what has come, and attaches or detaches what is due. Never waits; called often."""
+        step = self._step
+        if step is None or time.monotonic() - self._polled_s < PERIOD_S:
+            return
+        self.poll()
+        t_ns = time.monotonic_ns()
+        for choice in self._choices.values():
+            if choice.mode == "window":
+                self._follow_windows(choice, t_ns, step)
+            elif choice.mode == "budget" and t_ns - step.started_ns >= DECIDE_NS and choice.probe not in step.decided:
+                step.decided.add(choice.probe)
+                self._admit(choice, pace())
+
+    def finish_step(self, ended_ns: int, name: str) -> tuple[dict[str, dict[str, probed.Record]], tuple[str, ...]]:
+        """The step has ended: waits for its last frames; returns what was counted by role, and the active probes."""
+        step = self._step
+        assert step is not None
+        step.ended_ns = ended_ns
+        until_s = time.monotonic() + LAST_FRAME_S
+        while time.monotonic() < until_s and any(
+            one.session.state is State.RUNNING and one.frame_ns < ended_ns for one in self._open.values()
+        ):
+            self.poll()
+            time.sleep(0.02)
+        for probe, one in list(self._open.items()):
+            if one.choice.mode:
+                self._end(probe)
+        for figures in step.totals.values():
+            for probe, record in figures.items():
+                record["seconds"], record["frame_s"] = (ns / 1e9 for ns in step.covered_ns.get(probe, (0, 0)))
+        if step.folded:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / f"{name}.folded").write_text(folding.lines(step.folded), encoding="utf-8")
+        self._step = None
+        self._retarget()
+        return step.totals, tuple(sorted(step.active))
+
+    def poll(self) -> None:
+        """Records the frames and words that have come."""
+        self._polled_s = time.monotonic()
+        for one in [*self._open.values(), *self._ending]:
+            frames = one.session.poll()
+            self._look_active(one)
+            for frame in frames:
+                one.frame_ns = frame.t_ns
+                self._record(frame)
+            self._record_words(one)
+        for one in [one for one in self._ending if one.session.over]:
+            one.session.stop()  # which has nothing left to wait for
+            self._ending.remove(one)
+
+    def idle(self) -> None:
+        """For the time between steps: sees to it that bpftrace never waits for a reader."""
+        if self._step is None and self._open and time.monotonic() - self._polled_s > IDLE_S:
+            self.poll()
+
+    def switch(self, name: str, on: bool) -> str:
+        """Attaches or detaches a probe at once, for the rest of the cell; returns why not, empty when it will."""
+        choice = probeset.choice_of(name)
+        if choice.probe in probeset.ALWAYS:
+            return f"{choice.probe} is always on"
+        if not on:
+            was = self._choices.pop(choice.probe, None)
+            if choice.probe in self._open:
+                self._end(choice.probe)
+            elif was is None:
+                return f"{choice.probe} is not on"
+            return ""
+        if choice.probe in self._open:
+            return f"{choice.probe} is on already"
+        reason = probeset.lacks((choice.probe,), self._found()).get(choice.probe, "")
+        if not reason and not choice.mode:
+            reason = self._start(choice)
+        if not reason:
+            self._choices[choice.probe] = choice
+        return reason
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The probes of this cell and their states, for who asks."""
+        return {
+            choice.name: self._open[probe].session.state.value if probe in self._open else "waiting"
+            for probe, choice in self._choices.items()
+        }
+
+    # -- attaching
+
+    def _start(self, choice: Choice) -> str:
+        """Starts a probe and does not wait for it; returns why it cannot be had, which is recorded too."""
+        target = replace(self._target, clients=self._step.clients) if self._step else self._target
+        session = ProbeSession(
+            target,
+            choice.probe,
+            folder=self._folder,
+            allow_slow=self._allow_slow,
+            tracking=requirements.trackable(self._found()),
+            mount_tracefs=os.geteuid() == 0,
+        )
+        try:
+            if choice.probe == "stacks" and self._space is None:
+                self._space = self._read_space()
+            session.start()
+        except (ProbeError, OSError) as error:
+            self._say(choice.probe, str(error))
+            return str(error)
+        self._open[choice.probe] = _Open(choice, session)
+        return ""
+
+    def _end(self, probe: str) -> None:
+        one = self._open.pop(probe)
+        one.session.ask_stop()
+        self._ending.append(one)
+
+    def _await_baselines(self) -> None:
+        """Waits until all that happens from now on is counted: a probe's first reading is what it counts from."""
+        until_s = time.monotonic() + START_TIMEOUT_S
+        for one in self._open.values():
+            while one.session.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
+                if one.session.wait_baseline(0.05):
+                    break
+                self._check()
+        self.poll()
+
+    def _retarget(self) -> None:
+        """Says whom to follow if bpftrace must be started again: the clients that are there by then."""
+        clients = self._step.clients if self._step else ()
+        for one in self._open.values():
+            one.session.target = replace(one.session.target, clients=clients)
+
+    def _follow_windows(self, choice: Choice, t_ns: int, step: _Step) -> None:
+        due = budget.in_window(t_ns, step.started_ns)
+        if due and choice.probe not in self._open:
+            if choice.probe not in step.decided:
+                step.decided.add(choice.probe)  # one that cannot be had is not tried again each second
+                if not self._start(choice):
+                    step.decided.discard(choice.probe)
+        elif not due and choice.probe in self._open:
+            self._end(choice.probe)
+
+    def _admit(self, choice: Choice, pace: Pace) -> None:
+        estimate = budget.estimate(
+            choice.probe, pace.statements_per_s, pace.busy_cpus, limit_percent=self._budget_percent
+        )
+        if estimate.admitted:
+            self._say(choice.probe, f"probes: {choice.probe} starts: about {estimate.percent:.1f} % of this step")
+            self._start(choice)
+        else:
+            self._say(choice.probe, estimate.text)
+
+    def _found(self) -> requirements.Facts:
+        if self._facts is None:
+            self._facts = probeset.facts()
+        return self._facts
+
+    # -- recording
+
+    def _look_active(self, one: _Open) -> None:
+        step, session = self._step, one.session
+        if step is None or step.ended_ns:
+            return
+        if session.state is State.RUNNING:
+            step.active[one.choice.name] = None
+        if step.busy and session.silent and not one.silent_told:
+            one.silent_told = True
+            self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
+
+    def _record(self, frame: Frame) -> None:
+        step = self._step
+        began_ns = frame.t_ns - frame.dt_ns
+        if step is None or frame.t_ns <= step.started_ns or (step.ended_ns and began_ns >= step.ended_ns):
+            return
+        roles = dict(step.roles)
+        roles |= {pid: "observer" for pid, group in frame.groups.items() if group == 2 and pid not in roles}
+        quality = _quality(frame.quality)
+        records = {role: probed.frame_record(figures) for role, figures in by_role(frame, roles).items()}
+        for role, found in self._phases(frame.stacks, roles, step).items():
+            records.setdefault(role, {})["phases"] = found
+        for role, record in records.items():
+            row = ProbeFrame(step.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
+            self._journal.add_probe_frame(row)
+            probed.add(step.totals.setdefault(role, {}).setdefault(frame.probe, {}), record, frame.probe)
+        within_ns = min(frame.t_ns, step.ended_ns or frame.t_ns) - max(began_ns, step.started_ns)
+        covered_ns, framed_ns = step.covered_ns.get(frame.probe, (0, 0))
+        step.covered_ns[frame.probe] = covered_ns + max(0, within_ns), framed_ns + frame.dt_ns
+
+    def _phases(self, stacks: Sequence[Stack], roles: Mapping[int, str], step: _Step) -> dict[str, dict[str, int]]:
+        """Folds sampled stacks into the step's; returns the samples by phase where stacks are whole."""
+        if not stacks:
+            return {}
+        clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
+        folded = folding.fold(
+            stacks,
+            lambda pid: roles.get(pid, "server"),
+            lambda pid: None if pid in clients else self._space,
+        )
+        for line, count in folded.items():
+            step.folded[line] = step.folded.get(line, 0) + count
+        if self._space is None or not self._space.complete:
+            return {}
+        connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
+        return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}
+
+    def _read_space(self) -> folding.Space | None:
+        """Where the server's code lies, which is the same in all its processes."""
+        maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
+        return folding.space(maps, complete=resolve.keeps_frame_pointers(elf.read(self._target.binary)))
+
+    def _record_words(self, one: _Open) -> None:
+        for text in one.session.messages[one.messages :]:
+            self._say(one.choice.probe, text)
+        one.messages = len(one.session.messages)
+        for gap in one.session.gaps[one.gaps :]:
+            self._event("probe_gap", gap.began_ns, gap.ended_ns, {"probe": gap.probe, "text": gap.reason})
+        one.gaps = len(one.session.gaps)
+
+    def _say(self, probe: str, text: str) -> None:
+        said = self._said[probe] = self._said.get(probe, 0) + 1
+        if said <= SAID_MAX:
+            t_ns = time.monotonic_ns()
+            self._event("probe", t_ns, t_ns, {"probe": probe, "text": text})
+
+    def _event(self, kind: str, began_ns: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
+        step = self._step.id if self._step else None
+        self._journal.add_event(kind, began_ns, data, ended_ns=ended_ns, attempt=self._attempt, step=step)
+
+
+def _quality(quality: Quality) -> dict[str, Any]:
+    """What of a frame's quality is worth a word, and how the probe was attached."""
+    told = {name: getattr(quality, name) for name in Quality.__slots__}
+    return {name: value for name, value in told.items() if value}
