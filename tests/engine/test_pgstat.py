@@ -193,10 +193,14 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
                     (waits.get(waiter.info.backend_pid), waits.get(holder.info.backend_pid)) == (blocked, resting)
                 ),
             )
+            said = activity.doing(blocked.blocked_by)
         finally:
             holder.rollback()
             thread.join()
         assert monitor.backend_pid not in waits
+        assert said.keys() == {holder.info.backend_pid}
+        assert "idle in transaction for " in said[holder.info.backend_pid]
+        assert said[holder.info.backend_pid].endswith("waits for Client:ClientRead, LOCK TABLE fought_over")
         holder.execute("DROP TABLE fought_over")
 
 
