@@ -78,8 +78,8 @@ def test_a_backend_behind_a_lock_is_seen_in_its_wait_with_the_holder_and_what_th
     bench: Bench, step: StepRow
 ) -> None:
     (socket,) = bench.run.glob("cells/*/socket")
-    name = {"host": str(socket.resolve()), "user": SUPERUSER, "dbname": "ib", "application_name": "someone"}
-    with psycopg.connect(**name) as connection:
+    host = str(socket.resolve())
+    with psycopg.connect(host=host, user=SUPERUSER, dbname="ib", application_name="someone") as connection:
         connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
         holder = connection.info.backend_pid
         stall = wait_for(lambda: stalls(bench, step, "insert"), "the stall to be seen")[-1]
