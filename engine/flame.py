@@ -28,6 +28,15 @@ LIBRARY_VARIABLE = "PGBED_FLAMEGRAPH"  # the folder of LIBRARY
 LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMapper.min.js")
 STYLE = "d3-flamegraph.css"
 
+MAIN_LOOP = "PostgresMain"
+# What a later version calls a function of an earlier one: each would be gone there and new here.
+RENAMED: Mapping[str, str] = {
+    "pg_analyze_and_rewrite": "pg_analyze_and_rewrite_fixedparams",
+    "pg_analyze_and_rewrite_params": "pg_analyze_and_rewrite_withcb",
+    "parse_analyze": "parse_analyze_fixedparams",
+    "CommitTransactionCommandInternal": "CommitTransactionCommand",
+}
+
 Node = dict[str, Any]
 
 
@@ -65,7 +74,7 @@ def subject_of(run: Path, label: str | None) -> Subject:
 
 def profile(run: Path, subject: Subject, step: str, role: str) -> Profile:
     """What was sampled in a run, over all repeats of a subject. Raises UserError when that is nothing."""
-    folded = stacks.read_folded(run, subject, step, role)
+    folded = under_main_loop(stacks.read_folded(run, subject, step, role))
     sampled = {
         path.parents[1].name
         for (owner, named, _), paths in stacks.recorded(run).items()
@@ -76,6 +85,34 @@ def profile(run: Path, subject: Subject, step: str, role: str) -> Profile:
     counts = [_statements(cell, step, role) for cell in cells]
     name = f"{subject.name} ({run.name})"
     return Profile(name, folded, sum(counts) if all(counts) else None)
+
+
+def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
+    """The same stacks from the backend's main loop on, where they have one.
+
+    How the postmaster comes there differs by version and says nothing of a statement.
+    """
+    found: dict[str, int] = {}
+    for line, count in folded.items():
+        frames = line.split(";")
+        start = frames.index(MAIN_LOOP) if MAIN_LOOP in frames else 0
+        short = ";".join(frames[start:])
+        found[short] = found.get(short, 0) + count
+    return found
+
+
+def under_one_name(folded: Mapping[str, int]) -> dict[str, int]:
+    """The same stacks with functions called as later versions do."""
+    found: dict[str, int] = {}
+    for line, count in folded.items():
+        frames: list[str] = []
+        for name in line.split(";"):
+            # Where a function was split in two, one of them is left.
+            if name not in RENAMED or frames[-1:] != [RENAMED[name]]:
+                frames.append(RENAMED.get(name, name))
+        short = ";".join(frames)
+        found[short] = found.get(short, 0) + count
+    return found
 
 
 def _statements(cell: CellResult, step: str, role: str) -> int:
@@ -96,16 +133,17 @@ def tree(folded: Mapping[str, int]) -> Node:
 def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
     """The nested forms that are as wide as the second and as the first profile, and how they were made comparable.
 
-    `delta` of a node is what changed in it alone, second less first, in samples of the profile that sets the width.
+    `change` of a node is what changed in it alone, second less first, in samples of the profile that sets the width.
     """
     if base.statements and new.statements:
         scale, text = new.statements / base.statements, "per statement"
     else:
         scale, text = new.samples / base.samples, "as shares of all samples"
-    lines = {*base.folded, *new.folded}
+    before_by_line, after_by_line = under_one_name(base.folded), under_one_name(new.folded)
+    lines = {*before_by_line, *after_by_line}
 
     def sides(line: str) -> tuple[float, float]:
-        return base.folded.get(line, 0) * scale, float(new.folded.get(line, 0))
+        return before_by_line.get(line, 0) * scale, float(after_by_line.get(line, 0))
 
     as_new = {line: (after, after - before) for line in lines for before, after in [sides(line)]}
     as_base = {line: (before / scale, (after - before) / scale) for line in lines for before, after in [sides(line)]}
@@ -153,7 +191,7 @@ def _tree(lines: Mapping[str, tuple[float, float | None]]) -> Node:
             node = node["children"].setdefault(name, {"name": name, "value": 0, "children": {}})
             node["value"] += count
         if delta is not None:
-            node["delta"] = node.get("delta", 0) + delta
+            node["change"] = node.get("change", 0) + delta
     return _listed(root, differential=any(delta is not None for _, delta in lines.values()))
 
 
@@ -165,7 +203,7 @@ def _listed(node: Node, *, differential: bool) -> Node:
         "children": [_listed(child, differential=differential) for child in node["children"].values()],
     }
     if differential:
-        listed["delta"] = round(node.get("delta", 0), 2)
+        listed["change"] = round(node.get("change", 0), 2)
     if node["name"].endswith("_[k]"):
         listed["libtype"] = "kernel"
     return listed

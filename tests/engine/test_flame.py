@@ -71,7 +71,7 @@ def inner(tree: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def total_delta(tree: Mapping[str, Any]) -> float:
-    own: float = tree["delta"]
+    own: float = tree["change"]
     return own + sum(total_delta(child) for child in tree["children"])
 
 
@@ -122,9 +122,9 @@ def test_all_changes_add_up_to_the_difference_of_the_profiles(old: dict[str, int
 def test_samples_are_compared_per_statement_when_both_are_known() -> None:
     same = {"main": 100}
     twice_the_work, _, _ = flame.difference(Profile("old", same, 1000), Profile("new", same, 500))
-    assert inner(twice_the_work, "main")["delta"] == 50
+    assert inner(twice_the_work, "main")["change"] == 50
     shares, _, how = flame.difference(Profile("old", same), Profile("new", same, 500))
-    assert inner(shares, "main")["delta"] == 0
+    assert inner(shares, "main")["change"] == 0
     assert how.startswith("as shares")
 
 
@@ -132,7 +132,7 @@ def test_a_function_that_is_gone_can_be_seen_in_the_widths_of_the_first() -> Non
     as_new, as_base, _ = flame.difference(Profile("old", OLD, 1), Profile("new", NEW, 1))
     assert inner(as_new, "main", "gone")["value"] == 0
     assert inner(as_base, "main", "gone")["value"] == 10
-    assert inner(as_base, "main", "gone")["delta"] == -10
+    assert inner(as_base, "main", "gone")["change"] == -10
 
 
 def test_kernel_functions_are_marked() -> None:
@@ -236,3 +236,18 @@ def test_the_real_page_needs_nothing_from_elsewhere(runs: Path, tmp_path: Path) 
     page = to.read_text()
     assert "differentialColorMapper" in page
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+
+
+def test_versions_that_come_to_their_main_loop_in_other_ways_are_compared_from_there_on() -> None:
+    old = {"main;ServerLoop;BackendRun;PostgresMain;exec;parse_analyze": 3, "main;ServerLoop;fork_[k]": 1}
+    new = {"main;ServerLoop;postmaster_child_launch;BackendMain;PostgresMain;exec;parse_analyze_fixedparams": 3}
+    profiles = [Profile(str(number), flame.under_main_loop(each), 1) for number, each in enumerate((old, new))]
+    as_new, _, _ = flame.difference(*profiles)
+    assert inner(as_new, "PostgresMain", "exec", "parse_analyze_fixedparams")["change"] == 0
+    assert inner(as_new, "main", "ServerLoop", "fork_[k]")["change"] == -1
+
+
+def test_a_function_that_was_split_in_two_is_one_and_recursion_stays() -> None:
+    split = {"PostgresMain;CommitTransactionCommand;CommitTransactionCommandInternal;CommitTransaction": 2}
+    assert flame.under_one_name(split) == {"PostgresMain;CommitTransactionCommand;CommitTransaction": 2}
+    assert flame.under_one_name({"ExecProcNode;ExecProcNode": 1}) == {"ExecProcNode;ExecProcNode": 1}
