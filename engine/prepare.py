@@ -18,6 +18,7 @@ from engine.model import Build
 from engine.plan import Manifest, config_key, interleave, subjects
 from engine.stalls import StallRule
 from workloads.insert.knobs import Knobs
+from workloads.insert.presets import PRESETS
 from workloads.insert.sizes import DEFAULT_SCALE
 from workloads.insert.steps import DEFAULT_GENERATION, Step, plan_steps
 from workloads.names import UnknownName
@@ -41,6 +42,7 @@ class Request:
     rows_written: int | None = None
     query_seconds: int | None = None
     steps: tuple[str, ...] = ()
+    preset: str | None = None
     clients: int = 1
     configs: tuple[str, ...] = ("auto",)
     overrides: tuple[str, ...] = ()
@@ -89,7 +91,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     if request.workload not in WORKLOADS:
         raise unknown("workload", request.workload, WORKLOADS)
     _check_builds(request)
-    steps = _plan_steps(request)
+    request, steps = _planned(request)
     selection = probeset.select(request.probes)
     specs = configs.resolve(request.configs)
     changes = configs.overrides(request.overrides)
@@ -178,6 +180,8 @@ def _check_builds(request: Request) -> None:
     _base_spec(request)
     if request.scale is not None and request.rows is not None:
         raise UserError("--scale and --rows exclude each other: a scale is a named number of rows")
+    if request.preset is not None and (request.scale or request.rows or request.steps):
+        raise UserError("--preset is a plan of its own: leave out --scale, --rows and --steps")
 
 
 def _base_spec(request: Request) -> str:
@@ -200,6 +204,23 @@ def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -
                 raise UserError(f"{other} and {spec} come down to the same build here: {build.label}; name one of them")
         resolved[spec] = build
     return resolved
+
+
+def _planned(request: Request) -> tuple[Request, tuple[Step, ...]]:
+    """The steps, and the request as its preset completes it: the user's own settings and probes win."""
+    if request.preset is None:
+        return request, _plan_steps(request)
+    if request.preset not in PRESETS:
+        raise unknown("preset", request.preset, PRESETS)
+    preset = PRESETS[request.preset]
+    completed = dataclasses.replace(
+        request,
+        generation=preset.generation,
+        overrides=(*preset.settings, *request.overrides),
+        probes=request.probes or preset.probes,
+        scale=preset.name,
+    )
+    return completed, preset.steps
 
 
 def _plan_steps(request: Request) -> tuple[Step, ...]:
