@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from engine import catalogue, control, launch, live
+from engine import catalogue, control, launch, live, probeset
 from engine.cli_flame import flame
 from engine.errors import UserError
 from engine.prepare import Request, default_out, with_knobs
@@ -337,7 +337,7 @@ def list_probes(as_json: bool) -> None:
 @OUT
 def probe_on(name: str, run: str | None, out: Path | None) -> None:
     """Attach a probe to a running run (the newest unless named), for the rest of its cell."""
-    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"probe": name, "on": True}))
+    _switch(name, run, out, on=True)
 
 
 @probes.command(name="off")
@@ -346,7 +346,12 @@ def probe_on(name: str, run: str | None, out: Path | None) -> None:
 @OUT
 def probe_off(name: str, run: str | None, out: Path | None) -> None:
     """Detach a probe from a running run, for the rest of its cell."""
-    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"probe": name, "on": False}))
+    _switch(name, run, out, on=False)
+
+
+def _switch(name: str, run: str | None, out: Path | None, *, on: bool) -> None:
+    record = {"probe": probeset.choice_of(name).name, "on": on}
+    click.echo(control.ask(catalogue.find_run(run, out or default_out()), record))
 
 
 def _console(plain: bool) -> Console:

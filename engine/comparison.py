@@ -35,6 +35,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("client_cpu_us_per_op", "client CPU us/op", "less", 0.01),
     Metric("ctx_switches_per_op", "switches/op", "less", 0.001),
     Metric("runq_us_per_op", "run-queue us/op", "less", 0.05),
+    Metric("plan_us_per_op", "planning us/op", "less", 0.05),
     Metric("wal_bytes_per_op", "WAL bytes/op", "less", 1.0),
     Metric("read_kb_per_op", "kB read/op", "less", 0.01),
     Metric("written_kb_per_op", "kB dirtied/op", "less", 0.01),

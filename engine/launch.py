@@ -80,7 +80,7 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> i
     with alone_on_the_host(prospect.manifest.beside):  # before anything is written; the engine takes it for good
         pass
     create_run(run, prospect.manifest.record())
-    return _spawn(run, console, detach=detach)
+    return _spawn(run, console, detach=detach, told=prospect.notices)
 
 
 def resume(run: Path, console: Console, *, detach: bool) -> int:
@@ -108,7 +108,7 @@ def stop(run: Path, console: Console) -> None:
     console.print(f"stopped; go on with: bench resume {run.name}", soft_wrap=True)
 
 
-def _spawn(run: Path, console: Console, *, detach: bool) -> int:
+def _spawn(run: Path, console: Console, *, detach: bool, told: tuple[str, ...] = ()) -> int:
     home = str(Path(engine.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
     with (run / "engine.log").open("ab") as log:
@@ -127,7 +127,7 @@ def _spawn(run: Path, console: Console, *, detach: bool) -> int:
             console.print(f"running detached: {run}\n  bench watch {run.name}\n  bench stop {run.name}", soft_wrap=True)
             return 0
         console.print(f"run {run}", soft_wrap=True)
-        live.follow(run, console)
+        live.follow(run, console, told)
         code = process.wait()
     except KeyboardInterrupt:
         console.print("stopping: the running cell is given up, finished ones stay", soft_wrap=True)

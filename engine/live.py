@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ class Now:
     relative: float | None = None  # rate of the step so far over the base's whole step, same config and kernel
     roles: tuple[RoleNow, ...] = ()
     stalls: tuple[EventRow, ...] = ()  # of this step, in the order in which they began
+    probes: tuple[EventRow, ...] = ()  # what probes had to say in this cell, and times without their figures
     failures: tuple[Failure, ...] = ()
 
 
@@ -81,6 +82,8 @@ class Watcher:
         self._last_ns: dict[int, int] = {}  # role id: end of its last interval
         self._stalls: dict[int, EventRow] = {}
         self._event_id = 0
+        self._words: list[EventRow] = []
+        self._word_id = 0
         self._rates: dict[int, dict[str, float]] = {}  # finished attempt: its steps' rates
 
     def look(self) -> Now:
@@ -104,7 +107,7 @@ class Watcher:
             return now
         attempt = attempts[-1]
         cell = self._cells[attempt.cell]
-        now = replace(now, subject=cell.subject.name, repeat=cell.repeat)
+        now = replace(now, subject=cell.subject.name, repeat=cell.repeat, probes=self._read_words(attempt.id))
         step = self._reader.latest_step(attempt.id)
         if step is None:
             return replace(now, step="starting the server", doing=self._doing(attempt.id, attempt.started_ns))
@@ -161,6 +164,14 @@ class Watcher:
                 (second.wait_event,) if second.wait_event else (),
             )
             self._last_ns[role.id] = second.t_ns
+
+    def _read_words(self, attempt: int) -> tuple[EventRow, ...]:
+        for event in self._reader.events(after_id=self._word_id):
+            self._word_id = event.id
+            if event.kind in ("probe", "probe_gap"):
+                self._words.append(event)
+        self._words = [event for event in self._words if event.attempt_id == attempt]
+        return tuple(self._words)
 
     def _read_stalls(self, step: int) -> tuple[EventRow, ...]:
         lasting = [stall.id for stall in self._stalls.values() if stall.ended_ns is None]
@@ -231,6 +242,15 @@ def stall_text(stall: EventRow) -> str:
     return f"! STALL {stall.role} {(ended_ns - stall.started_ns) / 1e9:.1f}s{lasting}{cause}"
 
 
+def word_text(word: EventRow) -> str:
+    """What a probe had to say, or for how long its figures are missing and why."""
+    text = str(word.data.get("text", ""))
+    if word.kind == "probe":
+        return text
+    lasting = "from here on" if word.ended_ns is None else f"for {(word.ended_ns - word.started_ns) / 1e9:.1f}s"
+    return f"probes: {word.data.get('probe')} has no figures {lasting}: {text}"
+
+
 def duration(seconds: float) -> str:
     """`2h05m`, `3m20s` or `12s`."""
     whole = round(seconds)
@@ -251,10 +271,12 @@ def _looks(watcher: Watcher, period_s: float) -> Iterator[Now]:
 class _Told:
     """What is printed once, when it comes to light: stalls that ended, cells that failed."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, told: Iterable[str] = ()) -> None:
         self._console = console
+        self._texts = set(told)  # what every cell says alike is said once
         self._stalls: set[int] = set()
         self._failures: set[int] = set()
+        self._words: set[int] = set()
 
     def tell(self, now: Now) -> None:
         """Prints what is new."""
@@ -262,6 +284,12 @@ class _Told:
             if stall.ended_ns is not None and stall.id not in self._stalls:
                 self._stalls.add(stall.id)
                 self._print(f"{now.step}: {stall_text(stall)}")
+        for word in now.probes:
+            text = word_text(word)
+            if word.id not in self._words and text not in self._texts:
+                self._print(text)
+            self._words.add(word.id)
+            self._texts.add(text)
         for failure in now.failures:
             if failure.id not in self._failures:
                 self._failures.add(failure.id)
@@ -271,15 +299,15 @@ class _Told:
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-def follow(run: Path, console: Console) -> Now:
+def follow(run: Path, console: Console, told: Iterable[str] = ()) -> Now:
     """Shows a run until its engine has gone: a live display on a terminal, a line each five seconds elsewhere.
 
-    Returns the last state.
+    `told` are lines that the person has read already. Returns the last state.
     """
     watcher = Watcher(run)
-    told = _Told(console)
+    teller = _Told(console, told)
     if not console.is_terminal:
-        return _follow_lines(watcher, console, told)
+        return _follow_lines(watcher, console, teller)
     progress = Progress(
         TextColumn("[progress.description]{task.description}"),
         BarColumn(bar_width=None),
@@ -292,7 +320,7 @@ def follow(run: Path, console: Console) -> Now:
     now = watcher.look()
     with Live(progress, console=console, refresh_per_second=2, redirect_stdout=False) as live:
         for now in _looks(watcher, 1.0):
-            told.tell(now)
+            teller.tell(now)
             done = now.cells_done + now.cells_failed
             progress.update(
                 run_task, completed=done / now.cells, description=f"cell {min(done + 1, now.cells)}/{now.cells}"
@@ -318,12 +346,12 @@ def _role_line(role: RoleNow) -> str:
     )
 
 
-def _follow_lines(watcher: Watcher, console: Console, told: _Told) -> Now:
+def _follow_lines(watcher: Watcher, console: Console, teller: _Told) -> Now:
     last_line_at = 0.0
     last_step = ""
     now = watcher.look()
     for now in _looks(watcher, 1.0):
-        told.tell(now)
+        teller.tell(now)
         where = f"{now.subject} r{now.repeat} {now.step}"
         if where != last_step or time.monotonic() - last_line_at >= 5:
             console.print(line(now), highlight=False, soft_wrap=True)

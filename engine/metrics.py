@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine import probed
 from engine.host import CPU_COLUMNS
 from engine.model import StepTotals
 from workloads import histogram
@@ -118,9 +119,11 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, float | None]:
     rate_per_s is ops per second. CPU, run-queue wait and switches are of all server processes; client_cpu of all
     client processes. read_kb is what the server's processes had read from the device. written_kb is what they made
     dirty in the page cache, less what was removed before it was written: the device sees it later, once for many
-    changes. device_written_kb is what the device that holds the database wrote, for whomever.
+    changes. device_written_kb is what the device that holds the database wrote, for whomever. plan_* are probes' and
+    those of the roles' own server processes: see `engine.probed`.
     """
     count = ops(kind, totals)
+    planning = probe_figures(kind, totals)
     return {
         "rate_per_s": _per(count, totals.seconds) if kind in HEADLINE else None,
         "dbms_cpu_us_per_op": _per(totals.dbms_cpu_ns / 1000, count),
@@ -134,7 +137,14 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, float | None]:
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(kind, totals),
+        "plan_us_per_op": planning["plan_us_per_op"],
+        "plan_p99_us": planning["plan_p99_us"],
     }
+
+
+def probe_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
+    """What probes say of the step: see `engine.probed.step_figures`."""
+    return probed.step_figures(totals.probes, totals.roles, ops(kind, totals), totals.seconds)
 
 
 def max_op_s(kind: str, totals: StepTotals) -> float | None:
@@ -323,6 +333,14 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "rows": rows(kind, totals),
         "ops": ops(kind, totals),
         **step_figures(kind, totals),
+        **probe_figures(kind, totals),
+        "probes": {
+            role: probed.role_figures(
+                record, totals.roles[role].statements if role in totals.roles else 0, totals.seconds
+            )
+            for role, record in totals.probes.items()
+        },
+        "observers": list(totals.observers),
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
         "sla": None if agreement is None else {key: getattr(agreement, key) for key in Sla.__slots__},

@@ -61,10 +61,11 @@ def step_figures(probes: Mapping[str, Mapping[str, Record]], roles: Iterable[str
     own = [probes[role] for role in roles if role in probes]
     plans = [plan for record in own if (plan := planning(record, seconds)) is not None]
     counted = buckets.merge(plan["histogram"] for plan in plans)
+    longest = [plan["max_us"] for plan in plans]
     plan_us = sum(plan["step_us"] for plan in plans)
     return {
         "plan_us_per_op": plan_us / ops if plans and ops else None,
-        "plan_p99_us": buckets.quantile(counted, 0.99),
+        "plan_p99_us": _quantile(counted, 0.99, None if None in longest else max(longest, default=None)),
         **phases(own),
     }
 
@@ -79,8 +80,8 @@ def role_figures(record: Mapping[str, Record], statements: int, seconds: float) 
             "plan_us": plan["us"],
             "plan_mean_us": plan["us"] / plan["n"] if plan["n"] else None,
             "plan_us_per_statement": plan["step_us"] / statements if statements else None,
-            "plan_p50_us": buckets.quantile(plan["histogram"], 0.5),
-            "plan_p99_us": buckets.quantile(plan["histogram"], 0.99),
+            "plan_p50_us": _quantile(plan["histogram"], 0.5, plan["max_us"]),
+            "plan_p99_us": _quantile(plan["histogram"], 0.99, plan["max_us"]),
             "plan_max_us": plan["max_us"],
         }
     if any(name in record for name in ("phases", "stacks")):
@@ -149,8 +150,8 @@ def _run_queue(record: Mapping[str, Record]) -> Record:
             counts = dict(one.get("runq_us", ()))
             found: Record = {
                 "runq_us": one.get("sum_us", 0),
-                "runq_p50_us": buckets.quantile(counts, 0.5),
-                "runq_p99_us": buckets.quantile(counts, 0.99),
+                "runq_p50_us": _quantile(counts, 0.5, one.get("max_us")),
+                "runq_p99_us": _quantile(counts, 0.99, one.get("max_us")),
                 "runq_max_us": one.get("max_us"),
             }
             if probe == "sched":
@@ -158,6 +159,12 @@ def _run_queue(record: Mapping[str, Record]) -> Record:
                 found["sched"] = {name: one.get(name, 0) for name in names if name != "sum_us"}
             return found
     return {}
+
+
+def _quantile(histogram: Mapping[int, int], q: float, longest: int | None) -> int | None:
+    """An upper bound of the quantile, which cannot be more than the longest."""
+    bound = buckets.quantile(histogram, q)
+    return bound if bound is None or longest is None else min(bound, longest)
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

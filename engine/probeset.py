@@ -7,6 +7,9 @@ estimated to cost no more than --probe-budget). What was asked for by name must 
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,7 @@ from engine.model import Build
 from probes import elf, helper, requirements, resolve
 from probes.errors import ProbeError
 from probes.table import BY_ID, PROBES
+from probes.tracer import helper_command
 
 DEFAULT = ("sched", "stacks")  # sched holds all that runq has
 ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
@@ -78,14 +82,24 @@ def select(names: Sequence[str]) -> Selection:
 
 
 def facts() -> requirements.Facts:
-    """What this machine offers."""
-    return requirements.facts()
+    """What this machine offers to the helper, which may have privileges that the engine has not."""
+    return requirements.facts(helper=os.geteuid() != 0 and _may_sudo())
+
+
+def _may_sudo() -> bool:
+    """Whether sudo would start the helper without asking for a password."""
+    sudo = shutil.which("sudo")
+    if sudo is None:
+        return False
+    command = [sudo, "-n", "-l", *(word for word in helper_command() if word not in ("sudo", "-n", "--"))]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
 
 
 def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
     """The probes that cannot be had here, each with the line that says why and what to do."""
     findings = requirements.check(found)
-    if found.uid == 0:  # then the helper mounts it, and says so
+    # As root the helper mounts it and says so; behind sudo it can be looked at by the helper only.
+    if found.uid == 0 or found.helper:
         findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
     reasons: dict[str, str] = {}
     for probe in probes:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from engine import probed, probeset
+from engine import probed, probeset, stacks
 from engine.journal import ProbeFrame
 from engine.model import Build
 from engine.probeset import Choice
@@ -74,8 +74,8 @@ class _Step:
 class Probing:
     """All probes of one cell, a context manager over a server that is up and has no clients yet.
 
-    `folder` keeps scripts, origins, raw streams and folded stacks. `check` is called while the probes start, and may
-    raise.
+    `cell_dir` keeps scripts, origins and raw streams in `probes/`, and the stacks (`engine.stacks`). `check` is called
+    while the probes start, and may raise.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Probing:
         postmaster: int,
         journal: JournalWriter,
         attempt: int,
-        folder: Path,
+        cell_dir: Path,
         *,
         allow_slow: bool = False,
         budget_percent: float = budget.LIMIT_PERCENT,
@@ -93,7 +93,7 @@ class Probing:
     ) -> None:
         self._choices = {choice.probe: choice for choice in choices}
         self._target = Target(postmaster, probeset.binary_of(build), build.major, launchers=(os.getpid(),))
-        self._journal, self._attempt, self._folder = journal, attempt, folder
+        self._journal, self._attempt, self._cell_dir = journal, attempt, cell_dir
         self._allow_slow, self._budget_percent, self._check = allow_slow, budget_percent, check
         self._open: dict[str, _Open] = {}
         self._ending: list[_Open] = []
@@ -181,9 +181,8 @@ class Probing:
         for figures in step.totals.values():
             for probe, record in figures.items():
                 record["seconds"], record["frame_s"] = (ns / 1e9 for ns in step.covered_ns.get(probe, (0, 0)))
-        if step.folded:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / f"{name}.folded").write_text(folding.lines(step.folded), encoding="utf-8")
+        for role, folded in stacks.by_role(step.folded).items():
+            stacks.write_folded(self._cell_dir, name, role, folded)
         self._step = None
         self._retarget()
         return step.totals, tuple(sorted(step.active))
@@ -244,7 +243,7 @@ class Probing:
         session = ProbeSession(
             target,
             choice.probe,
-            folder=self._folder,
+            folder=self._cell_dir / "probes",
             allow_slow=self._allow_slow,
             tracking=requirements.trackable(self._found()),
             mount_tracefs=os.geteuid() == 0,
@@ -336,13 +335,13 @@ class Probing:
         covered_ns, framed_ns = step.covered_ns.get(frame.probe, (0, 0))
         step.covered_ns[frame.probe] = covered_ns + max(0, within_ns), framed_ns + frame.dt_ns
 
-    def _phases(self, stacks: Sequence[Stack], roles: Mapping[int, str], step: _Step) -> dict[str, dict[str, int]]:
+    def _phases(self, sampled: Sequence[Stack], roles: Mapping[int, str], step: _Step) -> dict[str, dict[str, int]]:
         """Folds sampled stacks into the step's; returns the samples by phase where stacks are whole."""
-        if not stacks:
+        if not sampled:
             return {}
         clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
         folded = folding.fold(
-            stacks,
+            sampled,
             lambda pid: roles.get(pid, "server"),
             lambda pid: None if pid in clients else self._space,
         )

@@ -11,6 +11,9 @@ The JSON (`--json`), of which keys are only ever added:
                 dbms_cpu_us_per_op, client_cpu_us_per_op, ctx_switches_per_op, runq_us_per_op, wal_bytes_per_op,
                 read_kb_per_op (from the device), written_kb_per_op (made dirty in the page cache by server processes),
                 device_written_kb_per_op (by the device, for whomever), heap_bytes, index_bytes, max_s,
+                observers [probe], plan_us_per_op, plan_p99_us (upper bound), phases null or {phase: share},
+                phases_by null, "exact" or "sampled", probes {role: {figure: value}} (roles: the connections' server
+                processes; client:ROLE, client, server, monitor, observer),
                 buckets {role: {bucket: percent}}, roles {role: {figure: value}}, saturated [role],
                 sla null or {passed, reference_passed, achieved_per_s, target_per_s, required_per_s},
                 stall_s, stalls [engine.stalls.Stall]
@@ -34,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine import origins
+from engine import origins, probetables
 from engine.comparison import METRICS, Comparison, middle
 from engine.tables import Notes, Section, headline, sections
 
@@ -47,7 +50,8 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
     notes = Notes()
     for line in header(comparison):
         console.print(line, soft_wrap=True)
-    for section in headline(comparison, notes) if brief else sections(comparison, notes, published=published):
+    shown = headline(comparison, notes) if brief else _all_sections(comparison, notes, published=published)
+    for section in shown:
         console.print()
         console.print(Text(section.title, style="bold"))
         console.print(_table(section, plain))
@@ -90,7 +94,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
     """The same tables as on the terminal, for a ticket or a page."""
     notes = Notes()
     parts = ["\n".join(f"{line}  " for line in header(comparison))]
-    for section in sections(comparison, notes, published=published):
+    for section in _all_sections(comparison, notes, published=published):
         columns = [column.replace("\n", " ") for column in section.columns]
         lines = [
             f"### {section.title}",
@@ -146,6 +150,11 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
     if not comparison.cells:
         lines.append("no cell has finished yet: nothing to compare")
     return lines
+
+
+def _all_sections(comparison: Comparison, notes: Notes, *, published: bool) -> list[Section]:
+    probed = [section for section in probetables.sections(comparison) if section.rows]
+    return sections(comparison, notes, published=published) + probed
 
 
 def _spelled(text: str, plain: bool) -> str:

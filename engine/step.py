@@ -174,7 +174,7 @@ class StepRunner:
             self.server.pid,
             self.journal,
             self.attempt,
-            self.server.cell_dir / "probes",
+            self.server.cell_dir,
             allow_slow=manifest.allow_slow_probes,
             budget_percent=manifest.probe_budget,
             check=self._check_alive,
@@ -194,7 +194,7 @@ class StepRunner:
                 pgstat.settle(monitor)
                 differences = pgstat.difference(self._before, pgstat.snapshot(monitor))
                 self.journal.add_differences(sampler.step, differences)
-                probed, observers = self.probing.finish_step(sampler.ended_ns, f"{ordinal:02d}-{step.name}")
+                probed, observers = self.probing.finish_step(sampler.ended_ns, step.name)
                 totals = self._totals(step, sampler, probed, observers)
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:

@@ -99,6 +99,8 @@ def test_figures_per_operation() -> None:
         "heap_bytes": 80 * 2**20,
         "index_bytes": 90 * 2**20,
         "max_s": 0.003,
+        "plan_us_per_op": None,
+        "plan_p99_us": None,
     }
     assert figures == pytest.approx(expected)
 

@@ -1,0 +1,143 @@
+"""What probes counted, added up over a step and made into figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_run import make_run
+from rich.console import Console
+
+from engine import metrics, probed, probeset
+from engine.compare import compare
+from engine.errors import UserError
+from engine.model import Cell, StepTotals
+from engine.probeset import Choice
+from engine.report import print_comparison, to_json
+from probes.frames import RoleFigures
+
+
+def planner(n: int, us: int, *, seconds: float, bucket: int = 7, max_us: int = 100) -> dict[str, object]:
+    """A planner's record of a step: so many plannings of one size."""
+    return {"n": n, "sum_us": us, "max_us": max_us, "plan_us": [[bucket, n]], "seconds": seconds}
+
+
+FRAMES = st.lists(
+    st.tuples(
+        st.integers(0, 1000),
+        st.integers(0, 10**6),
+        st.integers(0, 10**5),
+        st.dictionaries(st.integers(0, 20), st.integers(1, 1000), max_size=5),
+    ),
+    max_size=8,
+)
+
+
+@given(FRAMES)
+def test_a_step_is_the_sum_of_its_frames_and_the_largest_of_peaks(
+    frames: list[tuple[int, int, int, dict[int, int]]],
+) -> None:
+    total: probed.Record = {}
+    for n, us, longest, histogram in frames:
+        figures = RoleFigures(1, {"n": n, "sum_us": us, "max_us": longest}, {"plan_us": histogram})
+        probed.add(total, probed.frame_record(figures), "planner")
+    assert total.get("n", 0) == sum(frame[0] for frame in frames)
+    assert total.get("sum_us", 0) == sum(frame[1] for frame in frames)
+    assert total.get("max_us", 0) == max((frame[2] for frame in frames), default=0)
+    counted = sum(count for frame in frames for count in frame[3].values())
+    assert sum(count for _, count in total.get("plan_us", ())) == counted
+
+
+def test_planning_in_windows_is_scaled_to_the_whole_step() -> None:
+    whole = {"delete": {"planner": planner(100, 5000, seconds=10.0)}}
+    windowed = {"delete": {"planner": planner(20, 1000, seconds=2.0)}}
+    for probes in (whole, windowed):
+        assert probed.step_figures(probes, ("insert", "delete"), 1000, 10.0)["plan_us_per_op"] == pytest.approx(5.0)
+
+
+def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:
+    figures = probed.role_figures({"planner": planner(100, 5000, seconds=1.0)}, 100, 1.0)
+    assert (figures["plan_p99_us"], figures["plan_mean_us"], figures["plan_us_per_statement"]) == (100, 50.0, 50.0)
+
+
+def test_exact_phases_are_preferred_and_the_sampled_ones_kept_beside_them() -> None:
+    exact = {"parse_us": 10, "analyze_us": 10, "plan_us": 60, "execute_us": 20, "seconds": 1.0}
+    sampled = {"samples": 10, "phases": {"plan": 5, "other": 5}, "seconds": 1.0}
+    both = probed.phases([{"phases": exact, "stacks": sampled}])
+    assert (both["phases_by"], both["phases"]["plan"], both["phases_sampled"]["other"]) == ("exact", 0.6, 0.5)
+    assert probed.phases([{"stacks": sampled}])["phases_by"] == "sampled"
+    assert probed.phases([{"sched": {}}]) == {"phases": None, "phases_by": None}
+
+
+def test_a_step_without_probes_has_no_figures_of_them() -> None:
+    found = probed.step_figures({}, ("insert",), 1000, 1.0)
+    assert found == {"plan_us_per_op": None, "plan_p99_us": None, "phases": None, "phases_by": None}
+
+
+def with_planner(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    """Planning of inserts that takes twice as long in the second build."""
+    us = 50 if cell.subject.build == "16.3" else 100
+    statements = totals.roles["insert"].statements if "insert" in totals.roles else 0
+    record = planner(statements, us * statements, seconds=totals.seconds)
+    return changed(totals, probes={"insert": {"planner": record}}, observers=("planner",))
+
+
+def changed(totals: StepTotals, **changes: object) -> StepTotals:
+    """`dataclasses.replace`, with the JSON round trip that a journal makes."""
+    return StepTotals.of(json.loads(json.dumps(asdict(replace(totals, **changes)))))  # type: ignore[arg-type]
+
+
+def test_planning_is_compared_and_has_a_table_of_its_own(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "run", change=with_planner)])
+    (ratio,) = [ratio for ratio in comparison.ratios if (ratio.step, ratio.metric) == ("l.i1", "plan_us_per_op")]
+    assert ratio.ratio == pytest.approx(2.0, rel=0.05)
+    assert ratio.verdict == "slower"
+    console = Console(width=80, record=True, force_terminal=False)
+    print_comparison(comparison, console)
+    text = console.export_text()
+    assert "Planner (" in text
+    assert "17.0 insert" in text
+    assert all(len(line) <= 80 for line in text.splitlines() if "insert" in line)
+    assert '"plan_p99_us": 100' in to_json(comparison)
+
+
+def test_runs_of_which_only_one_was_probed_bear_no_verdict(tmp_path: Path) -> None:
+    def one_side(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return with_planner(cell, step, totals) if cell.subject.build == "17.0" else totals
+
+    comparison = compare([make_run(tmp_path / "run", change=one_side)])
+    rate = comparison.ratio(list(comparison.names)[1], "l.i1", "rate_per_s")
+    assert rate is not None
+    assert rate.verdict == "withheld"
+    assert any("unlike observers" in reason for reason in rate.reasons)
+
+
+def test_names_of_probes_are_checked() -> None:
+    assert probeset.select(("none",)).choices == ()
+    assert [choice.name for choice in probeset.select(("default", "planner:window")).choices] == [
+        "sched", "stacks", "planner:window",
+    ]  # fmt: skip
+    assert probeset.select(("default", "planner")).required == (Choice("planner"),)
+    assert [choice.name for choice in probeset.select(("runq", "sched")).choices] == ["sched"]
+    for names, said in (
+        (("plannr",), "unknown probe 'plannr' .nearest: planner"),
+        (("planner:windows",), "nearest: window"),
+        (("none", "sched"), "excludes"),
+        (("sched:window",), "costs too little"),
+        (("planner", "planner:window"), "two ways"),
+    ):
+        with pytest.raises(UserError, match=said):
+            probeset.select(names)
+
+
+def test_what_covers_nearly_all_of_a_step_covers_it() -> None:
+    assert probed.covered({"seconds": 9.9}, 10.0) == 1.0
+    assert probed.covered({"seconds": 2.0}, 10.0) == 0.2
+    assert metrics.step_figures("pause", changed(TOTALS))["plan_us_per_op"] is None
+
+
+TOTALS = StepTotals(1.0, {}, 0, 0, 0, 0, 0, 0, 0, None)

@@ -1,0 +1,224 @@
+"""Probes attached to real runs: what they count, by role, and what becomes of a run when they come to harm."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchcall import SMALL, Bench, wait_for
+
+from engine.journal import EventRow, JournalReader, StepRow
+from engine.model import Build
+from probes import helper
+
+pytestmark = pytest.mark.outside
+
+LONG = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "12", "--set", "shared_buffers=32MB")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> None:
+    """Root, bpftrace and the tracing file system; fails without, as a suite that skips these tests says nothing."""
+    if os.geteuid() != 0 or shutil.which("bpftrace") is None:
+        pytest.fail("these tests need root and bpftrace; run ./check as root", pytrace=False)
+    helper.mount_tracefs()
+
+
+@pytest.fixture
+def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
+    """`bench` over a folder of its own; what still runs at the end is ended."""
+    made = Bench(new_folder() / "runs")
+    yield made
+    made.stop()
+
+
+def steps(bench: Bench) -> list[StepRow]:
+    """The steps of the newest run's last attempt."""
+    return bench.steps(bench.attempts()[-1])
+
+
+def words(bench: Bench, kind: str) -> list[EventRow]:
+    """The events of a kind in the newest run."""
+    with JournalReader(bench.run) as reader:
+        return [event for event in reader.events() if event.kind == kind]
+
+
+def tracers(bench: Bench) -> list[int]:
+    """The bpftraces whose helpers watch servers of this folder's runs, by their helpers' children."""
+    engine = bench.engine_pid()
+    parent_of = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parent_of[int(entry.name)] = (int(stat[stat.rindex(")") + 2 :].split()[1]), stat)
+    return [
+        pid
+        for pid, (parent, stat) in parent_of.items()
+        if "(bpftrace)" in stat and parent_of.get(parent, (0,))[0] == engine
+    ]
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether none of these processes is left."""
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_planner_counts_by_role_are_the_statements_that_were_planned(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    probes = ("--probes", "sched,planner", "--steps", "l.i0,l.i1", "--repeats", "1")
+    done = bench("run", "--pg", build(16).label, *probes, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with JournalReader(bench.run) as reader:
+        for step in steps(bench):
+            if step.kind not in ("load", "write"):
+                continue
+            assert step.totals is not None
+            assert step.totals.observers == ("planner", "sched")
+            for role, totals in step.totals.roles.items():
+                frames = [
+                    frame for frame in reader.probe_frames(step.id) if (frame.probe, frame.role) == ("planner", role)
+                ]
+                planned = sum(frame.data["n"] for frame in frames)
+                # Connecting and asking for the least key plan a few statements, too.
+                assert totals.statements <= planned <= totals.statements + 5
+                assert planned == step.totals.probes[role]["planner"]["n"]
+                assert step.totals.probes[role]["sched"]["oncpu_us"] > 0
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "l.i1")
+    assert cell["plan_us_per_op"] > 0
+    assert cell["probes"]["delete"]["plan_n"] > 0
+    text = bench("compare").stdout
+    assert "Planner (" in text
+    assert "Waits for a CPU (" in text
+
+
+def _cells(bench: Bench) -> list[dict[str, Any]]:
+    found: Any = bench.comparison()["cells"]
+    return list(found)
+
+
+def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, servers: dict[str, Build]) -> None:
+    source = [found for found in servers.values() if found.provenance == "source" or "prebuilt" not in found.label]
+    assert source, "no server was compiled here; run ./check"
+    probes = ("--probes", "stacks", "--steps", "l.i0,qr100", "--repeats", "1", "--queries", "simple")
+    done = bench("run", "--pg", source[0].label, *probes, *LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")
+    assert cell["phases_by"] == "sampled"
+    assert cell["phases"]["execute"] > 0.1
+    assert cell["phases"]["plan"] > 0.05
+    assert sum(cell["phases"].values()) == pytest.approx(1.0)
+    (folded,) = bench.run.glob("cells/*/stacks/qr100.query.folded")
+    assert "PortalRun" in folded.read_text()
+
+
+def test_probes_go_on_and_off_in_a_running_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    bench.detached("--pg", build(16).label, "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
+    step = bench.await_step("qr100")
+    assert bench("probes", "on", "planner").stdout.strip() == "planner starts"
+    assert "is on already" in bench("probes", "on", "planner").stderr
+    assert bench("mark", "here").stdout.strip() == "marked"
+
+    def frames() -> bool:
+        with JournalReader(bench.run) as reader:
+            return len({frame.t_ns for frame in reader.probe_frames(step.id) if frame.role == "query"}) >= 2
+
+    bench("probes", "on", "sched")
+    wait_for(frames, "frames of the probes")
+    assert bench("probes", "off", "sched").stdout.strip() == "sched stops"
+    assert "is not on" in bench("probes", "off", "sched").stderr
+    unknown = bench("probes", "on", "plannr")
+    assert (unknown.returncode, "nearest: planner" in unknown.stderr) == (2, True)
+    bench.await_end()
+    last = steps(bench)[-1]
+    assert last.totals is not None
+    assert last.totals.observers == ("planner", "sched")
+    seconds = last.totals.probes["query"]["sched"]["seconds"]
+    assert 0 < seconds < last.totals.seconds - 1
+    assert [mark.data["text"] for mark in words(bench, "mark")] == ["here"]
+
+
+def test_a_step_outlives_its_tracer_and_the_gap_is_recorded(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    bench.detached("--pg", build(16).label, "--probes", "sched", "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
+    bench.await_step("qr100")
+    first = wait_for(lambda: tracers(bench), "bpftrace")
+    time.sleep(2)  # some frames, so that there is something after which a gap can begin
+    os.kill(first[0], signal.SIGKILL)
+    wait_for(lambda: words(bench, "probe_gap"), "the gap")
+    bench.await_end()
+    assert bench.attempts()[-1].state == "finished"
+    (gap,) = words(bench, "probe_gap")
+    assert gap.ended_ns is not None
+    assert 0 < gap.ended_ns - gap.started_ns < 10_000_000_000
+    last = steps(bench)[-1]
+    assert last.totals is not None
+    with JournalReader(bench.run) as reader:
+        after = {frame.role for frame in reader.probe_frames(last.id, after_ns=gap.ended_ns)}
+    assert {"query", "client:query"} <= after  # the clients that were there are followed again
+
+
+def test_no_tracer_survives_an_engine_that_is_killed(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    arguments = ("--probes", "sched,planner", "--steps", "l.i0,qr100", "--repeats", "1")
+    bench.detached("--pg", build(16).label, *arguments, *LONG)
+    bench.await_step("qr100")
+    pids = wait_for(lambda: found if len(found := tracers(bench)) == 2 else None, "two bpftraces")
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    wait_for(lambda: gone(pids), "bpftrace to end")
+
+
+def test_windows_and_budget_attach_where_they_should(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    arguments = ("--probes", "planner:window,endpoint:budget", "--probe-budget", "0", "--steps", "l.i0,qr100")
+    done = bench("run", "--pg", build(16).label, *arguments, "--repeats", "1", *LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = steps(bench)[-1]
+    assert last.totals is not None
+    assert last.totals.observers == ("planner:window",)
+    # Queries are prepared before the window opens; inserts are planned each time.
+    assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 1
+    assert any("endpoint would cost about" in event.data["text"] for event in words(bench, "probe"))
+
+
+def test_what_is_asked_for_by_name_and_cannot_be_had_is_refused_before_anything_is_written(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    without = Bench(bench.out, {"PATH": f"{Path(sys.executable).parent}:/nowhere"})
+    done = without("run", "--pg", build(16).label, "--probes", "planner", "--repeats", "1", *SMALL)
+    assert done.returncode == 2
+    assert done.stderr.startswith("bench: --probes planner cannot be had: probes: bpftrace not found on PATH.")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not bench.out.exists()
+
+
+def test_without_privilege_the_default_set_is_left_out_with_one_line(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    out = new_folder()
+    nobody = pwd.getpwnam("nobody")
+    os.chown(out, nobody.pw_uid, nobody.pw_gid)
+    bench = Bench(out / "runs")
+    arguments = ("run", "--pg", build(16).label, "--probes", "default", "--steps", "l.i0", "--repeats", "1")
+    done = subprocess.run(
+        bench.command(*arguments, *SMALL),
+        user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd=Path(__file__).parents[2],
+        env=os.environ | {"HOME": str(out), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("probes: bpftrace")]
+    assert len(said) == 1
+    assert bench.attempts()[-1].state == "finished"
+    (event,) = words(bench, "probe")
+    assert "Re-run with sudo" in event.data["text"] or "missing CAP" in event.data["text"]
+    assert all(step.totals is not None and step.totals.observers == () for step in steps(bench))
