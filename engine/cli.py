@@ -10,8 +10,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from engine import catalogue, control, launch, live, probeset
+from engine import catalogue, control, launch, live
 from engine.cli_flame import flame
+from engine.cli_probes import probes
 from engine.errors import UserError
 from engine.prepare import Request, default_out, with_knobs
 from workloads.insert.knobs import Knobs
@@ -86,6 +87,7 @@ def main() -> None:
 )
 @click.option("--query-seconds", type=click.IntRange(1), metavar="S", help="Nominal length of each query step.")
 @click.option("--steps", callback=_names, metavar="STEP,…", help="Only these steps, e.g. l.i0,l.x,l.i1.")
+@click.option("--preset", metavar="NAME", help="A named plan instead: planner-delete (see bench list workloads).")
 @click.option(
     "--clients",
     type=click.IntRange(1, 256),
@@ -319,41 +321,6 @@ def mark(text: str, run: str | None, out: Path | None) -> None:
     click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"mark": text}))
 
 
-@main.group()
-def probes() -> None:
-    """Probes: what there is, and attaching them to a run under way."""
-
-
-@probes.command(name="list")
-@JSON
-def list_probes(as_json: bool) -> None:
-    """What each probe answers, costs and needs, and whether it can be had here."""
-    catalogue.show(catalogue.probes(), as_json)
-
-
-@probes.command(name="on")
-@click.argument("name")
-@click.argument("run", required=False)
-@OUT
-def probe_on(name: str, run: str | None, out: Path | None) -> None:
-    """Attach a probe to a running run (the newest unless named), for the rest of its cell."""
-    _switch(name, run, out, on=True)
-
-
-@probes.command(name="off")
-@click.argument("name")
-@click.argument("run", required=False)
-@OUT
-def probe_off(name: str, run: str | None, out: Path | None) -> None:
-    """Detach a probe from a running run, for the rest of its cell."""
-    _switch(name, run, out, on=False)
-
-
-def _switch(name: str, run: str | None, out: Path | None, *, on: bool) -> None:
-    record = {"probe": probeset.choice_of(name).name, "on": on}
-    click.echo(control.ask(catalogue.find_run(run, out or default_out()), record))
-
-
 def _console(plain: bool) -> Console:
     return Console(force_terminal=False if plain else None, highlight=False)
 
@@ -393,3 +360,4 @@ def list_runs(out: Path | None, as_json: bool) -> None:
 
 
 main.add_command(flame)
+main.add_command(probes)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from engine import metrics
-from engine.model import Subject
+from engine.model import PROBED_ARM, Subject
 from engine.results import CellResult, RunResult, StepResult
 
 Pair = tuple[CellResult, CellResult]  # base, other
@@ -95,8 +95,8 @@ class Comparison:
     margin: float
 
     def opposite(self, subject: Subject) -> Subject:
-        """What a subject is compared with: the base, or for an A/A double the one that it doubles."""
-        return replace(subject, arm="") if subject.arm == "aa" else self.base
+        """What a subject is compared with: the base, or for a double (A/A, probed) the one that it doubles."""
+        return replace(subject, arm="") if subject.arm else self.base
 
     def of(self, subject: Subject, step: str) -> list[StepResult]:
         """A step's results in all cells of a subject."""
@@ -167,7 +167,7 @@ def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
         lambda subject: subject.kernel,
     )
     told = [part for part in parts if len({part(subject) for subject in subjects}) > 1] or [parts[0]]
-    arms = {"": "", "aa": " A/A"}
+    arms = {"": "", "aa": " A/A", PROBED_ARM: " probed"}
     return {
         subject: "/".join(part(subject) for part in told) + arms.get(subject.arm, f" {subject.arm}")
         for subject in subjects

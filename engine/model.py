@@ -73,9 +73,15 @@ class Config:
     dropped: tuple[str, ...] = ()
 
 
+PROBED_ARM = "probed"
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: one build under one config and kernel. `arm` is `aa` for the base's own double."""
+    """What is compared: one build under one config and kernel.
+
+    `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    """
 
     build: str
     config: str
@@ -85,7 +91,7 @@ class Subject:
     @property
     def name(self) -> str:
         """How tables call it: `16.3`, or `16.3 A/A` for the double."""
-        return f"{self.build} A/A" if self.arm == "aa" else self.build
+        return self.build + {"": "", "aa": " A/A", PROBED_ARM: " probed"}[self.arm]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,15 @@ def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
     found = [_rows_per_query(step) for step in (base, other)]
     if found[0] is not None and found[1] is not None and abs(found[0] - found[1]) > 0.01 * max(found[0], found[1]):
         reasons.append(f"unequal work in pair {repeat}: rows per query {found[0]:.2f} against {found[1]:.2f}")
-    if set(base.totals.observers) != set(other.totals.observers):
-        names = [", ".join(sorted(step.totals.observers)) or "none" for step in (base, other)]
-        reasons.append(f"unlike observers in pair {repeat}: {names[0]} against {names[1]}")
     return reasons
+
+
+def observer_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
+    """Why two steps that were watched by different probes do not compare."""
+    if set(base.totals.observers) == set(other.totals.observers):
+        return []
+    names = [", ".join(sorted(step.totals.observers)) or "none" for step in (base, other)]
+    return [f"unlike observers in pair {repeat}: {names[0]} against {names[1]}"]
 
 
 def _tolerated(rows: int, role: RoleTotals | None) -> float:

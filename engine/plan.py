@@ -70,6 +70,7 @@ class Manifest:
     observers: tuple[str, ...] = ()  # probes, as they were asked for: see engine.probeset
     probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
     allow_slow_probes: bool = False
+    probes_in_arm: bool = False  # only cells of arm `probed` are: the probes' cost is what is asked
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from engine import metrics, origins, statistics
 from engine.comparison import METRICS, Comparison, Metric, Pair, Ratio, geometric_mean, pairs
-from engine.model import Subject
+from engine.model import PROBED_ARM, Subject
 
 
 def complete(comparison: Comparison) -> Comparison:
@@ -98,12 +98,18 @@ def _common_reasons(comparison: Comparison, step: str, subject: Subject, mates: 
     for base, other in mates:
         reasons += origins.pair_reasons(base, other)
         reasons += origins.work_reasons(base.steps[step], other.steps[step], base.cell.repeat)
+        if subject.arm != PROBED_ARM:
+            reasons += origins.observer_reasons(base.steps[step], other.steps[step], base.cell.repeat)
     observers = {
         result.totals.observers
         for side in (comparison.opposite(subject), subject)
         for result in comparison.of(side, step)
     }
-    if len(observers) > 1 and not any(reason.startswith("unlike observers") for reason in reasons):
+    if (
+        subject.arm != PROBED_ARM
+        and len(observers) > 1
+        and not any(reason.startswith("unlike observers") for reason in reasons)
+    ):
         reasons.append("unlike observers: some of the runs were probed, others not")
     for side in (comparison.opposite(subject), subject):
         passed = comparison.sla(side, step)
