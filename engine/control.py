@@ -40,14 +40,13 @@ class Control:
         self._run = run
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
-        with _short(run) as path:
+        mask = os.umask(0o177)
+        # A file system without sockets makes an engine that cannot be talked to, which is no reason not to run.
+        with suppress(OSError), _short(run) as path:
             path.unlink(missing_ok=True)  # of an engine that died
-            mask = os.umask(0o177)
-            try:
-                self._socket.bind(str(path))
-            finally:
-                os.umask(mask)
-        self._socket.listen(CALLERS_MAX)
+            self._socket.bind(str(path))
+            self._socket.listen(CALLERS_MAX)
+        os.umask(mask)
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +95,7 @@ def ask(run: Path, record: dict[str, Any]) -> str:
         except OSError:
             answered = b""
     if not answered:
-        gone = "went away without an answer" if is_locked(run) else "is not running"
+        gone = "did not answer: it is ending, or its folder can hold no socket" if is_locked(run) else "is not running"
         raise UserError(f"{run}: the engine {gone}; `bench list runs` shows which run")
     found: dict[str, str] = json.loads(answered)
     if "error" in found:

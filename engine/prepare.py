@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from engine import builds, configs, environment, probeset, space
+from engine import builds, configs, environment, planstats, probeset, space
 from engine.errors import UserError, unknown
 from engine.model import Build
 from engine.plan import Manifest, config_key, interleave, subjects
@@ -97,7 +97,11 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     changes = configs.overrides(request.overrides)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
+    if planstats.PROBE in selection.names:
+        changes = planstats.settings(changes)
     notices = probeset.admit(selection, found, allow_slow=request.allow_slow_probes)
+    if planstats.PROBE in selection.names:
+        notices += planstats.contention(request.clients)
     labels = tuple(build.label for build in found)
     base = resolved[_base_spec(request)].label
     machine = environment.machine(out)
@@ -131,7 +135,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out),
         keep=request.keep,
         beside=request.beside,
-        observers=tuple(choice.name for choice in selection.choices),
+        observers=selection.names,
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
     )

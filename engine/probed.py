@@ -24,6 +24,7 @@ PLANNING = (
     ("endpoint", "plan_n", "plan_us", "", "plan_hist_us"),
     ("endpoint_proxy", "plan_n", "plan_us", "", "plan_hist_us"),
     ("phases", "plan_n", "plan_us", "", ""),
+    ("planstats", "plans", "plan_us", "", ""),  # of all connections together, as role `statements`
 )
 RUN_QUEUE = ("sched", "runq")
 COVERED = 0.98  # from here on a probe is taken to have covered the whole step
@@ -60,6 +61,8 @@ def step_figures(probes: Mapping[str, Mapping[str, Record]], roles: Iterable[str
     """
     own = [probes[role] for role in roles if role in probes]
     plans = [plan for record in own if (plan := planning(record, seconds)) is not None]
+    if not plans and (statements := probes.get("statements")) is not None:
+        plans = [plan for plan in (planning(statements, seconds),) if plan is not None]
     counted = buckets.merge(plan["histogram"] for plan in plans)
     longest = [plan["max_us"] for plan in plans]
     plan_us = sum(plan["step_us"] for plan in plans)

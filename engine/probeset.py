@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine import planstats
 from engine.errors import UserError, unknown
 from engine.model import Build
 from probes import elf, helper, requirements, resolve
@@ -47,6 +48,11 @@ class Selection:
     choices: tuple[Choice, ...]
     required: tuple[Choice, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The choices as a manifest has them."""
+        return tuple(choice.name for choice in self.choices)
+
 
 def choice_of(name: str) -> Choice:
     """The choice that a name stands for. Raises UserError for an unknown probe or mode."""
@@ -64,10 +70,6 @@ def select(names: Sequence[str]) -> Selection:
     """What `--probes` names. Raises UserError for unknown names and for contradictions."""
     if "none" in names and len(names) > 1:
         raise UserError("--probes none excludes all others; leave it out, or them")
-    if "planstats" in names:
-        raise UserError(
-            "--probes planstats: not yet part of runs; use planner, or load pg_stat_statements by --set and query it"
-        )
     required = tuple(
         choice_of(name) for name in dict.fromkeys(names) if name not in ("default", "none") and name not in ALWAYS
     )
@@ -113,6 +115,8 @@ def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
     """Why a probe finds no place in a build's binary, as one line; empty when it does."""
     events = BY_ID[probe].events
+    if probe == planstats.PROBE:
+        return planstats.unavailable(build)
     if not events:
         return ""
     try:

@@ -23,6 +23,7 @@ from probes import budget, elf, folding, requirements, resolve
 from probes.errors import ProbeError
 from probes.frames import Frame, Quality, Stack, by_role
 from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
+from probes.table import SCRIPTED
 
 SAID_MAX = 20  # lines of one probe in one cell: what repeats itself each second should not fill the journal
 PERIOD_S = 1.0
@@ -211,6 +212,8 @@ class Probing:
         choice = probeset.choice_of(name)
         if choice.probe in probeset.ALWAYS:
             return f"{choice.probe} is always on"
+        if choice.probe not in SCRIPTED:
+            return f"{choice.probe} must be there when the server starts: name it in --probes of bench run"
         if not on:
             was = self._choices.pop(choice.probe, None)
             if choice.probe in self._open:

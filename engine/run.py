@@ -21,13 +21,14 @@ from engine.cluster import kill_leftover
 from engine.commands import Commands
 from engine.control import Control
 from engine.drift import Record, drift
+from engine.endings import Interrupted, StepFailed, Stop
 from engine.errors import UserError
 from engine.hostlock import alone_on_the_host
 from engine.journal import read_manifest
 from engine.model import Cell
 from engine.plan import Manifest
 from engine.server import Server
-from engine.step import Interrupted, StepFailed, StepRunner, Stop
+from engine.step import StepRunner
 from engine.writer import JournalWriter
 from workloads.insert.steps import Step
 

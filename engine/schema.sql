@@ -106,7 +106,7 @@ CREATE TABLE IF NOT EXISTS event (
 
 -- Since 1.1. One row per frame of a probe (about a second, on a beat of its own) and role that did something in it.
 -- Roles: those of `role` (their server processes), client:ROLE (their clients), client (what started them), server (all
--- other server processes), monitor (the server process of the engine's own connection), observer (other probes).
+-- other server processes), monitor (that of the engine's own connection), observer (whatever else the engine started).
 -- A frame that overlaps the step's begin or end is whole: its connections did nothing outside the step but connect.
 CREATE TABLE IF NOT EXISTS probe_frame (
     step_id INTEGER NOT NULL REFERENCES step,
@@ -122,8 +122,9 @@ CREATE TABLE IF NOT EXISTS probe_frame (
 
 CREATE TABLE IF NOT EXISTS difference (                  -- pg_stat_* views over one step, last snapshot minus first
     step_id INTEGER NOT NULL REFERENCES step,
-    view TEXT NOT NULL,                    -- bgwriter, checkpointer, wal, io, database, user_tables, user_indexes
-    object TEXT NOT NULL,                  -- relation, index, or backend type/object/context; '' when one row
+    view TEXT NOT NULL,                    -- bgwriter, checkpointer, wal, io, database, user_tables, user_indexes,
+                                           -- planstats (since 1.1)
+    object TEXT NOT NULL,                  -- relation, index, query id, or backend type/object/context; '' when one row
     data TEXT NOT NULL                     -- JSON
 );
 

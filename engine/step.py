@@ -8,18 +8,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import workloads
-from engine import metrics, pgstat, space
+from engine import metrics, pgstat, planstats, space
 from engine.account import bound_to_engine
 from engine.clock import Anchor
 from engine.commands import Commands
+from engine.endings import StepFailed, Stop
 from engine.host import Host, device_of
+from engine.launcher import Launcher
 from engine.model import Cell, StepTotals
 from engine.plan import Manifest
 from engine.probed import Record
@@ -43,74 +45,7 @@ POLL_S = 0.02  # how often the states of the roles are looked at: the most by wh
 CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: is everybody alive?
 BETWEEN_STEPS_PATIENCE_S = 120.0
 READY_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 15.0
 BLAME_S = 0.5
-
-
-class StepFailed(Exception):
-    """A step that cannot be finished; its text says why. Ends the cell, not the run."""
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; its text says by what."""
-
-
-@dataclass(slots=True)
-class Stop:
-    """The request to stop, set by a signal handler. `hear` listens to who asks otherwise."""
-
-    reason: str = ""
-    hear: Callable[[], None] = lambda: None
-
-    def check(self) -> None:
-        """Raises Interrupted once the run was asked to stop."""
-        self.hear()
-        if self.reason:
-            raise Interrupted(self.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _Launcher:
-    """The process that forks a step's roles."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def send(self, spec: str) -> None:
-        """Hands it the step."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(spec.encode())
-            self.process.stdin.close()
-        except BrokenPipeError:
-            self.process.wait()
-            raise StepFailed(self.reason()) from None
-
-    def await_end(self) -> None:
-        """Waits for it after RELEASE; raises StepFailed when it ends badly, or not."""
-        try:
-            code = self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise StepFailed(f"the clients did not end within {STOP_TIMEOUT_S:.0f} s; see {self.log}") from None
-        if code != 0:
-            raise StepFailed(self.reason())
-
-    def end(self) -> None:
-        """Sees to it that it is gone, and its roles with it."""
-        if self.process.poll() is not None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def reason(self) -> str:
-        """Why it ended, by its log's last line."""
-        lines = self.log.read_text(errors="replace").strip().splitlines()
-        ended = f"the client launcher ended with exit code {self.process.returncode}"
-        return f"{ended}: {lines[-1]}" if lines else ended
 
 
 class StepRunner:
@@ -136,6 +71,7 @@ class StepRunner:
         self.generation: str = manifest.workload["generation"]
         self.clients: int = manifest.workload["clients"]
         self.knobs = Knobs.of(manifest.workload["knobs"])
+        self._planstats = planstats.PROBE in manifest.observers
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
@@ -152,6 +88,8 @@ class StepRunner:
                 monitor_pid=self.monitor.backend_pid,
                 rule=StallRule.of(self.manifest.stall_rule),
             )
+            if self._planstats:
+                planstats.begin(self.monitor)
             settings = pgstat.settings(self.monitor)
             self.journal.add_settings(self.attempt, ((each.name, each.value, each.source) for each in settings))
             # Last, so that they are the first to go: attached over the server, before any client is there.
@@ -169,7 +107,7 @@ class StepRunner:
     def _probing(self) -> Probing:
         manifest = self.manifest
         return Probing(
-            [choice_of(name) for name in manifest.observers],
+            [choice_of(name) for name in manifest.observers if name != planstats.PROBE],
             self.server.build,
             self.server.pid,
             self.journal,
@@ -195,6 +133,9 @@ class StepRunner:
                 differences = pgstat.difference(self._before, pgstat.snapshot(monitor))
                 self.journal.add_differences(sampler.step, differences)
                 probed, observers = self.probing.finish_step(sampler.ended_ns, step.name)
+                if self._planstats:
+                    probed[planstats.ROLE] = {planstats.PROBE: self._statements(monitor, sampler)}
+                    observers = tuple(sorted((*observers, planstats.PROBE)))
                 totals = self._totals(step, sampler, probed, observers)
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:
@@ -206,6 +147,7 @@ class StepRunner:
         """First snapshots, with all clients connected and none at work, then the step's record. The clock runs."""
         with self._patient_monitor() as monitor:
             self._before = pgstat.snapshot(monitor)
+            self._plans = planstats.snapshot(monitor, self.server.build.major) if self._planstats else {}
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
             sampler = StepSampler(self.sources, self.attempt, page, roles)
@@ -214,6 +156,13 @@ class StepRunner:
         sampler.begin(ordinal, step.name, step.kind, step.rows * self.clients, asdict(step))
         self.commands.step = sampler.step
         return sampler
+
+    def _statements(self, monitor: pgstat.Monitor, sampler: StepSampler) -> Record:
+        after = planstats.snapshot(monitor, self.server.build.major)
+        differences = planstats.difference(self._plans, after)
+        self.journal.add_differences(sampler.step, differences)
+        seconds = (sampler.ended_ns - sampler.started_ns) / 1e9
+        return planstats.record(differences[planstats.PROBE].values(), seconds)
 
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
         """The probes' frames are this step's from now on."""
@@ -300,7 +249,7 @@ class StepRunner:
         return sampler
 
     @contextmanager
-    def _launched(self, step: Step, roles: int) -> Iterator[tuple[Page, _Launcher]]:
+    def _launched(self, step: Step, roles: int) -> Iterator[tuple[Page, Launcher]]:
         """A counters page and the launcher that works on it; whatever happens, no client survives this."""
         page = Page.create(roles)
         log = self.server.cell_dir / "clients.log"
@@ -326,7 +275,7 @@ class StepRunner:
                 preexec_fn=bound_to_engine(signal.SIGKILL),
                 **self.server.account.identity(),
             )
-        launcher = _Launcher(process, log)
+        launcher = Launcher(process, log)
         try:
             launcher.send(spec.to_json())
             yield page, launcher
@@ -336,7 +285,7 @@ class StepRunner:
             launcher.end()
             page.close()
 
-    def _await_ready(self, page: Page, launcher: _Launcher) -> None:
+    def _await_ready(self, page: Page, launcher: Launcher) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
             self._check_clients(page, launcher)
@@ -346,7 +295,7 @@ class StepRunner:
             time.sleep(0.005)
         self._check_clients(page, launcher)
 
-    def _check_clients(self, page: Page, launcher: _Launcher) -> None:
+    def _check_clients(self, page: Page, launcher: Launcher) -> None:
         if page.words[Control.STOP]:  # a role that fails sets it, for its partners
             errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
             if errors:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_run import make_run
 from rich.console import Console
 
-from engine import metrics, probed, probeset
+from engine import metrics, planstats, probed, probeset
 from engine.compare import compare
 from engine.errors import UserError
 from engine.model import Cell, StepTotals
@@ -141,3 +141,17 @@ def test_what_covers_nearly_all_of_a_step_covers_it() -> None:
 
 
 TOTALS = StepTotals(1.0, {}, 0, 0, 0, 0, 0, 0, 0, None)
+
+
+def test_the_settings_of_planstats_are_added_to_the_users_libraries() -> None:
+    wanted = dict(planstats.settings((("work_mem", "4MB"), ("shared_preload_libraries", "auto_explain"))))
+    assert wanted["shared_preload_libraries"] == "auto_explain,pg_stat_statements"
+    assert (wanted["work_mem"], wanted["pg_stat_statements.track_planning"]) == ("4MB", "on")
+
+
+def test_what_planstats_counted_stands_for_planning_where_no_other_probe_did() -> None:
+    statements = {"plans": 10, "plan_us": 500, "calls": 12, "exec_us": 900, "seconds": 1.0}
+    probes = {"statements": {"planstats": statements}}
+    assert probed.step_figures(probes, ("insert",), 100, 1.0)["plan_us_per_op"] == 5.0
+    both = probes | {"insert": {"planner": planner(10, 700, seconds=1.0)}}
+    assert probed.step_figures(both, ("insert",), 100, 1.0)["plan_us_per_op"] == 7.0

@@ -109,6 +109,21 @@ def _cells(bench: Bench) -> list[dict[str, Any]]:
     return list(found)
 
 
+def test_planning_is_counted_without_privilege_as_the_planner_probe_counts_it(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    arguments = ("--probes", "planner,planstats", "--steps", "l.i0,l.i1", "--repeats", "1", *SMALL)
+    assert bench("run", "--pg", build(16).label, *arguments).returncode == 0
+    for cell in _cells(bench):
+        if cell["step"] in ("l.i0", "l.i1"):
+            counted = cell["probes"]["statements"]["plan_n"]
+            probed = sum(cell["probes"][role]["plan_n"] for role in cell["roles"])
+            assert probed <= counted <= probed + 5
+            assert cell["observers"] == ["planner", "planstats"]
+    refused = bench("run", "--pg", build(12).label, *arguments)
+    assert (refused.returncode, "PostgreSQL 12 cannot track planning time" in refused.stderr) == (2, True)
+
+
 def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, servers: dict[str, Build]) -> None:
     source = [found for found in servers.values() if found.provenance == "source" or "prebuilt" not in found.label]
     assert source, "no server was compiled here; run ./check"
