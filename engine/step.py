@@ -22,7 +22,7 @@ from engine.commands import Commands
 from engine.endings import StepFailed, Stop
 from engine.host import Host, device_of
 from engine.launcher import Launcher
-from engine.model import Cell, StepTotals
+from engine.model import PROBED_ARM, Cell, StepTotals
 from engine.plan import Manifest
 from engine.probed import Record
 from engine.probeset import choice_of
@@ -106,8 +106,11 @@ class StepRunner:
 
     def _probing(self) -> Probing:
         manifest = self.manifest
+        # Where the probes' cost is asked, every other cell goes without.
+        bare = manifest.probes_in_arm and self.cell.subject.arm != PROBED_ARM
+        names = () if bare else manifest.observers
         return Probing(
-            [choice_of(name) for name in manifest.observers if name != planstats.PROBE],
+            [choice_of(name) for name in names if name != planstats.PROBE],
             self.server.build,
             self.server.pid,
             self.journal,
