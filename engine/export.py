@@ -6,6 +6,7 @@ steps.csv         one line per cell and step: the figures of `bench compare --js
 roles.csv         one line per cell, step and role: CPU, waits, quantiles of service and response time
 seconds.csv       one line per connection and second: counts, rates, in-flight age, quantiles
 samples.csv       one line per source and second, data as JSON: server processes, host, device
+probes.csv        one line per frame of a probe (about a second) and role, data as JSON: figures, histograms as pairs
 events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds since the cell began
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step
@@ -120,7 +121,7 @@ def _cells(reader: JournalReader, result: RunResult) -> tuple[Sequence[str], Row
 def _step_rows(reader: JournalReader, result: RunResult) -> tuple[Sequence[str], Rows]:
     figures = [(cell, step, metrics.summary(step.kind, step.totals)) for cell, step in steps_of(result)]
     plain = [key for key, value in (figures[0][2].items() if figures else ()) if not isinstance(value, (dict, list))]
-    plain = [key for key in plain if key != "sla"]
+    plain = [key for key in plain if key not in ("sla", "phases")]
     rows = (
         (*_place(cell, step), step.kind, *(summary[key] for key in plain), *_sla(summary), step.stall_s)
         for cell, step, summary in figures
@@ -168,6 +169,16 @@ def _samples(reader: JournalReader, result: RunResult) -> tuple[Sequence[str], R
         for t_ns, dt_ns, source, data in reader.samples(step.id)
     )
     return ("cell", "step", "monotonic_ns", "dt_s", "source", "data"), rows
+
+
+def _probes(reader: JournalReader, result: RunResult) -> tuple[Sequence[str], Rows]:
+    rows = (
+        (*_place(cell, step), frame.t_ns, round(frame.dt_ns / 1e9, 3), frame.probe, frame.role,
+         json.dumps(frame.data), json.dumps(frame.quality))
+        for cell, step in steps_of(result)
+        for frame in reader.probe_frames(step.id)
+    )  # fmt: skip
+    return ("cell", "step", "monotonic_ns", "dt_s", "probe", "role", "data", "quality"), rows
 
 
 def _events(reader: JournalReader, result: RunResult) -> tuple[Sequence[str], Rows]:
@@ -219,6 +230,7 @@ TABLES: dict[str, Callable[[JournalReader, RunResult], tuple[Sequence[str], Rows
     "roles": _role_rows,
     "seconds": _seconds,
     "samples": _samples,
+    "probes": _probes,
     "events": _events,
     "differences": _differences,
     "sizes": _sizes,

@@ -29,6 +29,7 @@ SAID_MAX = 20  # lines of one probe in one cell: what repeats itself each second
 PERIOD_S = 1.0
 LAST_FRAME_S = 1.6  # how long after a step its last frame is waited for
 DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
+FULLISH_PERCENT = 50  # from here on a map's name is worth keeping
 IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps
 
 
@@ -381,5 +382,7 @@ class Probing:
 
 def _quality(quality: Quality) -> dict[str, Any]:
     """What of a frame's quality is worth a word, and how the probe was attached."""
-    told = {name: getattr(quality, name) for name in Quality.__slots__}
-    return {name: value for name, value in told.items() if value}
+    told = {name: value for name in Quality.__slots__ if (value := getattr(quality, name))}
+    if quality.map_keys_pct < FULLISH_PERCENT:
+        told.pop("fullest_map", None)
+    return told

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from engine.journal import RoleSecond
+from engine.journal import ProbeFrame, RoleSecond
 from engine.model import Build, Cell, Config, RoleTotals, StepTotals
 from engine.plan import Manifest, config_key, interleave, subjects
 from engine.stalls import Stall, StallRule
@@ -114,6 +114,10 @@ def make_run(
                 journal.add_sizes(step_id, [("pi1", "heap", totals.heap_bytes), ("pi1_pkey", "index", 2**20)])
                 journal.add_differences(step_id, {"wal": {"": {"wal_records": 12}}})
                 journal.add_sample(step_id, t_ns + SECOND_NS, SECOND_NS, "host", {"switches": 5})
+                for role, record in totals.probes.items():
+                    for probe, data in record.items():
+                        frame = ProbeFrame(step_id, t_ns + SECOND_NS, SECOND_NS, probe, role, data, {})
+                        journal.add_probe_frame(frame)
                 t_ns += int(totals.seconds * SECOND_NS)
                 journal.end_step(step_id, t_ns, totals)
             journal.add_settings(attempt, [("shared_buffers", "1GB", "configuration file")])
