@@ -27,6 +27,7 @@ PLANNING = (
     ("planstats", "plans", "plan_us", "", ""),  # of all connections together, as role `statements`
 )
 RUN_QUEUE = ("sched", "runq")
+SAMPLES_MIN = 50  # of fewer no shares are made: each is then off by a tenth and more
 COVERED = 0.98  # from here on a probe is taken to have covered the whole step
 
 
@@ -116,16 +117,16 @@ def covered(record: Record, seconds: float) -> float:
 
 
 def phases(records: Iterable[Mapping[str, Record]]) -> Record:
-    """Shares of the phases of statements: exact ones, else sampled ones, else nothing but None."""
+    """Shares of the phases of statements: exact ones, else those of samples enough, else nothing but None."""
     records = list(records)
     exact = _sum({phase: one["phases"].get(f"{phase}_us", 0) for phase in PHASES} for one in records if "phases" in one)
     sampled = _sum(one["stacks"].get("phases", {}) for one in records if "stacks" in one)
     found: Record = {"phases": None, "phases_by": None}
     if sum(exact.values()):
         found = {"phases": _shares(exact), "phases_by": "exact"}
-        if sum(sampled.values()):
+        if sum(sampled.values()) >= SAMPLES_MIN:
             found["phases_sampled"] = _shares(sampled)
-    elif sum(sampled.values()):
+    elif sum(sampled.values()) >= SAMPLES_MIN:
         found = {"phases": _shares(sampled), "phases_by": "sampled"}
     return found
 

@@ -67,10 +67,12 @@ def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:
 
 def test_exact_phases_are_preferred_and_the_sampled_ones_kept_beside_them() -> None:
     exact = {"parse_us": 10, "analyze_us": 10, "plan_us": 60, "execute_us": 20, "seconds": 1.0}
-    sampled = {"samples": 10, "phases": {"plan": 5, "other": 5}, "seconds": 1.0}
+    sampled = {"samples": 100, "phases": {"plan": 50, "other": 50}, "seconds": 1.0}
     both = probed.phases([{"phases": exact, "stacks": sampled}])
     assert (both["phases_by"], both["phases"]["plan"], both["phases_sampled"]["other"]) == ("exact", 0.6, 0.5)
     assert probed.phases([{"stacks": sampled}])["phases_by"] == "sampled"
+    few = {"samples": 2, "phases": {"plan": 2}, "seconds": 1.0}
+    assert probed.phases([{"stacks": few}]) == {"phases": None, "phases_by": None}
     assert probed.phases([{"sched": {}}]) == {"phases": None, "phases_by": None}
 
 
