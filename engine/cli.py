@@ -165,10 +165,8 @@ def main() -> None:
 @click.option(
     "--probes",
     callback=_names,
-    default="none",
-    show_default=True,
     metavar="NAME,…|default|none",
-    help="Probes to attach. default: sched and stacks, where the machine has them. Dearer ones by name, or "
+    help="Probes to attach [default: none, or the preset's]. default: sched and stacks, where the machine has them. Dearer ones by name, or "
     "NAME:window (10 s of 60), NAME:budget (where cheap); see bench probes list.",
 )
 @click.option(
