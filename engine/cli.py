@@ -166,8 +166,8 @@ def main() -> None:
     "--probes",
     callback=_names,
     metavar="NAME,…|default|none",
-    help="Probes to attach [default: none, or the preset's]. default: sched and stacks, where the machine has them. Dearer ones by name, or "
-    "NAME:window (10 s of 60), NAME:budget (where cheap); see bench probes list.",
+    help="Probes to attach [default: none, or the preset's]. default: sched and stacks, where the machine has them. "
+    "Dearer ones by name, or NAME:window (10 s of 60), NAME:budget (where cheap); see bench probes list.",
 )
 @click.option(
     "--probe-budget",
