@@ -20,6 +20,7 @@ from engine.journal import EventRow, JournalReader, StepRow, is_locked
 from engine.model import Build
 from engine.server import SUPERUSER
 
+CROWD = 12  # hogs on each CPU: what is left to others is far below the share that makes a stall
 LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
 
 
@@ -316,6 +317,35 @@ def test_a_lock_held_by_another_session_is_named_with_its_pid(bench: Bench, labe
         return [cause for cause in causes if cause["name"] == "lock" and str(holder) in cause["text"]]
 
     wait_for(blamed, "a stall with the lock and its holder as its first cause")
+    bench("stop")
+
+
+def test_a_crowd_that_takes_the_cpus_is_named_as_run_queue_wait(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    step = bench.await_step("l.i1")
+    time.sleep(8)
+    spin = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+    # Each in a session of its own: the kernel's autogroup would give one session of many no more than one share.
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", spin, str(cpu)], start_new_session=True)
+        for cpu in sorted(os.sched_getaffinity(0)) * CROWD
+    ]
+    try:
+        time.sleep(7)
+    finally:
+        for hog in crowd:
+            hog.kill()
+            hog.wait()
+
+    def blamed() -> list[str]:
+        causes = [cause for stall in ended_stalls(bench, step) for cause in stall.data["causes"]]
+        return [cause["text"] for cause in causes if cause["name"] == "run_queue"]
+
+    wait_for(blamed, "a stall with run-queue wait among its causes")
+    with JournalReader(bench.run) as reader:
+        (role,) = (role for role in reader.roles(step.id) if role.name == "insert")
+        shares = [(second.backend_runq_ns or 0) / second.dt_ns for second in reader.role_seconds(role.id)]
+    assert max(shares) > 0.3, shares
     bench("stop")
 
 
