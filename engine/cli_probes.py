@@ -84,15 +84,8 @@ def cost(wanted: str, label: str, steps: str, pairs: int, out: Path | None, as_j
     code = launch.start(prospect, folder, console, detach=False)
     if code != 0:
         sys.exit(code)
-    from engine.compare import compare  # loads the statistics
-
-    compared = set(request.steps)
-    found = [
-        each
-        for each in probecost.costs(compare([folder / prospect.manifest.run]), prospect.manifest.observers)
-        if each.step in compared
-    ]
-    probecost.keep(folder, found)
+    run, compared = prospect.manifest.run, set(request.steps)
+    found = [each for each in probecost.known(folder) if each.run == run and each.step in compared]
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=1))
     else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -116,13 +117,17 @@ def _heard(caller: socket.socket) -> bytes | None:
 def _reply(caller: socket.socket, line: bytes, answer: Answer) -> None:
     try:
         record = json.loads(line)
-        if not isinstance(record, dict):
-            raise UserError("control: one JSON object a line is wanted")
-        answered = {"ok": answer(record)}
-    except UserError as error:
-        answered = {"error": str(error)}
-    except ValueError:
-        answered = {"error": "control: that is no JSON"}
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        answered = {"error": "control: one JSON object a line is wanted"}
+    else:
+        try:
+            answered = {"ok": answer(record)}
+        except sqlite3.Error:
+            raise  # the journal's, which the run must know of
+        except Exception as error:
+            answered = {"error": str(error) or type(error).__name__}
     with caller, suppress(OSError):  # who has left meanwhile need not be told
         caller.send(json.dumps(answered).encode() + b"\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -76,6 +77,9 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> i
         make_passable(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
+    if out.parent.stat().st_mode & stat.S_ISVTX and out.stat().st_uid != os.geteuid():
+        # In a folder like /var/tmp anybody could have made it, and would own what is written there.
+        raise UserError(f"{out} was made by another user; choose another folder with --out")
     space.check(out, prospect.needed_bytes)
     with alone_on_the_host(prospect.manifest.beside):  # before anything is written; the engine takes it for good
         pass
@@ -162,7 +166,7 @@ def _died(run: Path, code: int) -> int:
 
 
 def _conclude(run: Path, code: int, console: Console) -> int:
-    from engine import report  # here, because these load the statistics
+    from engine import probecost, report  # here, because these load the statistics
     from engine.compare import compare
 
     manifest = Manifest.of(read_manifest(run))
@@ -173,6 +177,9 @@ def _conclude(run: Path, code: int, console: Console) -> int:
         console.print(f"the engine died (exit code {code}); see {run / 'engine.log'}", soft_wrap=True)
         console.print(f"go on with: bench resume {manifest.run}", soft_wrap=True)
         return 1
-    report.print_comparison(compare([run]), console, brief=True)
+    comparison = compare([run])
+    report.print_comparison(comparison, console, brief=True)
+    if manifest.probes_in_arm:
+        probecost.keep(run.parent, probecost.costs(comparison, manifest.observers))
     console.print(f"every cell, response times, stalls and sizes: bench compare {manifest.run}", soft_wrap=True)
     return code

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.comparison import Comparison
+from engine.errors import UserError
 from engine.model import PROBED_ARM
 from engine.plan import interleave
+from engine.planstats import PROBE as PLANSTATS
 from engine.prepare import Prospect
 
 METRICS = ("rate_per_s", "dbms_cpu_us_per_op")
@@ -39,8 +41,15 @@ class Cost:
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:
-    """The plan of a run made one of bare and probed cells in turn. It has one build and one config."""
+    """The plan of a run made one of bare and probed cells in turn. It has one build and one config.
+
+    Raises UserError when the probes are none that can be left out of a cell.
+    """
     manifest = prospect.manifest
+    if PLANSTATS in manifest.observers:
+        raise UserError(f"{PLANSTATS} is part of the server's settings, so no cell can go without; name other probes")
+    if not manifest.observers:
+        raise UserError("nothing to attach: name probes that can be had here (bench probes list)")
     bare = manifest.cells[0].subject
     cells = interleave((bare, replace(bare, arm=PROBED_ARM)), pairs)
     return replace(prospect, manifest=replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True))

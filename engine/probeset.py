@@ -88,13 +88,22 @@ def facts() -> requirements.Facts:
     return requirements.facts(helper=os.geteuid() != 0 and _may_sudo())
 
 
+SUDO_TIMEOUT_S = 5.0  # it may ask a server who may do what
+
+
 def _may_sudo() -> bool:
     """Whether sudo would start the helper without asking for a password."""
     sudo = shutil.which("sudo")
     if sudo is None:
         return False
     command = [sudo, "-n", "-l", *(word for word in helper_command() if word not in ("sudo", "-n", "--"))]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=SUDO_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0
 
 
 def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:

@@ -134,8 +134,9 @@ class Probing:
             one.session.ask_stop()  # all at once, so that they end side by side
         for one in everything:
             one.session.stop()
-            self._record_words(one)
         self._open, self._ending = {}, []
+        for one in everything:
+            self._record_words(one)
 
     # -- for the step
 
@@ -184,7 +185,10 @@ class Probing:
             for probe, record in figures.items():
                 record["seconds"], record["frame_s"] = (ns / 1e9 for ns in step.covered_ns.get(probe, (0, 0)))
         for role, folded in stacks.by_role(step.folded).items():
-            stacks.write_folded(self._cell_dir, name, role, folded)
+            try:
+                stacks.write_folded(self._cell_dir, name, role, folded)
+            except OSError as error:
+                self._say("stacks", f"probes: stacks of {name} are not kept: {error.strerror}")
         self._step = None
         self._retarget()
         return step.totals, tuple(sorted(step.active))
@@ -199,6 +203,8 @@ class Probing:
                 one.frame_ns = frame.t_ns
                 self._record(frame)
             self._record_words(one)
+        for probe in [probe for probe, one in self._open.items() if one.session.state is State.FAILED]:
+            self._ending.append(self._open.pop(probe))  # so that it can be switched on again
         for one in [one for one in self._ending if one.session.over]:
             one.session.stop()  # which has nothing left to wait for
             self._ending.remove(one)
@@ -256,9 +262,10 @@ class Probing:
             if choice.probe == "stacks" and self._space is None:
                 self._space = self._read_space()
             session.start()
-        except (ProbeError, OSError) as error:
-            self._say(choice.probe, str(error))
-            return str(error)
+        except Exception as error:  # whatever it is: it ends the probe, not the cell
+            said = str(error) if isinstance(error, (ProbeError, OSError)) else f"{type(error).__name__}: {error}"
+            self._say(choice.probe, said)
+            return said
         self._open[choice.probe] = _Open(choice, session)
         return ""
 

@@ -92,13 +92,30 @@ def living_pid(text: str) -> int:
     """The pid that the text names. Raises ProbeError when it is none or there is no such process."""
     if not re.fullmatch(r"[1-9][0-9]{0,9}", text):
         raise ProbeError(f"probes: {text!r} is no process id")
-    if not Path(f"/proc/{text}").exists():
-        raise ProbeError(f"probes: there is no process {text}")
+    try:
+        owner = Path(f"/proc/{text}").stat().st_uid
+    except OSError:
+        raise ProbeError(f"probes: there is no process {text}") from None
+    if privileged() and caller() not in (0, owner):
+        raise ProbeError(f"probes: process {text} belongs to user {owner}; only your own may be watched")
     return int(text)
 
 
+def privileged() -> bool:
+    """Whether this process may do more than the one who called it: root, or any capability."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    held = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return os.geteuid() == 0 or (held is not None and int(held[1], 16) != 0)
+
+
+def caller() -> int:
+    """The user on whose behalf this runs. Only sudo, which runs it as root, is believed about that."""
+    said = os.environ.get("SUDO_UID", "")
+    return int(said) if os.geteuid() == 0 and said.isdecimal() else os.getuid()
+
+
 def trusted_program(path: Path) -> Path:
-    """A bpftrace that nobody but its caller or root can have put there.
+    """A bpftrace that nobody but root can have put there, or its caller where it is run without any privilege.
 
     Raises ProbeError when the file or a folder above it may be written by others. Sticky folders such as /tmp are
     well, as nobody can replace there what is not theirs.
@@ -106,7 +123,7 @@ def trusted_program(path: Path) -> Path:
     whole = _absolute(path)
     if whole.name not in ("bpftrace", ".bpftrace-wrapped"):
         raise ProbeError(f"probes: {whole} is not named bpftrace; the helper starts nothing else")
-    owners = {0} if os.geteuid() == 0 else {0, os.getuid()}
+    owners = {0} if privileged() else {0, os.getuid()}
     for one in (whole, *whole.parents):
         status = one.stat()
         loose = status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0))
@@ -123,8 +140,7 @@ def server_binary(path: Path, server: int) -> Path:
     """The server's own binary: owned by root or by the caller, and what the running server was started from."""
     whole = _absolute(path)
     status = whole.stat()
-    caller = int(os.environ.get("SUDO_UID", os.getuid()))
-    if status.st_uid not in (0, caller):
+    if status.st_uid not in (0, caller()):
         raise ProbeError(f"probes: {whole} belongs to user {status.st_uid}; give a binary of root's or of your own")
     if not render.SAFE_PATH.fullmatch(str(whole)):
         raise ProbeError(f"probes: {whole}: the path holds characters that a script cannot; move the server")

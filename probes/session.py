@@ -28,6 +28,7 @@ from probes.table import BY_ID
 from probes.tracer import Tracer
 
 START_TIMEOUT_S = 20.0
+STOP_PATIENCE_S = 8.0  # more than the helper takes to end a bpftrace that hangs
 HUNG_S = 6.0  # that long without a tick, bpftrace is taken for hung
 SILENT_NS = 3_000_000_000
 RESTARTS = 1
@@ -158,7 +159,7 @@ class ProbeSession:
             slow_entry=self.origin.slow_entry,
         )
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold addresses of the kernel
             (self._folder / f"{self.probe.id}.bt").write_text(script, encoding="utf-8")
             self.origin.write(self._folder / f"{self.probe.id}.json")
             self._raw = (self._folder / f"{self.probe.id}.raw.jsonl").open("ab", buffering=0)
@@ -183,7 +184,14 @@ class ProbeSession:
         return False
 
     def poll(self) -> tuple[Frame, ...]:
-        """The frames that came since the last call. Never blocks, never raises for what bpftrace does."""
+        """The frames that came since the last call. Never blocks, never raises: a probe must not end a step."""
+        try:
+            return self._poll()
+        except Exception as error:
+            self._fail(f"{self.probe.id} is off: {type(error).__name__}: {error}")
+            return ()
+
+    def _poll(self) -> tuple[Frame, ...]:
         tracer = self._tracer
         if tracer is None:
             return ()
@@ -229,10 +237,14 @@ class ProbeSession:
         """Ends bpftrace; returns the last whole frames. Takes a fraction of a second, five if bpftrace hangs."""
         frames: tuple[Frame, ...] = ()
         self.ask_stop()
-        while self._tracer is not None:
+        until_s = time.monotonic() + STOP_PATIENCE_S
+        while self._tracer is not None and time.monotonic() < until_s:
             frames += self._read(self._tracer)
             self.poll()
             time.sleep(0.01)
+        if self._tracer is not None:  # started through sudo, it cannot be killed from here
+            self.messages.append(f"probes: {self.probe.id}: its helper does not end; look for a bpftrace that is left")
+            self._drop(self._tracer)
         if self._raw is not None:
             self._raw.close()
             self._raw = None
@@ -270,8 +282,11 @@ class ProbeSession:
             return ()
         self._heard_s = time.monotonic()
         if self._raw is not None and self._raw_bytes < RAW_CAP_BYTES:
-            self._raw.write(data)
-            self._raw_bytes += len(data)
+            try:
+                self._raw.write(data)
+                self._raw_bytes += len(data)
+            except OSError:  # a full disk ends the raw stream, not the probe
+                self._raw_bytes = RAW_CAP_BYTES
         self._reader.offset_ns = boot_offset_ns()
         frames = self._reader.feed(data)
         for frame in frames:
@@ -338,9 +353,9 @@ class ProbeSession:
         self._end_then(lambda: None)
 
     def _end_then(self, then: Callable[[], None]) -> None:
-        assert self._tracer is not None
-        self._tracer.ask_end()
-        self._then = then
+        if self._tracer is not None:
+            self._tracer.ask_end()
+            self._then = then
 
     def _close_gap(self, ended_ns: int | None) -> None:
         if self._open_gap is not None:

@@ -69,7 +69,8 @@ def test_callers_that_say_nothing_or_nonsense_do_not_keep_others_waiting(tmp_pat
         for place, caller in enumerate(callers):
             caller.connect(str(tmp_path / control.NAME))
             if place:
-                caller.sendall(b"{nonsense\n" if place % 2 else b"x" * (control.LINE_MAX_BYTES + 1))
+                nonsense = (b"x" * (control.LINE_MAX_BYTES + 1), b"[" * (control.LINE_MAX_BYTES - 1) + b"\n", b"{no\n")
+                caller.sendall(nonsense[place % 3])
         assert control.ask(tmp_path, {"mark": "here"}) == "heard here"
         assert b"error" in callers[1].recv(4096)
         for caller in callers:

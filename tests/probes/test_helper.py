@@ -124,3 +124,20 @@ def test_started_by_its_path_it_needs_nothing_of_the_environment(arguments: dict
     assert done.stdout.startswith("// runq")
     refused = subprocess.run([*command, "--major", "x"], capture_output=True, text=True, env={}, cwd="/", timeout=60)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+
+
+def test_who_came_by_sudo_may_watch_only_processes_of_their_own(
+    arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_UID", "65534")
+    with pytest.raises(ProbeError, match=r"belongs to user 0; only your own may be watched"):
+        helper.prepare(helper.parse(argv("stacks", arguments)))
+
+
+def test_a_privileged_helper_runs_no_program_of_its_callers(
+    arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(arguments["--bpftrace"], 65534, 65534)
+    monkeypatch.setattr(os, "getuid", lambda: 65534)
+    with pytest.raises(ProbeError, match="could be changed by others"):
+        helper.trusted_program(Path(arguments["--bpftrace"]))
