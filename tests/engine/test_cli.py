@@ -88,3 +88,20 @@ def test_every_list_has_a_json_form(bench: Bench, what: str) -> None:
     done = bench("list", what, "--json")
     assert done.returncode == 0, done.stderr
     assert isinstance(json.loads(done.stdout), list)
+
+
+def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
+    assert "unknown preset 'planer-delete' (nearest: planner-delete)" in refused(
+        bench, "--pg", label, "--preset", "planer-delete"
+    )
+    assert "a plan of its own" in refused(bench, "--pg", label, "--preset", "planner-delete", "--rows", "5000")
+    done = bench("--pg", label, "--preset", "planner-delete", "--probes", "none", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)["manifest"]
+    steps = manifest["workload"]["steps"]
+    assert [step["name"] for step in steps] == ["l.i0", "l.x", "grow", "vacuum", "after"]
+    assert manifest["workload"]["generation"] == "g24a"
+    # Fewer than 2 % of the rows are deleted before the vacuum: what it then does is the question.
+    assert steps[2]["rows_per_client"] < 0.02 * steps[0]["rows_per_client"]
+    (config,) = manifest["configs"].values()
+    assert ["autovacuum_naptime", "1s"] in config["settings"]
