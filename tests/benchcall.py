@@ -13,9 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from engine.journal import Attempt, JournalReader, StepRow, is_locked
+import psycopg
+
+from engine.journal import Attempt, EventRow, JournalReader, StepRow, is_locked
+from engine.server import SUPERUSER
 
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB")
+LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
 PATIENCE_S = 60.0
 
 T = TypeVar("T")
@@ -141,3 +145,26 @@ def wait_for(look: Callable[[], T | None], what: str) -> T:
             return found
         time.sleep(0.05)
     raise AssertionError(f"waited {PATIENCE_S:.0f} s for {what}")
+
+
+def postmaster(bench: Bench) -> int:
+    """The postmaster of the running cell."""
+    (pidfile,) = bench.run.glob("cells/*/data/postmaster.pid")
+    return int(pidfile.read_text().splitlines()[0])
+
+
+def connect(bench: Bench) -> psycopg.Connection[tuple[object, ...]]:
+    """A session of its own on the running cell's server."""
+    (socket,) = bench.run.glob("cells/*/socket")
+    return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
+
+
+def ended_stalls(bench: Bench, step: StepRow) -> list[EventRow]:
+    """The stalls of a step that are over."""
+    with JournalReader(bench.run) as reader:
+        return [event for event in reader.events(step.id) if event.kind == "stall" and event.ended_ns is not None]
+
+
+def nothing_left(bench: Bench) -> None:
+    wait_for(lambda: not bench.descendants(), "all processes to go")
+    assert not list(bench.run.glob("cells/*/data"))

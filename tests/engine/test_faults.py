@@ -10,18 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
-from benchcall import SMALL, Bench, processes_of, wait_for
+from benchcall import LONG, SMALL, Bench, connect, nothing_left, postmaster, processes_of, wait_for
 
-from engine.journal import EventRow, JournalReader, StepRow, is_locked
+from engine.journal import JournalReader, is_locked
 from engine.model import Build
-from engine.server import SUPERUSER
-
-CROWD = 12  # hogs on each CPU: what is left to others is far below the share that makes a stall
-LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
 
 
 @pytest.fixture
@@ -36,31 +30,8 @@ def label(build: Callable[[int | str], Build]) -> str:
     return build(16).label
 
 
-def postmaster(bench: Bench) -> int:
-    """The postmaster of the running cell."""
-    (pidfile,) = bench.run.glob("cells/*/data/postmaster.pid")
-    return int(pidfile.read_text().splitlines()[0])
-
-
-def connect(bench: Bench) -> psycopg.Connection[tuple[object, ...]]:
-    """A session of its own on the running cell's server."""
-    (socket,) = bench.run.glob("cells/*/socket")
-    return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
-
-
 def states(bench: Bench) -> list[tuple[str, str]]:
     return [(attempt.state, attempt.reason or "") for attempt in bench.attempts()]
-
-
-def ended_stalls(bench: Bench, step: StepRow) -> list[EventRow]:
-    """The stalls of a step that are over."""
-    with JournalReader(bench.run) as reader:
-        return [event for event in reader.events(step.id) if event.kind == "stall" and event.ended_ns is not None]
-
-
-def nothing_left(bench: Bench) -> None:
-    wait_for(lambda: not bench.descendants(), "all processes to go")
-    assert not list(bench.run.glob("cells/*/data"))
 
 
 def test_a_server_killed_in_a_step_fails_its_cell_and_the_run_goes_on(bench: Bench, label: str) -> None:
@@ -272,85 +243,6 @@ def test_ctrl_c_in_the_terminal_stops_the_run_and_says_how_to_go_on(bench: Bench
     assert f"bench resume {bench.run.name}" in output
     assert "Traceback" not in output
     nothing_left(bench)
-
-
-def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:
-    bench.detached("--pg", label, "--repeats", "1", *LONG)
-    step = bench.await_step("l.i1")
-    time.sleep(7)  # past the warm-up
-    backend = bench.backend(step, "insert")
-    stopped_ns = time.monotonic_ns()
-    os.kill(backend, signal.SIGSTOP)
-
-    def seen() -> list[EventRow]:
-        """Stalls since then; a busy machine may have had others before."""
-        with JournalReader(bench.run) as reader:
-            stalls = [event for event in reader.events(step.id) if event.kind == "stall" and event.role == "insert"]
-        return [stall for stall in stalls if stall.started_ns > stopped_ns - 1_000_000_000]
-
-    try:
-        stalls = wait_for(seen, "the stall to be seen")
-        assert stalls[-1].ended_ns is None
-        assert "STALL insert" in bench("watch", "--once").stdout
-        time.sleep(2.5)
-    finally:
-        os.kill(backend, signal.SIGCONT)
-    stall = wait_for(
-        lambda: next((each for each in ended_stalls(bench, step) if each.id == stalls[-1].id), None), "its end"
-    )
-    assert stall.data["causes"][0]["name"] == "stopped"
-    assert stall.data["rows_not_done"] > 0
-    assert stall.data["greatest_in_flight_ns"] > 2_000_000_000
-    bench("stop")
-    nothing_left(bench)
-
-
-def test_a_lock_held_by_another_session_is_named_with_its_pid(bench: Bench, label: str) -> None:
-    bench.detached("--pg", label, "--repeats", "1", *LONG)
-    step = bench.await_step("l.i1")
-    time.sleep(7)
-    with connect(bench) as connection:
-        connection.autocommit = False
-        connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
-        holder = connection.info.backend_pid
-        time.sleep(3.5)
-        connection.rollback()
-
-    def blamed() -> list[dict[str, Any]]:
-        causes = [cause for stall in ended_stalls(bench, step) for cause in stall.data["causes"][:1]]
-        return [cause for cause in causes if cause["name"] == "lock" and str(holder) in cause["text"]]
-
-    wait_for(blamed, "a stall with the lock and its holder as its first cause")
-    bench("stop")
-
-
-def test_a_crowd_that_takes_the_cpus_is_named_as_run_queue_wait(bench: Bench, label: str) -> None:
-    bench.detached("--pg", label, "--repeats", "1", *LONG)
-    step = bench.await_step("l.i1")
-    time.sleep(8)
-    spin = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
-    # Each in a session of its own: the kernel's autogroup would give one session of many no more than one share.
-    crowd = [
-        subprocess.Popen([sys.executable, "-c", spin, str(cpu)], start_new_session=True)
-        for cpu in sorted(os.sched_getaffinity(0)) * CROWD
-    ]
-    try:
-        time.sleep(7)
-    finally:
-        for hog in crowd:
-            hog.kill()
-            hog.wait()
-
-    def blamed() -> list[str]:
-        causes = [cause for stall in ended_stalls(bench, step) for cause in stall.data["causes"]]
-        return [cause["text"] for cause in causes if cause["name"] == "run_queue"]
-
-    wait_for(blamed, "a stall with run-queue wait among its causes")
-    with JournalReader(bench.run) as reader:
-        (role,) = (role for role in reader.roles(step.id) if role.name == "insert")
-        shares = [(second.backend_runq_ns or 0) / second.dt_ns for second in reader.role_seconds(role.id)]
-    assert max(shares) > 0.3, shares
-    bench("stop")
 
 
 def test_a_truncated_journal_is_one_line_for_every_reader(bench: Bench, label: str) -> None:
