@@ -237,14 +237,6 @@ class Probing:
             self._choices[choice.probe] = choice
         return reason
 
-    @property
-    def states(self) -> dict[str, str]:
-        """The probes of this cell and their states, for who asks."""
-        return {
-            choice.name: self._open[probe].session.state.value if probe in self._open else "waiting"
-            for probe, choice in self._choices.items()
-        }
-
     # -- attaching
 
     def _start(self, choice: Choice) -> str:
