@@ -7,29 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from benchcall import LONG, Bench, connect, ended_stalls, nothing_left, wait_for
 
 from engine.journal import EventRow, JournalReader
-from engine.model import Build
 
 CROWD = 12  # hogs on each CPU: what is left to others is far below the share that makes a stall
-
-
-@pytest.fixture
-def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
-    bench = Bench(new_folder() / "runs")
-    yield bench
-    bench.stop()
-
-
-@pytest.fixture
-def label(build: Callable[[int | str], Build]) -> str:
-    return build(16).label
 
 
 def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:

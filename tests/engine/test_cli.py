@@ -10,16 +10,6 @@ from benchcall import SMALL, Bench
 from engine.model import Build
 
 
-@pytest.fixture
-def bench(new_folder: Callable[[], Path]) -> Bench:
-    return Bench(new_folder() / "runs")
-
-
-@pytest.fixture
-def label(build: Callable[[int | str], Build]) -> str:
-    return build(16).label
-
-
 def refused(bench: Bench, *arguments: str) -> str:
     """The one line with which a command is refused; checks that nothing was written."""
     done = bench(*arguments)

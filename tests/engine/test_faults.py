@@ -8,26 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from benchcall import LONG, SMALL, Bench, connect, nothing_left, postmaster, processes_of, wait_for
 
 from engine.journal import JournalReader, is_locked
-from engine.model import Build
-
-
-@pytest.fixture
-def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
-    bench = Bench(new_folder() / "runs")
-    yield bench
-    bench.stop()
-
-
-@pytest.fixture
-def label(build: Callable[[int | str], Build]) -> str:
-    return build(16).label
 
 
 def states(bench: Bench) -> list[tuple[str, str]]:

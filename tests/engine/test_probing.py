@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,6 @@ def kernel() -> None:
     if os.geteuid() != 0 or shutil.which("bpftrace") is None:
         pytest.fail("these tests need root and bpftrace; run ./check as root", pytrace=False)
     helper.mount_tracefs()
-
-
-@pytest.fixture
-def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
-    """`bench` over a folder of its own; what still runs at the end is ended."""
-    made = Bench(new_folder() / "runs")
-    yield made
-    made.stop()
 
 
 def steps(bench: Bench) -> list[StepRow]:

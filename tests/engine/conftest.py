@@ -1,0 +1,25 @@
+"""What the tests that call `bench` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from benchcall import Bench
+
+from engine.model import Build
+
+
+@pytest.fixture
+def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
+    """`bench` over a folder of its own; what still runs at the end is ended."""
+    made = Bench(new_folder() / "runs")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def label(build: Callable[[int | str], Build]) -> str:
+    """The build that does where one is enough."""
+    return build(16).label
