@@ -28,6 +28,7 @@ from typing import Any
 from engine import metrics
 from engine.errors import UserError
 from engine.journal import JournalReader, RoleRow, RoleSecond, Session
+from engine.model import progress
 from engine.results import CellResult, RunResult, StepResult, load, published_by_cell, steps_of
 from workloads import histogram
 
@@ -77,7 +78,7 @@ def interval_lines(
     lines: list[tuple[Any, ...]] = []
     for t_ns, length_ns, now in _merged_slivers(by_time):
         interval_s, elapsed_s = length_ns / 1e9, (t_ns - started_ns) / 1e9
-        counts = {name: sum(metrics.progress(name, second) for second in now.get(name, ())) for name in names}
+        counts = {name: sum(progress(name, second) for second in now.get(name, ())) for name in names}
         longest = [max((second.max_us for second in now.get(name, ())), default=0) for name in names]
         for name in names:
             totals[name] += counts[name]

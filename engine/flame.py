@@ -20,8 +20,7 @@ from typing import Any
 from engine import results, stacks
 from engine.errors import UserError, unknown
 from engine.journal import read_manifest
-from engine.model import Subject
-from engine.plan import cell_of
+from engine.model import Subject, cell_of
 from engine.results import CellResult
 
 LIBRARY_VARIABLE = "PGBED_FLAMEGRAPH"  # the folder of LIBRARY

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from engine.errors import UserError
-from engine.model import StepTotals
+from engine.model import SCHEMA, StepTotals
 from workloads.insert.spec import role_kind
 
-SCHEMA = (1, 1)  # major, minor
 STEP_COLUMNS = "id, attempt_id, ordinal, name, kind, state, started_ns, ended_ns, work, plan, totals"
 
 

@@ -19,7 +19,7 @@ from engine.account import make_passable, unprivileged
 from engine.errors import UserError
 from engine.hostlock import alone_on_the_host
 from engine.journal import is_locked, read_manifest
-from engine.plan import Manifest
+from engine.model import Manifest
 from engine.prepare import Prospect, Request, prepare
 from engine.server import check_places, socket_base
 from engine.writer import create_run

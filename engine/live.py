@@ -14,9 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from engine.journal import Attempt, EventRow, JournalReader, RoleRow, StepRow, is_locked
-from engine.metrics import HEADLINE, ops, progress
-from engine.model import Cell, Subject
-from engine.plan import Manifest
+from engine.model import HEADLINE, Cell, Manifest, Subject, ops, progress
 
 UNITS = {"load": "rows/s", "write": "rows/s", "query": "queries/s"}  # an index build's rows come in lumps: no rate
 

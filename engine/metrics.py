@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from engine import probed
 from engine.host import CPU_COLUMNS
-from engine.model import StepTotals
+from engine.model import HEADLINE, StepTotals, ops
 from workloads import histogram
 from workloads.insert.spec import role_kind
 
@@ -23,9 +23,6 @@ MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rate
 SLIVER_NS = 500_000_000  # an interval shorter than this, such as a step's last one, has no rate of its own
 SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
-
-# The kind of role whose progress is the step's: by kind of step.
-HEADLINE = {"load": "insert", "index": "index", "write": "insert", "query": "query"}
 
 # The columns of the published line, in its order: unit and digits after the point.
 PUBLISHED: dict[str, tuple[str, int]] = {
@@ -59,21 +56,6 @@ BESIDE_PUBLISHED: dict[str, tuple[str, int]] = {
 }
 
 
-class Counted(Protocol):
-    """What has been counted of a role: its totals, or one of its intervals."""
-
-    @property
-    def statements(self) -> int: ...
-
-    @property
-    def rows(self) -> int: ...
-
-
-def progress(role: str, of: Counted) -> int:
-    """What a role's rate counts: queries of a query role, rows of the others."""
-    return of.statements if role_kind(role) == "query" else of.rows
-
-
 @dataclass(frozen=True, slots=True)
 class Second:
     """One connection's interval, as far as rates need it; intervals of one tick share their end `t_ns`."""
@@ -99,13 +81,6 @@ class Sla:
     achieved_per_s: float
     target_per_s: float
     required_per_s: float
-
-
-def ops(kind: str, totals: StepTotals) -> int:
-    """How many operations a step did: see the module."""
-    if kind == "index":
-        return totals.rows_indexed
-    return sum(progress(HEADLINE[kind], role) for role in totals.of_kind(HEADLINE[kind])) if kind in HEADLINE else 0
 
 
 def rows(kind: str, totals: StepTotals) -> int:

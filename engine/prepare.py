@@ -14,8 +14,8 @@ from typing import Any
 
 from engine import builds, configs, environment, planstats, probeset, space
 from engine.errors import UserError, unknown
-from engine.model import Build
-from engine.plan import Manifest, config_key, interleave, subjects
+from engine.model import Build, Manifest, config_key
+from engine.plan import interleave, subjects
 from engine.stalls import StallRule
 from workloads.insert.knobs import Knobs
 from workloads.insert.presets import PRESETS

@@ -9,8 +9,7 @@ from typing import Any
 
 from engine import metrics
 from engine.journal import Attempt, EventRow, JournalReader, StepRow
-from engine.model import Cell, StepTotals
-from engine.plan import cell_of
+from engine.model import Cell, StepTotals, cell_of, progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def load(path: Path) -> RunResult:
 def rate_seconds(reader: JournalReader, step: StepResult) -> list[metrics.Second]:
     """The per-second counts of a step, for percentiles of its rate."""
     return [
-        metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, metrics.progress(role.name, row))
+        metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
         for role in reader.roles(step.id)
         for row in reader.role_seconds(role.id)
     ]

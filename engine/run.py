@@ -25,8 +25,7 @@ from engine.endings import Interrupted, StepFailed, Stop
 from engine.errors import UserError
 from engine.hostlock import alone_on_the_host
 from engine.journal import read_manifest
-from engine.model import Cell
-from engine.plan import Manifest
+from engine.model import Cell, Manifest
 from engine.server import Server
 from engine.step import StepRunner
 from engine.writer import JournalWriter

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from engine.errors import UserError, unknown
 from engine.journal import read_manifest
-from engine.model import Subject
-from engine.plan import cell_of
+from engine.model import Subject, cell_of
 from probes import folding
 from workloads.insert.spec import role_kind
 

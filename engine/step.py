@@ -22,8 +22,7 @@ from engine.commands import Commands
 from engine.endings import StepFailed, Stop
 from engine.host import Host, device_of
 from engine.launcher import Launcher
-from engine.model import PROBED_ARM, Cell, StepTotals
-from engine.plan import Manifest
+from engine.model import PROBED_ARM, Cell, Manifest, StepTotals
 from engine.probed import Record
 from engine.probeset import choice_of
 from engine.probing import Pace, Probing

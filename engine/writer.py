@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from engine.account import make_passable
 from engine.errors import UserError
-from engine.journal import SCHEMA, ProbeFrame, RoleSecond, Session, check_schema, readable
-from engine.model import StepTotals
+from engine.journal import ProbeFrame, RoleSecond, Session, check_schema, readable
+from engine.model import SCHEMA, StepTotals
 
 
 class JournalWriter:

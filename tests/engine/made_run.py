@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.journal import ProbeFrame, RoleSecond
-from engine.model import Build, Cell, Config, RoleTotals, StepTotals
-from engine.plan import Manifest, config_key, interleave, subjects
+from engine.model import Build, Cell, Config, Manifest, RoleTotals, StepTotals, config_key
+from engine.plan import interleave, subjects
 from engine.stalls import Stall, StallRule
 from engine.writer import JournalWriter, create_run
 from workloads import histogram

@@ -19,8 +19,7 @@ from engine import flame, stacks
 from engine.errors import UserError
 from engine.flame import Profile
 from engine.journal import read_manifest
-from engine.model import Cell, StepTotals, Subject
-from engine.plan import cell_of
+from engine.model import Cell, StepTotals, Subject, cell_of
 
 OLD = {"main;exec;plan": 10, "main;exec;run": 80, "main;gone": 10}
 NEW = {"main;exec;plan;walk": 100, "main;exec;run": 80, "main;exec;run;write_[k]": 20}

@@ -9,7 +9,7 @@ from made_run import SECOND_NS, made_role, made_totals
 
 from engine import metrics
 from engine.metrics import Second
-from engine.model import StepTotals
+from engine.model import StepTotals, ops
 
 LOAD = replace(made_totals("l.i0", "load", 100_000.0), seconds=20.0)  # 2M rows, 20 000 statements
 QUERY = made_totals("qr100", "query", 8_000.0)  # 61 s, 488 000 queries, 6 000 rows inserted
@@ -79,7 +79,7 @@ def test_the_published_line_of_a_query_step_divides_by_queries_but_writes_by_ins
 
 def test_index_steps_count_rows_indexed_once() -> None:
     totals = made_totals("l.x", "index", 400_000.0)
-    assert metrics.ops("index", totals) == metrics.rows("index", totals) == 100_100
+    assert ops("index", totals) == metrics.rows("index", totals) == 100_100
     assert metrics.step_figures("index", totals)["rate_per_s"] == pytest.approx(400_000)
     assert metrics.published("index", totals)["ips"] == pytest.approx(400_000)
 
@@ -178,7 +178,7 @@ def test_every_query_worker_counts() -> None:
     """Two workers are the roles query and query2."""
     roles = {**QUERY.roles, "query2": made_role(1000, 10_000, max_ns=9_000_000)}
     both = replace(QUERY, roles=roles)
-    assert metrics.ops("query", both) == metrics.ops("query", QUERY) + 1000
+    assert ops("query", both) == ops("query", QUERY) + 1000
     assert metrics.max_op_s("query", both) == 0.009
     rates = seconds("query", [10] * 20) + seconds("query2", [5] * 20)
     assert metrics.rate_percentiles("query", rates, (50,)) == [15]
