@@ -17,14 +17,14 @@ let
   # The lock holds the hash of each wheel; these are of the folder of wheels that one Python on one system takes.
   wheelHashes = {
     x86_64-linux = {
-      "3.11" = "sha256-pyy8cZrSkqhuRaQaXuZKb+5xKuNPpeKdeMfa0LnYkDY=";
-      "3.12" = "sha256-whiSDRKK8noMDKwDk4AqoVR4FyLwTIQvkA3c/QB4264=";
-      "3.13" = "sha256-dFOaBi2JyZBFnmiHoIAneX35X3RQjaQa2m2LPGJx8CI=";
+      "3.11" = "sha256-QYwns5OTom1/xhEma77nJtGbk23GHQGA7BaUjactVXM=";
+      "3.12" = "sha256-849ovn3hufWqIxg9XgACHsTDL2n+gvHPUrEahpDUNIc=";
+      "3.13" = "sha256-LEAQL82fOsVEFcW0CccaJak4vyEVtAMlNwXSS/MzMlw=";
     };
     aarch64-linux = {
-      "3.11" = "sha256-L9qIJGNh7dKQS6coo2kZbmrvC+2uAbc1d2CGyiIWpMw=";
-      "3.12" = "sha256-82AjXondoLuq0UroCFzdVkBsVq0Z2Xor8OaW31xG+mk=";
-      "3.13" = "sha256-iPPftAtVgko+4ZyUNM9KewYvavJVJli0CbYPMqV2acg=";
+      "3.11" = "sha256-L3w4gybGBJmpSQOuQ9+zNytCKlCigtlV7zvvZ/bL7dg=";
+      "3.12" = "sha256-0hlBEjc46WKkZWAp3qVrGixC3BSlkL96ZVzEWipcXag=";
+      "3.13" = "sha256-uQuCBNcrMWBZrxbsOLir514KmTEKjvbBvZud7+NhYqo=";
     };
   };
 

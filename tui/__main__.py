@@ -1,0 +1,32 @@
+"""`python -m tui [RUN]`: started by `bench`, which has checked what it hands over."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from engine.errors import UserError
+from tui import glyphs, keys
+from tui.app import Bench
+
+
+def main() -> int:
+    """Shows the interface until the user leaves."""
+    parser = argparse.ArgumentParser(prog="bench", description="The terminal interface of bench.")
+    parser.add_argument("run", nargs="?", type=Path, help="the run directory to look at")
+    parser.add_argument("--out", type=Path, required=True, help="the folder that holds the runs")
+    parser.add_argument("--screen", choices=tuple(Bench.MODES), default="live")
+    parser.add_argument("--glyphs", choices=("auto", *glyphs.NAMES), default="auto")
+    asked = parser.parse_args()
+    try:
+        keys.overrides(keys.settings_file())
+    except UserError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

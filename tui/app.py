@@ -1,0 +1,204 @@
+"""The application: five screens over one output folder, and the keys that hold everywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from engine.errors import UserError
+from tui import bench, keys
+from tui.glyphs import Glyphs
+from tui.marks import THEMES
+from tui.screens.base import BenchScreen
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where the interface takes the time from, so that tests can hold it still."""
+
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    wall_ns: Callable[[], int] = time.time_ns
+
+
+def _launch() -> Screen[None]:
+    from tui.screens.launch import LaunchScreen
+
+    return LaunchScreen()
+
+
+def _live() -> Screen[None]:
+    from tui.screens.live import LiveScreen
+
+    return LiveScreen()
+
+
+def _compare() -> Screen[None]:
+    from tui.screens.compare import CompareScreen
+
+    return CompareScreen()
+
+
+def _probes() -> Screen[None]:
+    from tui.screens.probes import ProbesScreen
+
+    return ProbesScreen()
+
+
+def _history() -> Screen[None]:
+    from tui.screens.history import HistoryScreen
+
+    return HistoryScreen()
+
+
+class Bench(App[None]):
+    """The terminal interface. `out` holds the runs; `run` is the one that Live, Compare and Probes look at."""
+
+    TITLE = "pgbed"
+    # Screens are imported when they are first opened: the first picture does not wait for the other four.
+    MODES: ClassVar[dict[str, Callable[[], Screen[None]]]] = {  # type: ignore[assignment]
+        "launch": _launch,
+        "live": _live,
+        "compare": _compare,
+        "probes": _probes,
+        "history": _history,
+    }
+    BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
+    CSS = "Screen { background: $background; } Lines { background: $background; }"
+
+    def __init__(self, out: Path, run: Path | None, glyphs: Glyphs, start: str, clock: Clock | None = None) -> None:
+        super().__init__()
+        self.out = out
+        self.run_folder = run
+        self.glyphs = glyphs
+        self.clock = clock or Clock()
+        self._start = start
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = "bench-mono" if self.no_color else "bench-dark"
+
+    def on_mount(self) -> None:
+        """Takes the user's keys, and opens the first screen."""
+        path = keys.settings_file()
+        self.set_keymap(keys.overrides(path))
+        self.switch_mode(self._start)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Any:
+        """What the command palette offers: every key of the screen in front, by its words."""
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if binding.id and not binding.id.startswith("app.palette"):
+                action = binding.action
+
+                async def act(action: str = action, node: Any = active.node) -> None:
+                    await self.run_action(action, node)
+
+                yield SystemCommand(f"{binding.description}", f"key {binding.key}", act)
+
+    def look_at(self, run: Path, mode: str = "live") -> None:
+        """Makes a run the one that is looked at, and opens a screen on it."""
+        self.run_folder = run
+        self.action_open(mode)
+
+    def say(self, text: str, mark: str = "") -> None:
+        """A line above the keys of the screen in front."""
+        if isinstance(self.screen, BenchScreen):
+            self.screen.notify_line(text, mark)
+
+    def complain(self, error: UserError) -> None:
+        """A user's error, as one line on the screen in front."""
+        self.say(str(error), "warning")
+
+    def action_open(self, mode: str) -> None:
+        """One of the five screens."""
+        while isinstance(self.screen, Screen) and len(self.screen_stack) > 1:
+            self.pop_screen()
+        self.switch_mode(mode)
+
+    def action_leave(self) -> None:
+        """Closes what lies over the screen; on the screen itself leaves. A run goes on."""
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+        else:
+            self.exit()
+
+    def action_explain_leaving(self) -> None:
+        """Ctrl-C neither leaves nor stops: both have a key of their own."""
+        self.say("q leaves, the run goes on; S stops the run")
+
+    def action_next_theme(self) -> None:
+        """The next of the themes."""
+        names = [theme.name for theme in THEMES]
+        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+
+    def action_help(self) -> None:
+        """All keys of the screen in front."""
+        from tui.screens.over import KeysScreen
+
+        self.push_screen(KeysScreen(self.screen))
+
+    def action_jump(self) -> None:
+        """Letters on the parts of the screen; one of them takes the focus there."""
+        from tui.screens.over import JumpScreen
+
+        if isinstance(self.screen, BenchScreen) and self.screen.JUMPS:
+            self.push_screen(JumpScreen(self.screen))
+
+    def action_stop_run(self) -> None:
+        """Asks whether to stop the run that is looked at."""
+        from tui.screens.over import AskScreen
+
+        run = self.run_folder
+        if run is None:
+            self.say("no run is looked at: choose one in History (5)", "warning")
+            return
+
+        def stop(sure: bool | None) -> None:
+            if sure:
+                self.ask_bench(("stop", str(run)), "stopping the run: its cell is given up, finished ones stay")
+
+        self.push_screen(AskScreen(f"Stop {run.name}? Its running cell is given up; `r` in Launch resumes it."), stop)
+
+    def ask_bench(self, arguments: tuple[str, ...], doing: str, then: Callable[[str], None] | None = None) -> None:
+        """Runs a command of `bench` beside the interface: says what it does, then what came of it."""
+        self.say(doing, "dim")
+
+        async def work() -> None:
+            try:
+                answer = await bench.ask(*arguments, told=lambda text: self.say(text, "dim"))
+            except UserError as error:
+                self.complain(error)
+                return
+            if then is not None:
+                then(answer)
+            else:
+                self.say(answer.strip().splitlines()[-1] if answer.strip() else "done")
+
+        self.run_worker(work(), group="bench", exit_on_error=False)
+
+    def screen_text(self) -> str:
+        """The screen in front as plain text, without trailing blanks."""
+        strips = self.screen._compositor.render_strips(self.size)
+        return "\n".join(strip.text.rstrip() for strip in strips).rstrip() + "\n"
+
+    def action_copy_screen(self) -> None:
+        """The screen's text to the terminal's clipboard (OSC 52)."""
+        self.copy_to_clipboard(self.screen_text())
+        self.say("the screen's text is in the clipboard, if the terminal allows that (OSC 52)")
+
+    def action_export_screen(self) -> None:
+        """The screen's text into a file in the current folder."""
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self.clock.wall_ns() / 1e9))
+        path = Path.cwd() / f"bench-{self.current_mode}-{stamp}.txt"
+        try:
+            path.write_text(self.screen_text())
+        except OSError as error:
+            self.say(f"{path}: cannot be written: {error.strerror}", "warning")
+            return
+        self.say(f"written: {path}")

@@ -1,0 +1,45 @@
+"""Which characters are drawn with: braille, block or ASCII."""
+
+from __future__ import annotations
+
+import locale
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NAMES = ("braille", "block", "ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One set of characters, each one cell wide. `levels` are partial bars from empty to full."""
+
+    name: str
+    levels: str
+    shade: str  # between the least and the greatest of a column
+    rule: str  # horizontal
+    bar: str  # vertical
+    dash: str  # of a reference line
+    better: str
+    worse: str
+    dot: str  # one cell (of a run) in a dot strip
+    done: str
+    todo: str
+    ellipsis: str
+
+
+SETS = {
+    "braille": Glyphs("braille", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…"),
+    "block": Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…"),
+    "ascii": Glyphs("ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~"),
+}
+
+
+def choose(wanted: str, environment: Mapping[str, str] | None = None, encoding: str | None = None) -> Glyphs:
+    """The set of a name; for `auto` ASCII on the Linux console or where the locale is not UTF-8, else braille."""
+    if wanted != "auto":
+        return SETS[wanted]
+    terminal = (os.environ if environment is None else environment).get("TERM", "")
+    encoding = locale.getpreferredencoding(False) if encoding is None else encoding
+    utf8 = encoding.lower().replace("-", "") == "utf8"
+    return SETS["braille" if utf8 and terminal not in ("linux", "dumb") else "ascii"]

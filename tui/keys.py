@@ -1,0 +1,67 @@
+"""Keys: every binding has an id, and a file can give it other keys.
+
+The file (`keys.toml` in the settings folder, or the one that PGBED_KEYS names) has one line a binding:
+
+    "live.next_stall" = "n,right_square_bracket"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from textual.binding import Binding
+
+from engine.errors import UserError
+
+
+def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
+    """A binding of a screen; `id` is `screen.what`, by which a file may give it other keys."""
+    return Binding(keys, action, word, id=id, show=show, key_display=shown)
+
+
+# Where everybody is: these hold on every screen. They are in the help, not in a screen's own line of keys.
+EVERYWHERE = [
+    key("1", "open('launch')", "launch", "app.launch", show=False),
+    key("2", "open('live')", "live", "app.live", show=False),
+    key("3", "open('compare')", "compare", "app.compare", show=False),
+    key("4", "open('probes')", "probes", "app.probes", show=False),
+    key("5", "open('history')", "history", "app.history", show=False),
+    key("question_mark", "help", "keys", "app.help", shown="?"),
+    key("q", "leave", "quit", "app.leave"),
+    key("S", "stop_run", "stop the run", "app.stop", show=False),
+    key("y", "copy_screen", "copy the screen", "app.copy", show=False),
+    key("e", "export_screen", "export the screen as text", "app.export", show=False),
+    key("t", "next_theme", "theme", "app.theme", show=False),
+    key("ctrl+o", "jump", "jump to a part", "app.jump", show=False),
+    key("ctrl+c", "explain_leaving", "how to leave", "app.interrupt", show=False),
+]
+
+
+def settings_file() -> Path:
+    """Where the key file is looked for."""
+    if "PGBED_KEYS" in os.environ:
+        return Path(os.environ["PGBED_KEYS"])
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "keys.toml"
+
+
+def overrides(path: Path) -> dict[str, str]:
+    """Binding ids and keys of a file; none when there is no file. Raises UserError when it is no such file."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as keys: {error}") from None
+    for name, keys in found.items():
+        if not isinstance(keys, str) or not keys:
+            raise UserError(f'{path}: {name}: give the keys as text, e.g. "live.next_stall" = "n"')
+    return found
+
+
+def check_ids(wanted: dict[str, str], known: set[str], path: Path) -> None:
+    """Raises UserError for ids that no binding has."""
+    strange = sorted(set(wanted) - known)
+    if strange:
+        raise UserError(f"{path}: no binding has the id {strange[0]}; `?` on a screen shows the ids")

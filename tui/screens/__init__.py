@@ -1,0 +1,1 @@
+"""The five screens, one module each, and what lies over them."""
