@@ -15,12 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from engine.errors import UserError
 from engine.model import SCHEMA, StepTotals
+from workloads import histogram
 from workloads.insert.spec import role_kind
 
+FAR_NS = 2**63 - 1  # later than any time
+_WITHIN = "t_ns > ? AND t_ns <= ?"
 STEP_COLUMNS = "id, attempt_id, ordinal, name, kind, state, started_ns, ended_ns, work, plan, totals"
 
 
@@ -110,6 +113,22 @@ class RoleSecond:
     client_switches: int | None = None
     wait_event: str | None = None
 
+    def service_us(self, q: float) -> int | None:
+        """A quantile of the service times that ended in the interval, in microseconds; None when none did."""
+        counts = histogram.unpack(self.service)
+        return histogram.quantile_us(counts, q) if counts else None
+
+
+class Count(NamedTuple):
+    """The part of a `RoleSecond` that a chart needs."""
+
+    t_ns: int
+    dt_ns: int
+    statements: int
+    rows: int
+    in_flight_ns: int
+    max_us: int
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeFrame:
@@ -157,6 +176,12 @@ class JournalReader:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
+    def version(self) -> int:
+        """A number that changes whenever the engine has committed something: far cheaper than reading it."""
+        with readable(self.run):
+            (number,) = self._db.execute("PRAGMA data_version").fetchone()
+            return int(number)
+
     def sessions(self) -> list[Session]:
         """All starts of the engine, oldest first."""
         return [Session(*row) for row in self._rows("session", "id, boot_id, monotonic_ns, wall_ns, pid", "1")]
@@ -181,25 +206,33 @@ class JournalReader:
         columns = "id, step_id, client, name, backend_pid, client_pid"
         return [RoleRow(*row) for row in self._rows("role", columns, "step_id = ?", step)]
 
-    def role_seconds(self, role: int, after_ns: int = 0) -> list[RoleSecond]:
-        """The intervals of a connection that end after a time, in order."""
+    def role_seconds(self, role: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[RoleSecond]:
+        """The intervals of a connection that end after one time, and not after another, in order."""
         columns = ", ".join(RoleSecond.__slots__)
-        where = "role_id = ? AND t_ns > ?"
-        return [RoleSecond(*row) for row in self._rows("role_second", columns, where, role, after_ns, order="t_ns")]
+        rows = self._rows("role_second", columns, f"role_id = ? AND {_WITHIN}", role, after_ns, until_ns, order="t_ns")
+        return [RoleSecond(*row) for row in rows]
 
-    def samples(self, step: int, after_ns: int = 0) -> list[tuple[int, int, str, dict[str, Any]]]:
-        """Samples of a step that end after a time: (t_ns, dt_ns, source, data), in order."""
-        where = "step_id = ? AND t_ns > ?"
-        rows = self._rows("sample", "t_ns, dt_ns, source, data", where, step, after_ns, order="t_ns, source")
+    def counts(self, role: int, after_ns: int = 0) -> list[Count]:
+        """What is counted of a connection's intervals that end after a time, without their histograms, in order."""
+        columns = ", ".join(Count._fields)
+        rows = self._rows("role_second", columns, f"role_id = ? AND {_WITHIN}", role, after_ns, FAR_NS, order="t_ns")
+        return [Count(*row) for row in rows]
+
+    def samples(
+        self, step: int, after_ns: int = 0, until_ns: int = FAR_NS
+    ) -> list[tuple[int, int, str, dict[str, Any]]]:
+        """Samples of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order."""
+        where = f"step_id = ? AND {_WITHIN}"
+        rows = self._rows("sample", "t_ns, dt_ns, source, data", where, step, after_ns, until_ns, order="t_ns, source")
         return [(t_ns, dt_ns, source, json.loads(data)) for t_ns, dt_ns, source, data in rows]
 
-    def probe_frames(self, step: int, after_ns: int = 0) -> list[ProbeFrame]:
-        """Frames of a step's probes that end after a time, in order; none in a journal older than schema 1.1."""
+    def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
+        """Frames of a step's probes that end within a time, in order; none in a journal older than schema 1.1."""
         if not self._has("probe_frame"):
             return []
-        where = "step_id = ? AND t_ns > ?"
+        where = f"step_id = ? AND {_WITHIN}"
         columns, order = ", ".join(ProbeFrame.__slots__), "t_ns, probe, role"
-        rows = self._rows("probe_frame", columns, where, step, after_ns, order=order)
+        rows = self._rows("probe_frame", columns, where, step, after_ns, until_ns, order=order)
         return [ProbeFrame(*(*plain, json.loads(data), json.loads(quality))) for *plain, data, quality in rows]
 
     def events(self, step: int | None = None, after_id: int = 0) -> list[EventRow]:
