@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from workloads.insert.spec import role_kind
 
 FAR_NS = 2**63 - 1  # later than any time
 _WITHIN = "t_ns > ? AND t_ns <= ?"
+_OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?)"
 STEP_COLUMNS = "id, attempt_id, ordinal, name, kind, state, started_ns, ended_ns, work, plan, totals"
 
 
@@ -113,15 +114,11 @@ class RoleSecond:
     client_switches: int | None = None
     wait_event: str | None = None
 
-    def service_us(self, q: float) -> int | None:
-        """A quantile of the service times that ended in the interval, in microseconds; None when none did."""
-        counts = histogram.unpack(self.service)
-        return histogram.quantile_us(counts, q) if counts else None
-
 
 class Count(NamedTuple):
     """The part of a `RoleSecond` that a chart needs."""
 
+    role_id: int
     t_ns: int
     dt_ns: int
     statements: int
@@ -212,10 +209,16 @@ class JournalReader:
         rows = self._rows("role_second", columns, f"role_id = ? AND {_WITHIN}", role, after_ns, until_ns, order="t_ns")
         return [RoleSecond(*row) for row in rows]
 
-    def counts(self, role: int, after_ns: int = 0) -> list[Count]:
-        """What is counted of a connection's intervals that end after a time, without their histograms, in order."""
+    def seconds(self, step: int, after_ns: int, until_ns: int) -> list[RoleSecond]:
+        """The intervals of all connections of a step that end after one time, and not after another, in order."""
+        columns = ", ".join(RoleSecond.__slots__)
+        rows = self._rows("role_second", columns, f"{_OF_STEP} AND {_WITHIN}", step, after_ns, until_ns, order="t_ns")
+        return [RoleSecond(*row) for row in rows]
+
+    def counts(self, step: int, after_ns: int = 0) -> list[Count]:
+        """What is counted of a step's intervals that end after a time, without their histograms, in order."""
         columns = ", ".join(Count._fields)
-        rows = self._rows("role_second", columns, f"role_id = ? AND {_WITHIN}", role, after_ns, FAR_NS, order="t_ns")
+        rows = self._rows("role_second", columns, f"{_OF_STEP} AND {_WITHIN}", step, after_ns, FAR_NS, order="t_ns")
         return [Count(*row) for row in rows]
 
     def samples(
@@ -281,6 +284,12 @@ class JournalReader:
 def _step_row(row: tuple[Any, ...]) -> StepRow:
     *plain, plan, totals = row
     return StepRow(*(*plain, json.loads(plan), StepTotals.of(json.loads(totals)) if totals else None))
+
+
+def service_quantiles_us(seconds: Iterable[RoleSecond], *q: float) -> list[int | None]:
+    """Quantiles of the service times that ended in intervals, in microseconds; None where none did."""
+    merged = histogram.merge(histogram.unpack(second.service) for second in seconds)
+    return [histogram.quantile_us(merged, each) for each in q]
 
 
 def read_manifest(run: Path) -> dict[str, Any]:

@@ -1,0 +1,150 @@
+"""A rate over time, or over work done: minimum and maximum of every column, stalls marked, the base as a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.envelope import Envelope, columns_of
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span
+from tui.numbers import short
+from tui.raster import columns_per_cell, level, raster
+from tui.widgets.lines import strip
+
+
+class Points(Protocol):
+    """Values over an axis, in order and only ever added to: each held from `until - length` to `until`."""
+
+    @property
+    def until(self) -> Sequence[float]: ...
+
+    @property
+    def length(self) -> Sequence[float]: ...
+
+    @property
+    def value(self) -> Sequence[float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a chart shows: the axis from `start` to `end`, of which data is shown up to `at`."""
+
+    start: float
+    end: float
+    at: float
+
+
+class RateChart(Widget):
+    """The chart. `show` is cheap where only points were added and the axis stayed."""
+
+    DEFAULT_CSS = "RateChart { height: 1fr; background: $background; }"
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self.top = 0.0  # the value at the upper edge
+        self._points: Points | None = None
+        self._envelope: Envelope | None = None
+        self._taken = 0
+        self._key: tuple[object, ...] = ()
+        self._rows: list[Line] = []
+
+    def show(
+        self,
+        points: Points,
+        axis: Axis,
+        stalls: Iterable[tuple[float, float]] = (),
+        base: float | None = None,
+        base_label: str = "base",
+        cursor: float | None = None,
+        top: float | None = None,
+    ) -> None:
+        """Draws the points; `stalls` are intervals of the axis, `base` the value of the reference line."""
+        cells, rows = self.size.width, self.size.height
+        if cells <= 0 or rows <= 0:
+            return
+        made = self._columns(points, axis, cells)
+        self.top = top if top is not None else nice(max(made.greatest(), base or 0.0))
+        stalled = {x for from_, until in stalls for x in columns_of(axis.start, axis.end, from_, until, cells)}
+        at = columns_of(axis.start, axis.end, cursor, cursor, cells) if cursor is not None else range(0)
+        drawn = raster(made.columns, self.top, rows, self.glyphs)
+        self._rows = _rows(drawn, cells, stalled, base, base_label, self.top, self.glyphs, set(at))
+        self.refresh()
+
+    def clear(self) -> None:
+        """Shows nothing."""
+        self._rows = []
+        self._points = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Row `y` of the chart."""
+        cells = self.size.width
+        if y >= len(self._rows):
+            return Strip.blank(cells, self.rich_style)
+        return strip(self._rows[y], cells, self.rich_style, self.app.theme)
+
+    def _columns(self, points: Points, axis: Axis, cells: int) -> Envelope:
+        """The envelope of the points up to `axis.at`: what was taken in before is kept while the axis stays."""
+        key = (id(points), axis.start, axis.end, cells)
+        done = points.until[self._taken - 1] if self._taken else axis.start
+        if self._envelope is None or key != self._key or self._points is not points or done > axis.at:
+            self._points, self._key, self._taken = points, key, 0
+            self._envelope = Envelope(axis.start, axis.end, cells * columns_per_cell(self.glyphs))
+        untils = points.until
+        while self._taken < len(untils) and untils[self._taken] <= axis.at:
+            self._envelope.add(untils[self._taken], points.length[self._taken], points.value[self._taken])
+            self._taken += 1
+        return self._envelope
+
+
+def nice(value: float) -> float:
+    """The next of 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten: an upper edge that stays while values jitter."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
+
+
+def _rows(
+    drawn: Sequence[str],
+    cells: int,
+    stalled: set[int],
+    base: float | None,
+    base_label: str,
+    top: float,
+    glyphs: Glyphs,
+    cursor: set[int],
+) -> list[Line]:
+    rows = len(drawn)
+    base_row = rows - 1 - level(base, top, rows) if base is not None else -1
+    label = f" {base_label} {short(base)} " if base is not None else ""
+    made: list[Line] = []
+    for y, text in enumerate(drawn):
+        row = [(character, "rate") for character in text.ljust(cells)]
+        if y == base_row:
+            row = [(glyphs.dash, "base") if character == " " else (character, mark) for character, mark in row]
+            start = max(0, cells - len(label) - 1)
+            row[start : start + len(label)] = [(character, "base") for character in label[: cells - start]]
+        for x in stalled:
+            row[x] = ("!" if y == rows - 1 else row[x][0], "stall")
+        for x in cursor - stalled:
+            row[x] = (glyphs.bar if row[x][0] == " " else row[x][0], "cursor")
+        made.append(_joined(row))
+    return made
+
+
+def _joined(row: Sequence[Span]) -> Line:
+    """Neighbours of one mark as one span: a strip of 80 segments costs ten times one of eight."""
+    spans: list[Span] = []
+    start = 0
+    for x in range(1, len(row) + 1):
+        if x == len(row) or row[x][1] != row[start][1]:
+            spans.append(("".join(character for character, _ in row[start:x]), row[start][1]))
+            start = x
+    return tuple(spans)
