@@ -1,0 +1,77 @@
+"""Recorded runs, and screens as plain text. PGBED_UPDATE_SCREENS=1 writes what a screen should be like anew."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import gzip
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tui.app import Bench, Clock
+from tui.glyphs import SETS
+
+HERE = Path(__file__).parent
+STOPPED = Clock(monotonic_ns=lambda: 12_140_000_000_000, wall_ns=lambda: 1_795_180_800_000_000_000)
+
+Script = Callable[[Pilot[Any]], Awaitable[None]]
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A run of 14.10 and 16.3, three repeats, with stalls and probes; a copy of one's own."""
+    run = tmp_path / "20261120-131303-14.10_prebuilt-16.3_prebuilt"
+    shutil.copytree(HERE / "recordings" / "two-builds", run)
+    (run / "cells").mkdir()
+    packed = run / "journal.db.gz"
+    (run / "journal.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    return run
+
+
+@pytest.fixture(autouse=True)
+def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test reads the keys of who runs it, nor is a screen without colour because of them."""
+    monkeypatch.setenv("PGBED_KEYS", str(tmp_path / "keys.toml"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+
+
+def drive(
+    script: Script,
+    run: Path | None,
+    out: Path,
+    *,
+    screen: str = "live",
+    size: tuple[int, int] = (80, 24),
+    glyphs: str = "braille",
+    clock: Clock = STOPPED,
+) -> Bench:
+    """Runs the application without a terminal, and a script of key presses in it; returns it as it was at the end."""
+    app = Bench(out, run, SETS[glyphs], screen, clock)
+
+    async def act() -> None:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await script(pilot)
+
+    asyncio.run(act())
+    return app
+
+
+def check_screen(app: Bench, name: str) -> None:
+    """Holds the screen in front against `screens/NAME.txt`."""
+    path = HERE / "screens" / f"{name}.txt"
+    shown = app.screen_text()
+    if os.environ.get("PGBED_UPDATE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(shown)
+    expected = path.read_text().splitlines()
+    differences = list(difflib.unified_diff(expected, shown.splitlines(), "expected", "shown", lineterm="", n=1))
+    assert not differences, "\n".join(differences)
