@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
-from engine import metrics
+from engine import metrics, origins
 from engine.model import PROBED_ARM, Subject
 from engine.results import CellResult, RunResult, StepResult
 
@@ -81,6 +81,29 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How the cells of a subject lie in one metric of a step: see `engine.statistics.Scatter`."""
+
+    step: str
+    name: str  # of the subject
+    metric: str
+    cv: float
+    gap: float
+    gap_ratio: float | None
+    wide: bool
+    two_modes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at to see whether cells are of one kind, and what was found."""
+
+    what: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """All that a report, a screen or a script needs. `names` are the subjects, the base first."""
 
@@ -93,6 +116,8 @@ class Comparison:
     ratios: tuple[Ratio, ...]
     findings: tuple[str, ...]
     margin: float
+    spreads: tuple[Spread, ...] = ()
+    likeness: dict[Subject, tuple[Check, ...]] = field(default_factory=dict)
 
     def opposite(self, subject: Subject) -> Subject:
         """What a subject is compared with: the base, or for a double (A/A, probed) the one that it doubles."""
@@ -134,7 +159,24 @@ class Comparison:
             "ratios": [_ratio_record(ratio) for ratio in self.ratios],
             "left_out": [asdict(cell) for cell in self.left_out],
             "findings": list(self.findings),
+            "folders": {run.name: str(run.path) for run in self.runs},
+            "pairs": self.most_pairs(),
+            "kernels": list(dict.fromkeys(origins.release_of(run) for run in self.runs)),
+            "workload": self._workload(),
+            "metrics": [{"name": metric.name, "title": metric.title, "better": metric.better} for metric in METRICS],
+            "builds": [{"run": run.name, **build} for run in self.runs for build in run.manifest.get("builds", ())],
+            "spreads": [_spread_record(spread) for spread in self.spreads],
+            "likeness": [
+                {"subject": self.names[subject], "what": check.what, "ok": check.ok, "text": check.text}
+                for subject, checks in self.likeness.items()
+                for check in checks
+            ],
         }
+
+    def _workload(self) -> dict[str, Any]:
+        workload = self.runs[0].manifest["workload"]
+        named = {key: workload.get(key) for key in ("name", "generation", "scale")}
+        return {**named, "clients": workload.get("clients", 1), "departures": list(origins.departures(workload))}
 
     def _cell_records(self, cell: CellResult) -> list[dict[str, Any]]:
         subject = cell.cell.subject
@@ -143,8 +185,11 @@ class Comparison:
                 **asdict(subject),
                 "subject": self.names[subject],
                 "run": cell.run,
+                "cell": cell.cell.id,
+                "ordinal": cell.cell.ordinal,
                 "repeat": cell.cell.repeat,
                 "step": step.name,
+                "kind": step.kind,
                 **metrics.summary(step.kind, step.totals),
                 "stall_s": step.stall_s,
                 "stalls": list(step.stalls),
@@ -157,6 +202,11 @@ def _ratio_record(ratio: Ratio) -> dict[str, Any]:
     record = asdict(ratio)
     subject = record.pop("subject")
     return {**subject, "subject": record.pop("name"), **record, "reasons": list(ratio.reasons)}
+
+
+def _spread_record(spread: Spread) -> dict[str, Any]:
+    record = asdict(spread)
+    return {"step": record.pop("step"), "subject": record.pop("name"), **record}
 
 
 def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:

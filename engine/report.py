@@ -6,8 +6,9 @@ The JSON (`--json`), of which keys are only ever added:
 
     base        name of the base subject
     runs, margin, steps, subjects[{name, build, config, kernel, arm}]
-    cells[]     one per cell and step: run, subject, build, config, kernel, arm ("aa": the base's own double), repeat,
-                step, seconds, rows (inserted or indexed), ops (rows; queries in query steps), rate_per_s (ops),
+    cells[]     one per cell and step: run, cell, ordinal (its place in time), subject, build, config, kernel,
+                arm ("aa": the base's own double), repeat, step, kind (load, index, write, query), seconds,
+                rows (inserted or indexed), ops (rows; queries in query steps), rate_per_s (ops),
                 dbms_cpu_us_per_op, client_cpu_us_per_op, ctx_switches_per_op, runq_us_per_op, wal_bytes_per_op,
                 read_kb_per_op (from the device), written_kb_per_op (made dirty in the page cache by server processes),
                 device_written_kb_per_op (by the device, for whomever), heap_bytes, index_bytes, max_s,
@@ -22,6 +23,15 @@ The JSON (`--json`), of which keys are only ever added:
                 verdict: faster, slower, same, inconclusive, withheld, none (one pair, or nothing to judge)
     left_out[]  cells that did not finish: run, cell, name, repeat, state, reason
     findings[]  sentences: drift, scatter, an A/A that differs
+    folders     {run: its folder}
+    pairs       the largest number of pairs that any verdict rests on
+    kernels[]   releases under which the runs were made
+    workload    name, generation, scale, clients, departures [what is not as the generation has it]
+    metrics[]   those of ratios: name, title, better ("more" or "less")
+    builds[]    one per run and build: run, then engine.model.Build
+    spreads[]   how the cells of a subject lie: step, subject, metric, cv, gap, gap_ratio, wide, two_modes
+    likeness[]  what was looked at to see whether cells of a subject and of the base are of one kind: subject, what, ok,
+                text
 
 Null stands where there is no value; NaN and infinity never occur.
 """

@@ -11,10 +11,10 @@ A verdict is withheld, with the reason, when
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from engine import metrics, origins, statistics
-from engine.comparison import METRICS, Comparison, Metric, Pair, Ratio, geometric_mean, pairs
+from engine import likeness, metrics, origins, statistics
+from engine.comparison import METRICS, Comparison, Metric, Pair, Ratio, Spread, geometric_mean, pairs
 from engine.model import PROBED_ARM, Subject
 
 
@@ -36,7 +36,27 @@ def complete(comparison: Comparison) -> Comparison:
         replace(ratio, noise_floor=floors.get((ratio.step, ratio.metric, ratio.subject.config, ratio.subject.kernel)))
         for ratio in ratios
     )
-    return replace(comparison, ratios=known, findings=_findings(replace(comparison, ratios=known)))
+    spread = replace(comparison, ratios=known, spreads=_spreads(comparison))
+    return replace(
+        spread,
+        findings=_findings(spread),
+        likeness={
+            subject: likeness.checks(comparison, subject) for subject in comparison.names if subject != comparison.base
+        },
+    )
+
+
+def _spreads(comparison: Comparison) -> tuple[Spread, ...]:
+    """How the cells of each subject lie in each metric."""
+    found = []
+    for step in comparison.steps:
+        for subject, name in comparison.names.items():
+            for metric in METRICS:
+                values = comparison.values(subject, step, metric.name)
+                scatter = statistics.scatter(values, comparison.margin)
+                if scatter is not None:
+                    found.append(Spread(step, name, metric.name, **asdict(scatter)))
+    return tuple(found)
 
 
 def _step_ratios(comparison: Comparison, step: str, subject: Subject) -> list[Ratio]:
@@ -154,15 +174,18 @@ def _modes(
 def _findings(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know beside the tables, one sentence each."""
     found: dict[str, None] = {}
+    rates = {(spread.step, spread.name): spread for spread in comparison.spreads if spread.metric == "rate_per_s"}
     for cell in comparison.cells:
         for sentence in cell.drift:
             found[f"drift at {cell.cell.id}: {sentence}"] = None
     for step in comparison.steps:
         for subject, name in comparison.names.items():
-            scatter = statistics.scatter(comparison.values(subject, step, "rate_per_s"), comparison.margin)
-            if scatter is not None and scatter.flagged:
-                what = f"two modes, {scatter.gap:.0%} apart" if scatter.two_modes else f"vary by {scatter.cv:.0%} (CV)"
-                found[f"{step}: the cells of {name} {'fall into ' if scatter.two_modes else ''}{what}"] = None
+            spread = rates.get((step, name))
+            if spread is not None and (spread.two_modes or spread.wide):
+                two = f"fall into two modes, {spread.gap:.0%} apart"
+                found[f"{step}: the cells of {name} {two if spread.two_modes else f'vary by {spread.cv:.0%} (CV)'}"] = (
+                    None
+                )
             found.update(dict.fromkeys(_short_deletes(comparison, step, subject)))
     for ratio in comparison.ratios:
         if ratio.subject.arm == "aa" and ratio.verdict in ("faster", "slower") and ratio.ratio is not None:

@@ -370,3 +370,19 @@ def test_the_record_has_the_documented_keys_and_no_nan(tmp_path: Path) -> None:
     unread = [ratio for ratio in record["ratios"] if (ratio["step"], ratio["metric"]) == ("l.i0", "read_kb_per_op")]
     assert [(ratio["ratio"], ratio["verdict"]) for ratio in unread] == [(None, "none")]
     assert not any(ratio["metric"] == "wal_bytes_per_op" for ratio in record["ratios"] if ratio["step"] == "l.i0")
+
+
+def test_the_json_says_where_a_cell_lies_and_how_cells_spread(tmp_path: Path) -> None:
+    record = compare([make_run(tmp_path / "r", repeats=4, effects={("17.0", "l.i0"): 0.9})]).record()
+    assert record["folders"] == {"r": str((tmp_path / "r").resolve())}
+    assert record["pairs"] == 4
+    assert record["kernels"] == ["6.12.58"]
+    assert {"name": "insert", "generation": "g24b", "clients": 1}.items() <= record["workload"].items()
+    assert [metric["name"] for metric in record["metrics"]][:2] == ["rate_per_s", "dbms_cpu_us_per_op"]
+    assert {(build["run"], build["label"]) for build in record["builds"]} == {("r", "16.3"), ("r", "17.0")}
+    places = {(cell["ordinal"], cell["cell"]) for cell in record["cells"]}
+    assert len(places) == 8
+    assert {cell["kind"] for cell in record["cells"] if cell["step"] == "qr100"} == {"query"}
+    spread = next(s for s in record["spreads"] if (s["step"], s["subject"]) == ("l.i0", "17.0"))
+    assert spread["metric"] == "rate_per_s"
+    assert 0 < spread["cv"] < 0.02
