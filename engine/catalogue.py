@@ -16,7 +16,7 @@ from engine import configs as config_tables
 from engine import probeset
 from engine.builds import catalog
 from engine.errors import UserError, unknown
-from engine.journal import JournalReader, is_locked
+from engine.journal import JournalReader, is_locked, read_manifest, read_tags
 from workloads.insert.sizes import OWN_SIZES, SCALES
 from workloads.insert.steps import GENERATIONS, plan_steps
 
@@ -85,35 +85,62 @@ def runs(out: Path) -> Listing:
     # An exported run has a manifest too, but no cells.
     folders = [path.parent for path in out.glob("*/manifest.json") if (path.parent / "cells").is_dir()]
     rows = [_run(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
-    return Listing(rows, ("run", "state", "cells", "builds", "scale"), ("run", "cells"))
+    columns = ("run", "state", "cells", "builds", "scale", *(("tags",) if any(row["tags"] for row in rows) else ()))
+    return Listing(rows, columns, ("run", "cells"))
+
+
+NOTHING: Row = {
+    "cells": "", "builds": "", "scale": "", "created": None, "host": None, "kernel": None, "workload": None,
+    "configs": [], "steps": [], "clients": None, "repeats": None, "probes": [], "cells_done": 0, "cells_planned": 0,
+    "cells_failed": 0,
+}  # fmt: skip
 
 
 def _run(folder: Path) -> Row:
+    """A run's row: what the table shows, and what else is worth to be searched for.
+
+    `created` is ISO 8601; `kernel` the host's release, where kernels are compared their names.
+    """
+    row = {"run": folder.name, **NOTHING, "tags": list(read_tags(folder))}
     try:
+        manifest = read_manifest(folder)
+        row |= _planned(manifest)
         if not (folder / "journal.db").exists():
-            return {"run": folder.name, "state": "not started", "cells": "", "builds": "", "scale": ""}
+            return row | {"state": "not started", "cells": ""}
         with JournalReader(folder) as reader:
-            cells = {cell["id"] for cell in reader.manifest["cells"]}
             attempts = reader.attempts(origins=False)
-            finished = {attempt.cell for attempt in attempts if attempt.state == "finished"}
-            failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
-            workload = reader.manifest["workload"]
-            labels = " ".join(build["label"] for build in reader.manifest["builds"])
     except UserError as error:
-        return {"run": folder.name, "state": str(error), "cells": "", "builds": "", "scale": ""}
+        return row | {"state": str(error)}
+    except (KeyError, TypeError, AttributeError) as error:
+        return row | {"state": f"{folder / 'manifest.json'}: damaged ({type(error).__name__}: {error})"}
+    finished = {attempt.cell for attempt in attempts if attempt.state == "finished"}
+    failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
     if is_locked(folder):
         state = "running"
-    elif finished == cells:
+    elif finished == {cell["id"] for cell in manifest["cells"]}:
         state = "finished"
     else:
         state = f"{len(failed)} failed" if failed else "unfinished"
-    scale = f"{workload['generation']} {workload['scale']}"
+    done = {"cells_done": len(finished), "cells_failed": len(failed)}
+    return row | {"state": state, "cells": f"{len(finished)}/{row['cells_planned']}", **done}
+
+
+def _planned(manifest: dict[str, Any]) -> Row:
+    workload, environment = manifest["workload"], manifest.get("environment") or {}
+    kernels = sorted({cell["subject"].get("kernel", "host") for cell in manifest["cells"]} - {"host"})
     return {
-        "run": folder.name,
-        "state": state,
-        "cells": f"{len(finished)}/{len(cells)}",
-        "builds": labels,
-        "scale": scale,
+        "builds": " ".join(build["label"] for build in manifest["builds"]),
+        "scale": f"{workload['generation']} {workload['scale']}",
+        "created": manifest.get("created"),
+        "host": (environment.get("host") or {}).get("name"),
+        "kernel": " ".join(kernels) or (environment.get("kernel") or {}).get("release"),
+        "workload": workload["name"],
+        "configs": sorted({cell["subject"]["config"] for cell in manifest["cells"]}),
+        "steps": [step["name"] for step in workload["steps"]],
+        "clients": workload["clients"],
+        "repeats": manifest.get("repeats"),
+        "probes": list(manifest.get("observers", ())),
+        "cells_planned": len(manifest["cells"]),
     }
 
 

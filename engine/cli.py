@@ -13,6 +13,7 @@ from rich.console import Console
 from engine import catalogue, control, launch, live
 from engine.cli_flame import flame
 from engine.cli_probes import probes
+from engine.cli_runs import delete, tag
 from engine.errors import UserError
 from engine.prepare import Request, default_out, with_knobs
 from workloads.insert.knobs import Knobs
@@ -357,5 +358,7 @@ def list_runs(out: Path | None, as_json: bool) -> None:
     catalogue.show(catalogue.runs(out or default_out()), as_json)
 
 
+main.add_command(delete)
 main.add_command(flame)
 main.add_command(probes)
+main.add_command(tag)

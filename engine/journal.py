@@ -1,8 +1,8 @@
 """The journal: the only meeting point of the engine and everything a person looks at.
 
 Here are its rows and `JournalReader`, of which there may be any number; the one writer is `engine.writer`. The
-tables are described in `schema.sql`. A run directory holds `manifest.json`, `journal.db`, `engine.lock` and a
-folder `cells/` with the servers' logs.
+tables are described in `schema.sql`. A run directory holds `manifest.json`, `journal.db`, `engine.lock`, a folder
+`cells/` with the servers' logs, and, once somebody tagged it, `tags.json`.
 """
 
 from __future__ import annotations
@@ -308,6 +308,18 @@ def read_manifest(run: Path) -> dict[str, Any]:
             f"{run}: written with journal schema {major}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it"
         )
     return manifest
+
+
+TAGS = "tags.json"
+
+
+def read_tags(run: Path) -> tuple[str, ...]:
+    """The words that a person has given to a run, in their order; none where the file is missing or damaged."""
+    try:
+        words = json.loads((run / TAGS).read_text())["tags"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
 
 
 def is_locked(run: Path) -> bool:
