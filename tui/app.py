@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,17 +13,10 @@ from textual.screen import Screen
 
 from engine.errors import UserError
 from tui import bench, keys
+from tui.clock import Clock
 from tui.glyphs import Glyphs
 from tui.marks import THEMES
 from tui.screens.base import BenchScreen
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Where the interface takes the time from, so that tests can hold it still."""
-
-    monotonic_ns: Callable[[], int] = time.monotonic_ns
-    wall_ns: Callable[[], int] = time.time_ns
 
 
 def _launch() -> Screen[None]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tui.app import Bench, Clock
+from tui.app import Bench
+from tui.clock import Clock
 from tui.glyphs import SETS
 
 HERE = Path(__file__).parent
