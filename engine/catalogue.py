@@ -1,8 +1,9 @@
-"""What there is to choose from: builds, configs, workloads, probes, runs. Rows for a table or for JSON."""
+"""What there is to choose from: builds, configs, kernels, workloads, probes, runs. Rows for a table or for JSON."""
 
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +44,12 @@ def configs() -> Listing:
     """One row per config that `--config` can name."""
     rows = [{"name": spec.name, "description": spec.description} for spec in config_tables.catalogue()]
     return Listing(rows, ("name", "description"), ("name",))
+
+
+def kernels() -> Listing:
+    """One row per kernel that servers can run under; `host` is the one that runs here now."""
+    rows = [{"kernel": "host", "release": platform.release(), "state": "running"}]
+    return Listing(rows, ("kernel", "release", "state"), ("kernel",))
 
 
 def workloads() -> Listing:

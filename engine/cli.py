@@ -10,12 +10,13 @@ from typing import Any
 import click
 from rich.console import Console
 
-from engine import catalogue, control, launch, live
+from engine import catalogue, control, launch, live, planfile
 from engine.cli_flame import flame
+from engine.cli_plan import PLAN, list_choices, list_kernels
 from engine.cli_probes import probes
 from engine.cli_runs import delete, tag
 from engine.errors import UserError
-from engine.prepare import Request, default_out, with_knobs
+from engine.prepare import Request, default_out, estimate, with_knobs
 from workloads.insert.knobs import Knobs
 from workloads.limiter import LIMITERS
 
@@ -71,10 +72,10 @@ def main() -> None:
 
 
 @main.command()
+@PLAN
 @click.option(
     "--pg",
     "builds",
-    required=True,
     callback=_names,
     metavar="LABEL,…",
     help="Builds to compare, the base first. NAME=/path is an install of your own.",
@@ -183,13 +184,16 @@ def main() -> None:
 @click.option("--keep", is_flag=True, help="Keep every cell's cluster instead of removing it.")
 @click.option("--beside", is_flag=True, help="Run although another run is measuring on this machine.")
 @click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
+@click.option("--estimate", is_flag=True, help="Only how many cells, time and space, as JSON; build nothing.")
 @PLAIN
 @click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and leave.")
-@click.option("--json", "as_json", is_flag=True, help="The plan as JSON instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON, and with --detach the run's folder.")
 def run(**options: Any) -> None:
     """Build the servers, load them in turn, and say which is slower."""
     out = (options.pop("out") or default_out()).resolve()
-    dry_run, plain, detach, as_json = (options.pop(name) for name in ("dry_run", "plain", "detach", "as_json"))
+    dry_run, only_estimate, plain, detach, as_json = (
+        options.pop(name) for name in ("dry_run", "estimate", "plain", "detach", "as_json")
+    )
     knobs = Knobs(
         limiter=options.pop("limiter"),
         insert_protocol=options.pop("inserts"),
@@ -198,14 +202,22 @@ def run(**options: Any) -> None:
         placement=options.pop("placement"),
     )
     knobs = with_knobs(knobs, options.pop("knobs"))
-    console = _console(plain)
-    prospect = launch.prepare_shown(Request(**options, knobs=knobs), out, console)
-    if as_json:
-        click.echo(json.dumps(prospect.record(), indent=1))
-    else:
+    request = Request(**options, knobs=knobs)
+    if only_estimate:
+        found = estimate(request, out)
+        click.echo(json.dumps({**found.record(), "plan": planfile.record(request)}, indent=1))
+        return
+    console = Console(stderr=True, highlight=False) if as_json else _console(plain)
+    prospect = launch.prepare_shown(request, out, console)
+    if not as_json:
         launch.print_prospect(prospect, out, console)
+    elif dry_run or not detach:
+        click.echo(json.dumps(prospect.record(), indent=1))
     if not dry_run:
-        sys.exit(launch.start(prospect, out, console, detach=detach))
+        code = launch.start(prospect, out, console, detach=detach)
+        if as_json and detach:
+            click.echo(json.dumps({"folder": str(out / prospect.manifest.run), **prospect.record()}, indent=1))
+        sys.exit(code)
 
 
 @main.command()
@@ -358,6 +370,8 @@ def list_runs(out: Path | None, as_json: bool) -> None:
     catalogue.show(catalogue.runs(out or default_out()), as_json)
 
 
+list_.add_command(list_choices)
+list_.add_command(list_kernels)
 main.add_command(delete)
 main.add_command(flame)
 main.add_command(probes)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import engine
-from engine import live, space
+from engine import live, noise, space
 from engine.account import make_passable, unprivileged
 from engine.errors import UserError
 from engine.hostlock import alone_on_the_host
@@ -62,6 +62,8 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         f"{space.readable(prospect.needed_bytes)} of disk in {out}",
         soft_wrap=True,
     )
+    if len({cell.subject for cell in manifest.cells}) > 1:
+        console.print(noise.said(prospect.noise, manifest.repeats), soft_wrap=True, markup=False)
 
 
 def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> int:

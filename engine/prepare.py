@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from engine import builds, configs, environment, planstats, probeset, space
+from engine import builds, configs, environment, noise, planstats, probeset, space
 from engine.errors import UserError, unknown
-from engine.model import Build, Manifest, config_key
+from engine.model import Build, Config, Manifest, config_key
+from engine.noise import Noise
 from engine.plan import interleave, subjects
 from engine.stalls import StallRule
 from workloads.insert.knobs import Knobs
@@ -63,13 +64,14 @@ class Request:
 class Prospect:
     """A planned run and what it is expected to take. Times are rough: they are not measured yet.
 
-    `notices` are lines about what the run will lack on this machine.
+    `notices` are lines about what the run will lack on this machine. `noise` is how small an effect it can show.
     """
 
     manifest: Manifest
     cell_s: float
     needed_bytes: int
     notices: tuple[str, ...] = ()
+    noise: Noise | None = None
 
     @property
     def total_s(self) -> float:
@@ -78,8 +80,81 @@ class Prospect:
 
     def record(self) -> dict[str, Any]:
         """The JSON form: the manifest as it would be written, and the guesses."""
-        guesses = {"cell_s": round(self.cell_s), "total_s": round(self.total_s), "needed_bytes": self.needed_bytes}
+        guesses = _guesses(len(self.manifest.cells), self.cell_s, self.needed_bytes, self.noise)
         return {**guesses, "notices": list(self.notices), "manifest": self.manifest.record()}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a request comes down to, as far as that can be said before its builds are there: no server is asked.
+
+    `request` is as its preset completes it, `steps` are the names of all that will be run.
+    """
+
+    request: Request
+    steps: tuple[str, ...]
+    cells: int
+    cell_s: float
+    needed_bytes: int
+    free_bytes: int
+    noise: Noise | None
+
+    def record(self) -> dict[str, Any]:
+        """The JSON form, without the request."""
+        guesses = _guesses(self.cells, self.cell_s, self.needed_bytes, self.noise)
+        return {**guesses, "free_bytes": self.free_bytes, "steps": list(self.steps)}
+
+
+def _guesses(cells: int, cell_s: float, needed_bytes: int, found: Noise | None) -> dict[str, Any]:
+    """`smallest_effect` is a fraction that shows in every step, null where no A/A run says; `noise` has each step's."""
+    return {
+        "cell_count": cells,
+        "cell_s": round(cell_s),
+        "total_s": round(cell_s * cells),
+        "needed_bytes": needed_bytes,
+        "smallest_effect": round(found.effect, 4) if found else None,
+        "noise": found.record() if found else None,
+    }
+
+
+def estimate(request: Request, out: Path) -> Estimate:
+    """How many cells, how long, how much space and how small an effect; builds nothing.
+
+    Raises UserError for any name or number that cannot be.
+    """
+    _check_names(request)
+    for spec in request.builds:
+        if "=" in spec:
+            builds.resolve([spec], lambda _: None)
+        elif spec not in (labels := [entry.label for entry in builds.catalog()]):
+            raise unknown("build", spec, labels)
+    asked = request
+    request, steps = _planned(request)
+    probeset.select(request.probes)
+    specs = configs.resolve(request.configs)
+    changes = configs.overrides(request.overrides)
+    scaled = configs.scale(environment.machine(out))
+    rough = [Config(spec.name, tuple(_rough_settings(spec, scaled, changes).items()), spec.origin) for spec in specs]
+    arms = subjects(request.builds, [spec.name for spec in specs], _base_spec(request), request.aa)
+    cells = len(interleave(arms, request.repeats))
+    names = tuple(step.name for step in steps)
+    return Estimate(
+        request=asked,
+        steps=names,
+        cells=cells,
+        cell_s=_cell_seconds(steps, request.clients),
+        needed_bytes=_needed_bytes(request, steps, rough, cells),
+        free_bytes=space.free_bytes(out),
+        noise=noise.smallest_effects(out, request.repeats, names) if len(arms) > 1 else None,
+    )
+
+
+def _rough_settings(
+    spec: configs.ConfigSpec, scaled: dict[str, str], changes: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """The settings that any version would take, as far as they move the estimate of space."""
+    settings = {name: value for name, value, _ in spec.settings} | dict(changes)
+    return {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
@@ -88,9 +163,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     `out` is the folder that will hold the run. Raises UserError for any name or number that cannot be, before
     anything slow is done, and for a build that cannot be had.
     """
-    if request.workload not in WORKLOADS:
-        raise unknown("workload", request.workload, WORKLOADS)
-    _check_builds(request)
+    _check_names(request)
     request, steps = _planned(request)
     selection = probeset.select(request.probes)
     specs = configs.resolve(request.configs)
@@ -139,9 +212,25 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
     )
-    cell_bytes = max(space.estimate_bytes(steps, request.clients, config) for config in applied.values())
-    cell_s = SERVER_S + sum(_rough_seconds(step, request.clients) for step in steps)
-    return Prospect(manifest, cell_s, cell_bytes * (len(manifest.cells) if request.keep else 1), notices)
+    return Prospect(
+        manifest,
+        cell_s=_cell_seconds(steps, request.clients),
+        needed_bytes=_needed_bytes(request, steps, applied.values(), len(manifest.cells)),
+        notices=notices,
+        noise=noise.smallest_effects(out, request.repeats, [step.name for step in steps])
+        if len({cell.subject for cell in manifest.cells}) > 1
+        else None,
+    )
+
+
+def _cell_seconds(steps: Sequence[Step], clients: int) -> float:
+    return SERVER_S + sum(_rough_seconds(step, clients) for step in steps)
+
+
+def _needed_bytes(request: Request, steps: Sequence[Step], settings: Iterable[Config], cells: int) -> int:
+    """The largest cell's; all cells' where they are kept."""
+    cell_bytes = max(space.estimate_bytes(steps, request.clients, config) for config in settings)
+    return cell_bytes * (cells if request.keep else 1)
 
 
 def with_knobs(knobs: Knobs, texts: Sequence[str]) -> Knobs:
@@ -175,9 +264,13 @@ def default_out() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "pgbed"
 
 
-def _check_builds(request: Request) -> None:
+def _check_names(request: Request) -> None:
+    if request.workload not in WORKLOADS:
+        raise unknown("workload", request.workload, WORKLOADS)
     if not request.builds:
         raise UserError("no build named: give --pg LABEL,… (bench list builds shows the labels)")
+    if not request.configs:
+        raise UserError("no config named: give --config NAME,… (bench list configs shows the names)")
     doubles = {build for build in request.builds if request.builds.count(build) > 1}
     if doubles:
         raise UserError(f"build named twice: {', '.join(sorted(doubles))}; --aa compares the base with itself")

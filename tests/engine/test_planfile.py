@@ -1,0 +1,200 @@
+"""Plans kept as TOML: the fields of a request; what is wrong is one line; the command line wins."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from benchcall import SMALL, Bench
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import planfile
+from engine.errors import UserError
+from engine.journal import read_manifest
+from engine.model import Build
+from engine.prepare import Request
+from workloads.insert.knobs import Knobs
+
+WORDS = st.text("abcxyz019.-=/", min_size=1, max_size=8)
+REQUESTS = st.builds(
+    Request,
+    builds=st.lists(WORDS, min_size=1, max_size=3).map(tuple),
+    scale=st.none() | WORDS,
+    rows=st.none() | st.integers(1000, 10**9),
+    steps=st.lists(WORDS, max_size=3).map(tuple),
+    clients=st.integers(1, 256),
+    overrides=st.lists(WORDS, max_size=2).map(tuple),
+    base=st.none() | WORDS,
+    aa=st.booleans(),
+    margin=st.floats(0.001, 0.5),
+    probes=st.lists(WORDS, max_size=2).map(tuple),
+    knobs=st.builds(
+        Knobs,
+        placement=st.sampled_from(("free", "paired")),
+        query_workers=st.integers(1, 4),
+        partitions=st.sampled_from(((), (8, 1000))),
+    ),
+)
+
+
+@given(REQUESTS)
+def test_a_request_comes_back_from_its_file(tmp_path_factory: pytest.TempPathFactory, request_: Request) -> None:
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    path.write_text(tomli_w.dumps(planfile.record(request_)))
+    entries = planfile.read(path)
+    knobs = Knobs.of(dataclasses.asdict(Knobs()) | entries.pop("knobs", {}))
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()}
+    assert Request(**values, knobs=knobs) == request_
+
+
+def test_only_what_is_not_as_usual_is_written() -> None:
+    assert planfile.record(Request(("16.3",))) == {"builds": ["16.3"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("buildz = ['16.3']", "unknown entry 'buildz' (nearest: builds"),
+        ("builds = '16.3'", "builds must be a list of texts, not '16.3'"),
+        ("builds = [16.3]", "builds must be a list of texts, not [16.3]"),
+        ("clients = true", "clients must be a whole number, not True"),
+        ("rows = 2000.5", "rows must be a whole number, not 2000.5"),
+        ("aa = 1", "aa must be true or false, not 1"),
+        ("margin = '2 %'", "margin must be a number"),
+        ("knobs = 3", "knobs must be a table"),
+        ("[knobs]\nplacment = 'free'", "unknown knob 'placment' (nearest: placement"),
+        ("[knobs]\nplacement = 'here'", "unknown placement 'here'"),
+        ("[knobs]\nquery_workers = 'two'", "'two' is not a whole number"),
+        ("builds = [", "is no TOML"),
+    ],
+)
+def test_a_wrong_entry_is_told_with_the_file(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as raised:
+        planfile.read(path)
+    assert told in str(raised.value) and str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def refused(bench: Bench, *arguments: str) -> str:
+    """The one line with which a command is refused."""
+    done = bench(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., str]:
+    """Writes a plan and names its file."""
+
+    def write(**entries: Any) -> str:
+        path = tmp_path / "plan.toml"
+        path.write_text(tomli_w.dumps(entries))
+        return str(path)
+
+    return write
+
+
+def test_numbers_out_of_bounds_and_missing_files_are_refused_in_one_line(
+    bench: Bench, label: str, plan: Callable[..., str], tmp_path: Path
+) -> None:
+    assert "rows: 5 is not in the range" in refused(bench, "run", "--plan", plan(builds=[label], rows=5), "--dry-run")
+    assert "repeats: 0 is not in" in refused(bench, "run", "--plan", plan(builds=[label], repeats=0), "--dry-run")
+    assert "cannot be read" in refused(bench, "run", "--plan", str(tmp_path / "none.toml"), "--dry-run")
+    assert "no build named" in refused(bench, "run", "--plan", plan(repeats=3), "--dry-run")
+    assert "no config named" in refused(bench, "run", "--plan", plan(builds=[label], configs=[]), "--dry-run")
+
+
+def test_a_plan_makes_the_same_run_as_the_command_line(
+    bench: Bench, build: Callable[[int | str], Build], plan: Callable[..., str]
+) -> None:
+    labels = [build(14).label, build(16).label]
+    file = plan(
+        builds=labels, rows=5000, steps=["l.i1"], repeats=4, base=labels[1], aa=True, overrides=["work_mem=8MB"],
+        clients=2, margin=0.05, beside=True, configs=["cx7", "auto"],
+        knobs={"placement": "paired", "query_workers": 2, "delete_form": "range"},
+    )  # fmt: skip
+    words = (
+        "--pg", ",".join(labels), "--rows", "5000", "--steps", "l.i1", "--repeats", "4", "--base", labels[1], "--aa",
+        "--set", "work_mem=8MB", "--clients", "2", "--margin", "0.05", "--config", "cx7,auto",
+        "--placement", "paired", "--knob", "query_workers=2", "--deletes", "range",
+    )  # fmt: skip
+    found = [
+        json.loads(bench(*arguments, "--dry-run", "--json").stdout)["manifest"]
+        for arguments in (("run", "--plan", file), words)
+    ]
+    for manifest in found:
+        for passing in ("run", "created", "environment"):
+            del manifest[passing]
+    assert found[0] == found[1]
+
+
+def test_the_command_line_wins_over_the_file(bench: Bench, build: Callable[[int | str], Build], plan: Any) -> None:
+    file = plan(builds=[build(14).label], repeats=4, clients=2, knobs={"placement": "paired"})
+    arguments = ("--plan", file, "--pg", build(16).label, "--repeats", "2", "--placement", "free")
+    manifest = json.loads(bench(*arguments, "--dry-run", "--json").stdout)["manifest"]
+    assert [found["label"] for found in manifest["builds"]] == [build(16).label]
+    assert (manifest["repeats"], manifest["workload"]["clients"]) == (2, 2)
+    assert manifest["workload"]["knobs"]["placement"] == "free"
+
+
+def test_an_estimate_agrees_with_the_dry_run_and_asks_no_server(
+    bench: Bench, build: Callable[[int | str], Build], plan: Callable[..., str]
+) -> None:
+    labels = [build(14).label, build(16).label]
+    file = plan(builds=labels, rows=5000, aa=True, overrides=["max_wal_size=1GB"])
+    estimate = json.loads(bench("--plan", file, "--estimate").stdout)
+    planned = json.loads(bench("--plan", file, "--dry-run", "--json").stdout)
+    for figure in ("cell_count", "cell_s", "total_s", "needed_bytes", "smallest_effect"):
+        assert estimate[figure] == planned[figure]
+    assert estimate["cell_count"] == len(planned["manifest"]["cells"]) == 9
+    assert estimate["plan"]["builds"] == labels and estimate["plan"]["rows"] == 5000
+    # A build that is nowhere at hand and could only be built is none of an estimate's business.
+    bare = Bench(bench.out, {"PGBED_SERVERS": "", "PGBED_FLAKE": "/nonexistent"})
+    assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 9
+
+
+def test_an_estimate_refuses_what_a_run_would(bench: Bench, label: str) -> None:
+    assert "unknown build '16.33'" in refused(bench, "--pg", "16.33", "--estimate")
+    assert "is not an executable file" in refused(bench, "--pg", "mine=/nonexistent", "--estimate")
+    assert "unknown config 'cx8'" in refused(bench, "--pg", label, "--config", "cx8", "--estimate")
+    assert "unknown probe 'plannr'" in refused(bench, "--pg", label, "--probes", "plannr", "--estimate")
+
+
+def test_a_detached_start_prints_nothing_but_json_with_the_runs_folder(bench: Bench, label: str) -> None:
+    done = bench("run", "--pg", label, "--repeats", "1", *SMALL, "--steps", "l.i0", "--detach", "--json")
+    assert done.returncode == 0, done.stderr
+    started = json.loads(done.stdout)
+    assert Path(started["folder"]) == bench.run
+    assert read_manifest(bench.run)["run"] == started["manifest"]["run"]
+    bench.await_end()
+    assert [attempt.state for attempt in bench.attempts()] == ["finished"]
+
+
+def test_a_detached_start_that_fails_prints_no_json(bench: Bench, label: str) -> None:
+    done = bench("run", "--pg", label, "--rows", "900000000000", "--detach", "--json")
+    assert done.returncode == 2 and done.stdout == ""
+
+
+def test_kernels_are_listed_with_the_running_one(bench: Bench) -> None:
+    import platform
+
+    (row,) = json.loads(bench("list", "kernels", "--json").stdout)
+    assert row == {"kernel": "host", "release": platform.release(), "state": "running"}
+
+
+def test_all_choices_come_in_one_object(bench: Bench) -> None:
+    found = json.loads(bench("list", "choices", "--out", str(bench.out)).stdout)
+    assert set(found) == {"builds", "configs", "workloads", "presets", "kernels", "probes", "runs"}
+    for what in ("builds", "configs", "workloads", "kernels"):
+        assert found[what] == json.loads(bench("list", what, "--json").stdout)
+    assert found["probes"] == json.loads(bench("probes", "list", "--json").stdout)
+    assert found["runs"] == [] and found["presets"][0]["preset"] == "planner-delete"
