@@ -1,5 +1,6 @@
 # Servers for the tests, where Nix cannot be called: `servers/LABEL` for PGBED_SERVERS, catalog.json for PGBED_CATALOG.
-# Prebuilt ones, since a check must not take an hour: the oldest and newest major versions and what lies between.
+# Prebuilt ones, since a check must not take an hour: the oldest and newest major versions and what lies between. And
+# one from source, for what only these have: USDT, frame pointers, every symbol.
 {
   lib,
   runCommand,
@@ -13,12 +14,30 @@ let
     "17.0-prebuilt"
     "18.6-prebuilt"
   ];
+  # The first whose source is at hand. What a release that gets no more updates has comes first: it stays there.
+  wantedSources = [
+    "13.16"
+    "17.11"
+    "18.6"
+  ];
+  # nixpkgs can fetch all of them; hostpkgs knows which are there.
+  atHand = build: postgres.packages.${build.attr}.src.atHand or true;
+  named = label: lib.filter (build: build.label == label) postgres.catalog;
+  sources = lib.concatMap named wantedSources;
+  compiled = lib.filter atHand sources;
+
   # Not every one exists for every system.
-  found = lib.filter (build: lib.elem build.label wanted) postgres.catalog;
+  found =
+    lib.filter (build: lib.elem build.label wanted) postgres.catalog
+    ++ lib.optional (compiled != [ ]) (lib.head compiled);
   link = build: "ln -s ${postgres.packages.${build.attr}} $out/servers/${build.label}";
 in
 runCommand "pgbed-test-servers"
   {
+    # What ./check puts into the store, one of them, before it builds this.
+    passthru.tarballs = lib.concatStringsSep "\n" (
+      map (build: "${build.label} ${build.tarball.path}") sources ++ [ "" ]
+    );
     meta.description = "PostgreSQL servers of several major versions, by label";
   }
   ''

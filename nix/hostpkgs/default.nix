@@ -55,23 +55,32 @@ let
       function (builtins.intersectAttrs (builtins.functionArgs function) packages // arguments);
 
     # The machine may be cut off from every source archive. Such a source is only ever here because somebody put it
-    # into the store under its hash, which makes this builder, and its message, unnecessary.
+    # into the store under its hash, which makes this builder, and its message, unnecessary. `atHand` says whether it is
+    # there, which a pure evaluation cannot see.
     fetchurl =
       {
         url,
         hash,
         name ? baseNameOf url,
       }:
-      mkDerivation {
-        inherit name;
-        outputHash = hash;
-        outputHashMode = "flat";
-        dontUnpack = true;
-        installPhase = ''
-          echo "${name} cannot be fetched with this package set: put the file into a folder and name the folder in BENCH_TARBALLS"
-          exit 1
-        '';
-        meta.description = "The archive ${name}";
+      let
+        file = mkDerivation {
+          inherit name;
+          outputHash = hash;
+          outputHashMode = "flat";
+          dontUnpack = true;
+          installPhase = ''
+            echo "${name} cannot be fetched with this package set: put the file into a folder and name the folder in BENCH_TARBALLS"
+            exit 1
+          '';
+          meta.description = "The archive ${name}";
+        };
+      in
+      file
+      // {
+        atHand =
+          builtins ? currentSystem
+          && builtins.pathExists (builtins.unsafeDiscardStringContext file.outPath);
       };
 
     runCommand =

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from benchcall import SMALL, Bench, wait_for
+from compiled import compiled_here
 
 from engine.journal import EventRow, JournalReader, StepRow
 from engine.model import Build
@@ -22,12 +23,6 @@ from probes import helper
 
 pytestmark = pytest.mark.outside
 
-# Servers from source, which keep frame pointers: there are some where their tarballs are at hand.
-COMPILED_HERE = sorted(
-    prefix.name
-    for prefix in Path(os.environ.get("PGBED_SERVERS", "/nonexistent")).glob("*")
-    if "prebuilt" not in prefix.name
-)
 LONG = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "12", "--set", "shared_buffers=32MB")
 
 
@@ -122,7 +117,7 @@ def test_planning_is_counted_without_privilege_as_the_planner_probe_counts_it(
     assert (refused.returncode, "PostgreSQL 12 cannot track planning time" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("label", COMPILED_HERE)
+@pytest.mark.parametrize("label", compiled_here())
 def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, label: str) -> None:
     probes = ("--probes", "stacks", "--steps", "l.i0,qr100", "--repeats", "1", "--queries", "simple")
     done = bench("run", "--pg", label, *probes, *LONG)

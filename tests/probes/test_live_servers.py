@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from compiled import compiled_here, major_at_hand
 
 from engine.model import Build, Config
 from engine.server import Server
@@ -23,19 +24,16 @@ from probes.session import ProbeSession, Target
 pytestmark = pytest.mark.outside
 
 Servers = Callable[[int | str], Server]
-# Built from source with symbols, frame pointers and USDT; tried where they are at hand.
-SOURCE_BUILDS = ("13.16", "17.11")
 STATEMENTS = 20
 STACK_SQL = "select count(*) from generate_series(1, 400000) as a(x) where x % 7 = 3"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The versions that tests can count on, and what else is at hand."""
-    folder = Path(os.environ.get("PGBED_SERVERS", "/nonexistent"))
+    """Prebuilt servers by major version, those that were compiled here by label."""
     if "which" in metafunc.fixturenames:
-        metafunc.parametrize("which", [12, 14, 16, 17, *(one for one in SOURCE_BUILDS if (folder / one).exists())])
+        metafunc.parametrize("which", [12, 14, 16, 17, *compiled_here()])
     if "which_end" in metafunc.fixturenames:
-        metafunc.parametrize("which_end", [12, *([13] if any(folder.glob("13.*")) else []), 14, 16])
+        metafunc.parametrize("which_end", [12, major_at_hand(13), 14, 16])
 
 
 def target_of(server: Server) -> Target:
@@ -86,9 +84,8 @@ def test_every_probe_counts_what_was_sent(which: int | str, server: Servers, bpf
     on_binary = ("planner", "phases", "endpoint", "endpoint_proxy")
     for program in bpftraces:
         with watched(server(which), *on_binary, "runq", "sched", "stacks", bpftrace=program) as running:
-            source = which in SOURCE_BUILDS
             assert running["planner"].origin is not None
-            assert running["planner"].origin.attach == ("usdt" if source else "function")
+            assert running["planner"].origin.attach == ("usdt" if isinstance(which, str) else "function")
             with client(server(which)) as connection:
                 pid = connection.info.backend_pid
                 began = time.monotonic()
@@ -285,9 +282,9 @@ def test_stacks_are_as_deep_as_the_binary_allows(
         assert all(len([one for one in line.split(";")[1:] if not one.endswith("_[k]")]) == 1 for line in folded)
 
 
-def test_source_builds_keep_frame_pointers_and_prebuilt_ones_do_not(which: int | str, server: Servers) -> None:
+def test_servers_compiled_here_keep_frame_pointers_and_prebuilt_ones_do_not(which: int | str, server: Servers) -> None:
     file = elf.read((server(which).build.bin / "postgres").resolve())
-    assert keeps_frame_pointers(file) == (which in SOURCE_BUILDS)
+    assert keeps_frame_pointers(file) == isinstance(which, str)
 
 
 @pytest.mark.parametrize("which_stats", [14, 16, 17])

@@ -1,0 +1,26 @@
+"""Servers that were compiled here: with USDT, frame pointers and every symbol, which prebuilt ones have not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(os.environ.get("PGBED_SERVERS", "/nonexistent"))
+_NONE = "no server compiled here is in PGBED_SERVERS: ./check says why"
+
+# Labels of PGBED_SERVERS, as `servers` of conftest.py has them.
+COMPILED_HERE = tuple(sorted(one.name for one in _FOLDER.glob("*") if "prebuilt" not in one.name))
+
+
+def compiled_here() -> list[object]:
+    """Those labels as parameters of a test; without any, one that is skipped and says so."""
+    return [*COMPILED_HERE] or [pytest.param("compiled", marks=pytest.mark.skip(reason=_NONE))]
+
+
+def major_at_hand(major: int) -> object:
+    """A major version as a parameter, skipped where there is no such server."""
+    if any(_FOLDER.glob(f"{major}.*")):
+        return major
+    return pytest.param(major, marks=pytest.mark.skip(reason=f"no server {major} in PGBED_SERVERS"))
