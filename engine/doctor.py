@@ -22,7 +22,8 @@ from engine.drift import Record
 from engine.errors import UserError
 from engine.server import check_sockets, socket_base
 from engine.space import existing, free_bytes, readable
-from probes import requirements
+from probes import helper, requirements
+from probes.tracer import direct_command
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -79,7 +80,20 @@ def of_probes() -> tuple[Check, ...]:
         for finding in findings
     )
     works = Check("probes", "ok", f"can run: {', '.join(requirements.still_works(findings))}")
-    return (*lacking, Check("bpftrace", "warn" if found.bpftrace is None else "ok", bpftrace), works)
+    loose = _loose_helper() if probeset.by_sudo() else ()
+    return (*lacking, Check("bpftrace", "warn" if found.bpftrace is None else "ok", bpftrace), *loose, works)
+
+
+def _loose_helper() -> tuple[Check, ...]:
+    """Whether what sudo runs as root could be changed by somebody who is not."""
+    python, *_, script = (Path(word) for word in direct_command())
+    parts = [script, *sorted(script.parent.iterdir()), python, python.resolve()]
+    loose = next((found for part in parts if (found := helper.changeable(part)) is not None), None)
+    if loose is None:
+        return (Check("probe helper", "ok", f"{script}, started by sudo"),)
+    reason = "sudo runs the probe helper as root, so who may write there may do what root does"
+    remedy = "install pgbed where only root may write, such as root's Nix store, and permit that by sudo"
+    return (Check("probe helper", "warn", f"{loose} could be changed without being root", reason, remedy),)
 
 
 def judge(record: Record) -> tuple[Check, ...]:

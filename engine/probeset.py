@@ -7,7 +7,6 @@ estimated to cost no more than --probe-budget). What was asked for by name must 
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -21,7 +20,7 @@ from engine.model import Build
 from probes import elf, helper, requirements, resolve
 from probes.errors import ProbeError
 from probes.table import BY_ID, PROBES
-from probes.tracer import helper_command
+from probes.tracer import direct_command, helper_command
 
 DEFAULT = ("sched", "stacks")  # sched holds all that runq has
 ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
@@ -85,18 +84,19 @@ def select(names: Sequence[str]) -> Selection:
 
 def facts() -> requirements.Facts:
     """What this machine offers to the helper, which may have privileges that the engine has not."""
-    return requirements.facts(helper=os.geteuid() != 0 and _may_sudo())
+    return requirements.facts(helper=by_sudo())
 
 
 SUDO_TIMEOUT_S = 5.0  # it may ask a server who may do what
 
 
-def _may_sudo() -> bool:
-    """Whether sudo would start the helper without asking for a password."""
+def by_sudo() -> bool:
+    """Whether the helper would be started by sudo, which would not ask for a password."""
     sudo = shutil.which("sudo")
-    if sudo is None:
+    if sudo is None or helper_command()[0] != "sudo":
         return False
-    command = [sudo, "-n", "-l", *(word for word in helper_command() if word not in ("sudo", "-n", "--"))]
+    # With arguments, as a rule that ends in * wants some; which ones, the helper judges.
+    command = [sudo, "-n", "-l", *direct_command(), "runq"]
     try:
         asked = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=SUDO_TIMEOUT_S
@@ -109,8 +109,8 @@ def _may_sudo() -> bool:
 def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
     """The probes that cannot be had here, each with the line that says why and what to do."""
     findings = requirements.check(found)
-    # As root the helper mounts it and says so; behind sudo it can be looked at by the helper only.
-    if found.uid == 0 or found.helper:
+    # For root the helper mounts it and says so; for others it changes nothing.
+    if found.uid == 0:
         findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
     reasons: dict[str, str] = {}
     for probe in probes:

@@ -21,6 +21,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 if __name__ == "__main__":  # started by its path, so that no environment decides what is imported
@@ -33,6 +34,7 @@ from probes.table import BY_ID, SCRIPTED
 
 GRACE_S = 3.0  # from SIGINT, which has bpftrace detach and print its last, to SIGKILL
 TRACEFS = Path("/sys/kernel/tracing")
+NO_TRACEFS = f"probes: the kernel's tracing file system is not mounted; as root: mount -t tracefs tracefs {TRACEFS}"
 PR_SET_PDEATHSIG = 1
 ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -48,8 +50,8 @@ def main(argv: list[str]) -> int:
     """Runs a probe until standard input ends; returns bpftrace's exit code, 2 for what was refused."""
     try:
         wanted = parse(argv)
-        if wanted.mount_tracefs:
-            mount_tracefs()
+        if not wanted.render_only:
+            need_tracefs(mount=wanted.mount_tracefs)
         script = prepare(wanted)
     except ProbeError as error:
         print(error, file=sys.stderr, flush=True)
@@ -117,23 +119,30 @@ def caller() -> int:
 def trusted_program(path: Path) -> Path:
     """A bpftrace that nobody but root can have put there, or its caller where it is run without any privilege.
 
-    Raises ProbeError when the file or a folder above it may be written by others. Sticky folders such as /tmp are
-    well, as nobody can replace there what is not theirs.
+    Raises ProbeError when the file or a folder above it may be written by others.
     """
     whole = _absolute(path)
     if whole.name not in ("bpftrace", ".bpftrace-wrapped"):
         raise ProbeError(f"probes: {whole} is not named bpftrace; the helper starts nothing else")
-    owners = {0} if privileged() else {0, os.getuid()}
-    for one in (whole, *whole.parents):
-        status = one.stat()
-        loose = status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0))
-        if status.st_uid not in owners or (loose and not status.st_mode & stat.S_ISVTX):
-            raise ProbeError(
-                f"probes: {one} could be changed by others; bpftrace must be root's alone to be run as root"
-            )
+    loose = changeable(whole, {0} if privileged() else {0, os.getuid()})
+    if loose is not None:
+        raise ProbeError(f"probes: {loose} could be changed by others; bpftrace must be root's alone to be run as root")
     if not os.access(whole, os.X_OK):
         raise ProbeError(f"probes: {whole} cannot be executed; install bpftrace")
     return whole
+
+
+def changeable(path: Path, owners: Collection[int] = (0,)) -> Path | None:
+    """The file, or the first folder above it, that others than `owners` may change; None when there is none.
+
+    Sticky folders such as /tmp are well, as nobody can replace there what is not theirs.
+    """
+    for one in (path, *path.parents):
+        status = one.stat()
+        loose = status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0))
+        if status.st_uid not in owners or (loose and not status.st_mode & stat.S_ISVTX):
+            return one
+    return None
 
 
 def server_binary(path: Path, server: int) -> Path:
@@ -157,20 +166,32 @@ def server_binary(path: Path, server: int) -> Path:
     return whole
 
 
+def need_tracefs(*, mount: bool) -> None:
+    """Raises ProbeError when the tracing file system is not mounted, unless it may be mounted and can."""
+    if mount:
+        mount_tracefs()
+    elif not tracefs_mounted():
+        raise ProbeError(NO_TRACEFS)
+
+
 def mount_tracefs() -> None:
     """Mounts the tracing file system if it is not there, and says so. Raises ProbeError when that cannot be done."""
-    if (TRACEFS / "events").is_dir():
+    if tracefs_mounted():
         return
     if os.geteuid() != 0:
-        raise ProbeError(
-            f"probes: the kernel's tracing file system is not mounted; as root: mount -t tracefs tracefs {TRACEFS}"
-        )
+        raise ProbeError(NO_TRACEFS)
     libc = ctypes.CDLL(None, use_errno=True)
     flags = 2 | 4 | 8  # nosuid, nodev, noexec
     if libc.mount(b"tracefs", str(TRACEFS).encode(), b"tracefs", flags, None) != 0:
         reason = os.strerror(ctypes.get_errno())
         raise ProbeError(f"probes: the tracing file system could not be mounted at {TRACEFS}: {reason}")
     print(f"probes: mounted the tracing file system at {TRACEFS}", file=sys.stderr, flush=True)
+
+
+def tracefs_mounted() -> bool:
+    """Whether the tracing file system is where it belongs; any user can tell, who may not look into it."""
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    return any(line.split(" ")[1:3] == [str(TRACEFS), "tracefs"] for line in mounts.splitlines())
 
 
 def prepare(wanted: argparse.Namespace) -> str:

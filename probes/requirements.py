@@ -8,24 +8,28 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from probes.errors import ProbeError
-from probes.helper import TRACEFS
+from probes.helper import NO_TRACEFS, TRACEFS, tracefs_mounted
 from probes.origin import bpftrace_version, parse_version
 from probes.table import PROBES
 
 Version = tuple[int, int]
 
+WRAPPER = "PGBED_PROBE_HELPER"  # names the program that starts the helper with its privilege
 OLDEST: Version = (0, 17)
 CAPABILITIES: Version = (0, 25)  # from here on bpftrace asks for capabilities, not for root
 NEEDS_BTF: Version = (0, 23)
 # From this bpftrace on, this kernel: the ring buffer, then what current releases state.
 OLDEST_KERNEL: tuple[tuple[Version, Version], ...] = (((0, 25), (6, 1)), ((0, 24), (5, 8)))
 CAPABILITY_BITS = {"CAP_DAC_OVERRIDE": 1, "CAP_DAC_READ_SEARCH": 2, "CAP_PERFMON": 38, "CAP_BPF": 39}
+# For attaching to functions and USDT sites: kernels since 6.16, and older ones with the fixes of July 2025, ask for it.
+CAP_SYS_ADMIN = 21
 TRACEPOINTS = (
     "sched_wakeup",
     "sched_wakeup_new",
@@ -43,9 +47,10 @@ SCHEDULER = ("runq", "sched")
 class Facts:
     """What was found. Versions are (major, minor); `bpftrace` is None when there is none.
 
-    `helper` is true when the privileged part is started through sudo or a capability wrapper, so that this process
-    need not be privileged itself. `tracepoints` are those of `sched` that the kernel offers, None when that could not
-    be looked at.
+    `helper` is true when the privileged part is started as root, so that this process need not be privileged itself.
+    `capabilities` are the bits that the privileged part will have if it is not root. `wrapper` is PGBED_PROBE_HELPER
+    when that cannot be executed. `tracepoints` are those of `sched` that the kernel offers, None when that could not be
+    looked at.
     """
 
     linux: bool
@@ -59,6 +64,7 @@ class Facts:
     btf: bool
     uprobes: bool
     schedstat: bool = True
+    wrapper: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +84,26 @@ def facts(*, helper: bool = False) -> Facts:
             version = parse_version(bpftrace_version(Path(program)))
         except ProbeError:
             version = None
-    events = TRACEFS / "events"
     try:
-        tracefs = events.is_dir()
-        sched = frozenset(one.name for one in (events / "sched").iterdir()) if tracefs else None
-    except OSError:
-        tracefs, sched = False, None
+        sched = frozenset(one.name for one in (TRACEFS / "events" / "sched").iterdir())
+    except OSError:  # not there, or not for this user to see
+        sched = None
+    wrapper = os.environ.get(WRAPPER, "")
+    usable = bool(wrapper) and shutil.which(wrapper) is not None
+    given = file_capabilities(Path(wrapper)) if usable else None
     return Facts(
         linux=sys.platform == "linux",
         kernel=parse_version(os.uname().release) or (0, 0),
         bpftrace=version,
         uid=os.geteuid(),
-        capabilities=_capabilities(),
-        helper=helper or bool(os.environ.get("PGBED_PROBE_HELPER")),
-        tracefs=tracefs,
+        capabilities=_capabilities() if given is None else given,
+        helper=usable and given is None if wrapper else helper,
+        tracefs=sched is not None or tracefs_mounted(),
         tracepoints=sched,
         btf=Path("/sys/kernel/btf/vmlinux").exists(),
         uprobes=Path("/sys/bus/event_source/devices/uprobe").exists(),
         schedstat=_schedstat(),
+        wrapper="" if usable else wrapper,
     )
 
 
@@ -128,7 +136,14 @@ def _program(found: Facts) -> list[Finding]:
     findings = []
     if version < OLDEST:
         findings.append(Finding(f"probes: bpftrace {named} is too old, need >= 0.17", BPF))
-    if found.uid != 0 and not found.helper:
+    if found.wrapper:
+        findings.append(
+            Finding(
+                f"probes: {WRAPPER}={found.wrapper} cannot be executed; join its group, or unset it to use sudo",
+                BPF,
+            )
+        )
+    elif found.uid != 0 and not found.helper:
         missing = missing_capabilities(found.capabilities)
         if version < CAPABILITIES:
             findings.append(
@@ -144,6 +159,14 @@ def _program(found: Facts) -> list[Finding]:
                     f"probes: missing {', '.join(missing)}; bpftrace {named} needs CAP_BPF, CAP_PERFMON, "
                     "CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE",
                     BPF,
+                )
+            )
+        elif not found.capabilities >> CAP_SYS_ADMIN & 1:
+            findings.append(
+                Finding(
+                    "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, want "
+                    "for attaching to functions; planner, phases and endpoint are off",
+                    ON_BINARY,
                 )
             )
     for since, kernel in OLDEST_KERNEL:
@@ -162,12 +185,7 @@ def _program(found: Facts) -> list[Finding]:
 def _kernel(found: Facts) -> list[Finding]:
     findings = []
     if not found.tracefs:
-        findings.append(
-            Finding(
-                f"probes: the kernel's tracing file system is not mounted; as root: mount -t tracefs tracefs {TRACEFS}",
-                BPF,
-            )
-        )
+        findings.append(Finding(NO_TRACEFS, BPF))
     elif found.tracepoints is not None:
         findings += [
             Finding(f"probes: tracepoint sched:{name} not offered by this kernel; runq and sched are off", SCHEDULER)
@@ -216,6 +234,15 @@ def missing_capabilities(effective: int) -> tuple[str, ...]:
 def show(version: Version) -> str:
     """`0.23` of (0, 23)."""
     return f"{version[0]}.{version[1]}"
+
+
+def file_capabilities(program: Path) -> int | None:
+    """The capabilities that a program's file gives to who runs it, as bits; None when it gives none."""
+    try:
+        _, low, _, high, _ = struct.unpack("<5I", os.getxattr(program, "security.capability")[:20])
+    except (OSError, struct.error):
+        return None
+    return int(high) << 32 | int(low)
 
 
 def _capabilities() -> int:

@@ -86,9 +86,13 @@ def helper_command() -> tuple[str, ...]:
     wrapper = os.environ.get("PGBED_PROBE_HELPER")
     if wrapper:
         return (wrapper,)
-    # -I: neither environment nor user folder decides what a privileged process imports.
-    direct = (sys.executable, "-I", str(Path(helper.__file__).resolve()))
-    return direct if os.geteuid() == 0 else ("sudo", "-n", "--", *direct)
+    return direct_command() if os.geteuid() == 0 else ("sudo", "-n", "--", *direct_command())
+
+
+def direct_command() -> tuple[str, ...]:
+    """The helper itself, with no arguments: what a rule of sudo's must permit."""
+    # -I: neither environment nor user folder decides what a privileged process imports. -B: it leaves nothing there.
+    return (sys.executable, "-I", "-B", str(Path(helper.__file__).resolve()))
 
 
 def _available(fd: int) -> bytes:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import io
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from engine import doctor, environment
+from engine import doctor, environment, probeset
 from engine.doctor import Check, judge, report
+from probes import helper
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +90,6 @@ def test_what_the_machine_does_not_tell_is_not_judged(good: dict[str, Any]) -> N
 def test_without_a_user_for_servers_the_doctor_says_so(monkeypatch: pytest.MonkeyPatch, new_folder: Any) -> None:
     monkeypatch.setenv("PGBED_USER", "no_such_user_here")
     checks = {check.name: check for check in report(new_folder())}
-    import os
-
     if os.geteuid() == 0:
         assert checks["servers' user"].status == "fail" and "no_such_user_here" in checks["servers' user"].reason
     else:
@@ -115,3 +116,26 @@ def test_table_and_json_hold_every_check() -> None:
     for text in ("✓ ok", "! warn", "✗ fail", "because of this", "→ do that", "bring it back"):
         assert text in out.getvalue()
     assert doctor.failed(checks) and not doctor.failed(checks[:2])
+
+
+@pytest.mark.outside
+def test_a_helper_that_others_may_change_is_warned_of_where_sudo_runs_it(
+    monkeypatch: pytest.MonkeyPatch, new_folder: Any
+) -> None:
+    package = new_folder() / "probes"
+    shutil.copytree(Path(helper.__file__).parent, package)
+    monkeypatch.setattr(doctor, "direct_command", lambda: ("/usr/bin/python3", "-I", str(package / "helper.py")))
+
+    def said() -> list[tuple[str, str]]:
+        return [(check.status, check.found) for check in doctor.of_probes() if check.name == "probe helper"]
+
+    assert said() == []  # root needs no sudo
+    monkeypatch.setattr(probeset, "by_sudo", lambda: True)
+    assert said() == [("ok", f"{package / 'helper.py'}, started by sudo")]
+    for loose in (package / "elf.py", package, package.parent):
+        mode = loose.stat().st_mode
+        loose.chmod(0o777)
+        assert said() == [("warn", f"{loose} could be changed without being root")]
+        loose.chmod(mode)
+    os.chown(package / "table.py", 65534, -1)
+    assert said() == [("warn", f"{package / 'table.py'} could be changed without being root")]

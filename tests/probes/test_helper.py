@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from programs import PLANNER, PUSH, Compile
 
-from probes import helper
+from probes import helper, tracer
 from probes.errors import ProbeError
 
 # Whom it trusts depends on who owns files, which says nothing inside a build's sandbox.
@@ -118,7 +117,7 @@ def test_a_path_that_a_script_cannot_hold_is_refused(arguments: dict[str, str], 
 
 
 def test_started_by_its_path_it_needs_nothing_of_the_environment(arguments: dict[str, str]) -> None:
-    command = [sys.executable, "-I", helper.__file__, *argv("runq", arguments), "--render-only"]
+    command = [*tracer.direct_command(), *argv("runq", arguments), "--render-only"]
     done = subprocess.run(command, capture_output=True, text=True, env={}, cwd="/", timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("// runq")
@@ -141,3 +140,26 @@ def test_a_privileged_helper_runs_no_program_of_its_callers(
     monkeypatch.setattr(os, "getuid", lambda: 65534)
     with pytest.raises(ProbeError, match="could be changed by others"):
         helper.trusted_program(Path(arguments["--bpftrace"]))
+
+
+def test_it_leaves_nothing_in_its_folder_and_imports_from_no_other(tmp_path: Path) -> None:
+    package = tmp_path / "probes"
+    shutil.copytree(Path(helper.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    before = sorted(package.rglob("*"))
+    (tmp_path / "argparse.py").write_text("raise SystemExit(77)")
+    python, *options, _ = tracer.direct_command()
+    command = [python, *options, str(package / "helper.py"), "nonsense"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, timeout=60, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert sorted(package.rglob("*")) == before
+
+
+def test_without_the_tracing_file_system_it_says_how_to_mount_it(arguments: dict[str, str]) -> None:
+    without = ["unshare", "--mount", "sh", "-c", f'umount {helper.TRACEFS} && exec "$@"', "sh"]
+    helper.mount_tracefs()
+    command = [*without, *tracer.direct_command(), *argv("runq", arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", helper.NO_TRACEFS + "\n")
+    assert helper.tracefs_mounted()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from probes import origin, requirements
+from probes import helper, origin, requirements
 from probes.requirements import Facts
 
 GOOD = Facts(
@@ -53,6 +56,20 @@ def test_nothing_is_said_of_a_machine_that_has_all() -> None:
             "kernel 5.15 is older than bpftrace 0.27 supports (6.1)",
             UNPRIVILEGED,
         ),
+        (
+            {
+                "uid": 1000,
+                "bpftrace": (0, 27),
+                "capabilities": sum(1 << bit for bit in requirements.CAPABILITY_BITS.values()),
+            },
+            "missing CAP_SYS_ADMIN, which kernels since 6.16",
+            (*UNPRIVILEGED, "runq", "sched", "stacks"),
+        ),
+        (
+            {"uid": 1000, "wrapper": "/run/wrappers/bin/x"},
+            "PGBED_PROBE_HELPER=/run/wrappers/bin/x cannot be executed; join its group",
+            UNPRIVILEGED,
+        ),
         ({"tracefs": False, "tracepoints": None}, "mount -t tracefs tracefs /sys/kernel/tracing", UNPRIVILEGED),
         (
             {"tracepoints": GOOD.tracepoints - {"sched_wakeup"}},  # type: ignore[operator]
@@ -74,6 +91,37 @@ def test_each_lack_is_one_line_with_a_remedy(lack: dict[str, Any], text: str, wo
 def test_an_unprivileged_user_with_a_helper_lacks_nothing() -> None:
     assert requirements.check(replace(GOOD, uid=1000, helper=True)) == ()
     assert requirements.check(replace(GOOD, uid=1000, bpftrace=(0, 27))) == ()
+
+
+def test_a_wrapper_counts_by_what_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = tmp_path / "wrapper"
+    wrapper.touch()
+    monkeypatch.setenv(requirements.WRAPPER, str(wrapper))
+    refused = requirements.facts(helper=True)
+    assert (refused.wrapper, refused.helper) == (str(wrapper), False)
+    wrapper.chmod(0o755)
+    becomes_root = requirements.facts()
+    assert (becomes_root.wrapper, becomes_root.helper) == ("", True)
+
+
+@pytest.mark.outside
+def test_a_capability_wrapper_is_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What setcap writes: version 2, with the effective bit; permitted and inheritable, low words first."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.touch(0o755)
+    low, high = 1 << 1 | 1 << 2 | 1 << 21, 1 << (38 - 32) | 1 << (39 - 32)
+    os.setxattr(wrapper, "security.capability", struct.pack("<5I", 0x02000001, low, 0, high, 0))
+    monkeypatch.setenv(requirements.WRAPPER, str(wrapper))
+    found = requirements.facts()
+    assert (found.wrapper, found.helper) == ("", False)
+    able = replace(GOOD, uid=1000, bpftrace=(0, 27), capabilities=found.capabilities)
+    assert requirements.check(able) == ()
+    (finding,) = requirements.check(replace(able, bpftrace=(0, 24)))
+    assert "only runs as root (0.25 and later accept capabilities)" in finding.text
+
+
+def test_any_user_sees_whether_tracefs_is_mounted() -> None:
+    assert helper.tracefs_mounted() == os.path.ismount(helper.TRACEFS)
 
 
 def test_the_oldest_bpftrace_needs_no_btf() -> None:
