@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
@@ -17,6 +17,9 @@ from tui.clock import Clock
 from tui.glyphs import Glyphs
 from tui.marks import THEMES
 from tui.screens.base import BenchScreen
+
+if TYPE_CHECKING:
+    from tui.screens.live import LiveScreen
 
 
 def _launch() -> Screen[None]:
@@ -68,6 +71,9 @@ class Bench(App[None]):
         super().__init__()
         self.out = out
         self.run_folder = run
+        self.replayed: tuple[str, str | None] | None = None  # cell and step, where a recorded one is played
+        self.compared: list[Path] = []  # runs that Compare looks at together, instead of the one
+        self.show_cost = True  # what watching costs is shown on the Live screen
         self.glyphs = glyphs
         self.clock = clock or Clock()
         self._start = start
@@ -94,9 +100,35 @@ class Bench(App[None]):
                 yield SystemCommand(f"{binding.description}", f"key {binding.key}", act)
 
     def look_at(self, run: Path, mode: str = "live") -> None:
-        """Makes a run the one that is looked at, and opens a screen on it."""
-        self.run_folder = run
+        """Makes a run the one that is looked at, as it is now, and opens a screen on it."""
+        self._choose(run, None)
         self.action_open(mode)
+
+    def replay(self, run: Path, cell: str, step: str | None = None) -> None:
+        """Plays a recorded cell, from a step of it on, in the Live screen."""
+        self._choose(run, (cell, step))
+        self.action_open("live")
+
+    def compare_runs(self, runs: list[Path]) -> None:
+        """Compares several runs in one table."""
+        self._choose(runs[0], None)
+        self.compared = runs
+        self.action_open("compare")
+
+    def position(self) -> tuple[int, int] | None:
+        """The step that the Live screen shows, and the moment in it; None while it shows none."""
+        live = self._live_screen()
+        picture = live.picture if live is not None else None
+        return (picture.step.id, picture.at_ns) if picture is not None and picture.step is not None else None
+
+    def _choose(self, run: Path, replayed: tuple[str, str | None] | None) -> None:
+        self.run_folder, self.replayed, self.compared = run, replayed, []
+        if (live := self._live_screen()) is not None:
+            live.watch_run()
+
+    def _live_screen(self) -> LiveScreen | None:
+        stack = self._screen_stacks.get("live")
+        return cast("LiveScreen", stack[0]) if stack else None
 
     def say(self, text: str, mark: str = "") -> None:
         """A line above the keys of the screen in front."""

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import Screen
+from textual.widget import Widget
 
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
@@ -64,7 +65,7 @@ class BenchScreen(Screen[None]):
         yield Lines(id="keys")
         yield Lines(id="small")
 
-    def parts(self) -> Sequence[Vertical | Lines]:
+    def parts(self) -> Sequence[Widget]:
         """The screen's own widgets, from top to bottom."""
         raise NotImplementedError
 

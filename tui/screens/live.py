@@ -1,20 +1,403 @@
-"""Live."""
+"""Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tui.marks import line
-from tui.screens.base import BenchScreen
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.timer import Timer
+from textual.widget import Widget
+
+from engine.errors import UserError
+from engine.journal import EventRow
+from tui import live_text
+from tui.keys import key
+from tui.marks import Line, line
+from tui.picture import Picture, lasts
+from tui.playing import Player
+from tui.screens.base import WIDE_COLUMNS, BenchScreen
+from tui.widgets.chart import Axis, RateChart
 from tui.widgets.lines import Lines
+from tui.widgets.ribbon import ribbon
+from tui.words import stall_words
+
+SECOND_NS = 1_000_000_000
+PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
+REPLAY_PAINT_S = 0.25
+GLANCE_S = 0.2  # between two looks whether a stall has begun
+WINDOWS = (("whole step", 0), ("10 min", 600), ("60 s", 60))
+# The axis of a step whose length is not known yet: it doubles or so, instead of creeping.
+AXES_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 172800, 604800)
 
 
 class LiveScreen(BenchScreen):
-    """Live."""
+    """A run as it is measured, or a cell of it replayed."""
 
     TITLE_WORD: ClassVar[str] = "LIVE"
+    JUMPS: ClassVar[dict[str, str]] = {"chart": "c", "ribbon": "r", "events": "e"}
+    DEFAULT_CSS = """
+    LiveScreen #middle { height: 1fr; }
+    LiveScreen #main { width: 1fr; }
+    LiveScreen #side { display: none; width: 44; padding: 0 1; height: 1fr; }
+    LiveScreen.-wide #side { display: block; }
+    LiveScreen #chart { min-height: 4; }
+    LiveScreen #slowest { height: 2; }
+    LiveScreen #ribbon { height: 1; }
+    LiveScreen #events { height: 3; }
+    LiveScreen.-tall #events { height: 8; }
+    LiveScreen.-tall #slowest { height: 4; }
+    """
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("space", "hold", "pause", "live.pause"),
+        key("n", "stall(1)", "next stall", "live.next_stall", shown="n/N"),
+        key("N", "stall(-1)", "stall before", "live.previous_stall", show=False),
+        key("enter", "detail", "detail", "live.detail"),
+        key("z", "zoom", "zoom", "live.zoom"),
+        key("i", "role", "role", "live.role"),
+        key("m", "mark", "mark", "live.mark"),
+        key("left_square_bracket", "seek(-1)", "back 1 s", "live.back", show=False),
+        key("right_square_bracket", "seek(1)", "on 1 s", "live.on", show=False),
+        key("left_curly_bracket", "seek(-10)", "back 10 s", "live.back_more", show=False),
+        key("right_curly_bracket", "seek(10)", "on 10 s", "live.on_more", show=False),
+        key("comma", "speed(-1)", "slower", "live.slower", show=False),
+        key("full_stop", "speed(1)", "faster", "live.faster", show=False),
+        key("g", "go", "go to a time", "live.go", show=False),
+    ]
 
-    def parts(self) -> Sequence[Lines]:
-        """The title."""
-        return [Lines([line((f" {self.TITLE_WORD}", "title"))])]
+    def __init__(self) -> None:
+        super().__init__()
+        self.player: Player | None = None
+        self.picture: Picture | None = None
+        self._window = 0
+        self._kind = ""  # of role that the chart shows; empty: the step's own
+        self._cursor: int | None = None  # id of the stall that n and N stand on
+        self._held_at: float | None = None  # clock reading at which painting was paused
+        self._paint: Timer | None = None
+        self._version = -1
+        self._cpu = (0.0, 0.0)  # clock and CPU seconds at the last repaint
+        self._cpu_percent: float | None = None
+
+    def parts(self) -> Sequence[Widget]:
+        """Title, chart, stalls, roles, events; on wide terminals the machine at the side."""
+        self._chart = RateChart(self.glyphs, id="chart")
+        self._slowest = RateChart(self.glyphs, id="slowest")
+        self._head, self._ages, self._ribbon = Lines(id="head"), Lines(id="ages"), Lines(id="ribbon")
+        self._roles, self._events, self._side = Lines(id="roles"), Lines(id="events"), Lines(id="side")
+        main = Vertical(
+            self._head, self._chart, self._ribbon, self._ages, self._slowest, self._roles, self._events, id="main"
+        )
+        for part in (self._chart, self._ribbon, self._events):
+            part.can_focus = True
+        return [Horizontal(main, self._side, id="middle")]
+
+    def on_mount(self) -> None:
+        """Starts looking."""
+        self.set_interval(GLANCE_S, self._glance)
+        self._beat()
+
+    def on_screen_resume(self) -> None:
+        """Looks at once at what was chosen meanwhile."""
+        super().on_screen_resume()
+        self._open()
+        self.call_after_refresh(self.repaint)
+
+    def watch_run(self) -> None:
+        """Another run, or another cell of it, is to be looked at."""
+        if self.player is not None:
+            self.player.close()
+        self.player, self.picture, self._cursor, self._kind, self._held_at = None, None, None, "", None
+        self._chart.clear()
+        self._slowest.clear()
+        self._open()
+        self._beat()
+        self.repaint()
+
+    def _open(self) -> None:
+        if self.player is not None or self.bench.run_folder is None:
+            return
+        cell, step = self.bench.replayed or (None, None)
+        try:
+            self.player = Player(self.bench.run_folder, self.bench.clock, cell, step)
+        except UserError as error:
+            self._show_error(str(error))
+
+    def _beat(self) -> None:
+        if self._paint is not None:
+            self._paint.stop()
+        replay = self.player is not None and self.player.replay
+        self._paint = self.set_interval(REPLAY_PAINT_S if replay else PAINT_S, self._tick)
+
+    def _tick(self) -> None:
+        if self.is_current and self._held_at is None:
+            self.repaint()
+        elif self.is_current and self.picture is not None:
+            self._show_head(self.picture)
+
+    def _glance(self) -> None:
+        """Shows a stall when it begins and when it ends, not at the next beat."""
+        player, picture = self.player, self.picture
+        if not self.is_current or player is None or player.replay or picture is None or picture.film is None:
+            return
+        try:
+            version = player.version()
+            if version == self._version:
+                return
+            self._version = version
+            changed = self._held_at is None and picture.film.catch_up_events()
+        except UserError:
+            return  # the next beat says it
+        if changed:
+            self.repaint()
+
+    def repaint(self) -> None:
+        """Looks, and shows what there is to see."""
+        if self.player is None:
+            self._open()
+        if self.player is None:
+            if self.bench.run_folder is None:
+                self._show_error("no run is looked at: start one in Launch (1), or choose one in History (5)")
+            return
+        try:
+            picture = self.player.look()
+        except UserError as error:
+            self._show_error(str(error))
+            return
+        if self.picture is None or self.picture.step is None or picture.step is None:
+            self._kind = ""
+        elif picture.step.id != self.picture.step.id:
+            self._kind, self._cursor = "", None
+        self.picture = picture
+        self._measure()
+        self._show(picture)
+
+    def small(self) -> Sequence[Line]:
+        """The one page of a small terminal."""
+        return live_text.small(self.picture) if self.picture else [line("no run is looked at")]
+
+    def _show_error(self, text: str) -> None:
+        self._head.show([line((f" {self.TITLE_WORD} ", "title")), line((f" {text}", "warning"))])
+
+    def _measure(self) -> None:
+        """The CPU of this process since the last repaint: what watching costs."""
+        now_s, cpu_s = time.monotonic(), time.process_time()
+        before_s, cpu_before_s = self._cpu
+        if before_s and now_s - before_s > 0.5 * PAINT_S:
+            percent = 100 * (cpu_s - cpu_before_s) / (now_s - before_s)
+            known = self._cpu_percent
+            self._cpu_percent = percent if known is None else 0.8 * known + 0.2 * percent
+        if not before_s or now_s - before_s > 0.5 * PAINT_S:
+            self._cpu = (now_s, cpu_s)
+
+    def _show(self, picture: Picture) -> None:
+        if self.has_class("-small"):
+            self.refresh_small()
+            return
+        self._show_head(picture)
+        self._ages.show([live_text.ages(picture)])
+        rows = self._events.size.height
+        self._roles.show([*live_text.role_table(picture, self.size.width), live_text.states(picture)])
+        self._events.show(live_text.event_log(picture, rows or 3))
+        if self.size.width >= WIDE_COLUMNS:
+            self._side.show(live_text.side(picture, self._environment()))
+        self._show_charts(picture)
+
+    def _show_head(self, picture: Picture) -> None:
+        behind_s = None if self._held_at is None else self.bench.clock.monotonic_ns() / 1e9 - self._held_at
+        percent = self._cpu_percent if self.bench.show_cost else None
+        self._head.show(
+            [
+                live_text.title(picture),
+                live_text.progress(picture, self.glyphs, behind_s, percent),
+                live_text.rates(picture, self._shown_kind(picture), WINDOWS[self._window][0]),
+            ]
+        )
+
+    def _shown_kind(self, picture: Picture) -> str:
+        return self._kind or picture.headline
+
+    def _show_charts(self, picture: Picture) -> None:
+        film, step = picture.film, picture.step
+        if film is None or step is None:
+            self._chart.clear()
+            self._slowest.clear()
+            self._ribbon.show([line()])
+            return
+        whole = self._axis(picture)
+        seconds = WINDOWS[self._window][1]
+        end = max(whole.start + seconds * SECOND_NS, picture.at_ns) if seconds else whole.end
+        shown = Axis(end - seconds * SECOND_NS, end, whole.at) if seconds else whole
+        kind = self._shown_kind(picture)
+        cursor = self._stall_at(self._cursor)
+        stalls = [self._interval(stall, picture) for stall in picture.stalls]
+        if kind in film.rates:
+            base = picture.base_per_s if kind == picture.headline else None
+            at = picture.at_ns if picture.speed is not None else None
+            self._chart.show(film.rates[kind], shown, stalls, base, f"base {picture.base}", at)
+            self._slowest.show(film.slowest[kind], shown, stalls)
+        else:
+            self._chart.clear()
+            self._slowest.clear()
+        cells = self._ribbon.size.width - 8
+        at_cursor = self._interval(cursor, picture) if cursor is not None else None
+        if picture.speed is not None and at_cursor is None:
+            at_cursor = (picture.at_ns, picture.at_ns)
+        self._ribbon.show([(("stalls ", "dim"), *ribbon(cells, (whole.start, whole.end), whole.at, stalls, at_cursor))])
+
+    def _axis(self, picture: Picture) -> Axis:
+        """The whole step; while its end is not known, a length that it has not reached yet."""
+        assert picture.step is not None and picture.film is not None
+        step = picture.step
+        start = step.started_ns
+        at = min(picture.at_ns, step.ended_ns or picture.at_ns)
+        if step.ended_ns is not None:
+            return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
+        wanted_s = max((at - start) / SECOND_NS, float(step.plan.get("seconds") or 0))
+        length_s = next((axis for axis in AXES_S if axis >= wanted_s), wanted_s)
+        return Axis(start, start + int(length_s * SECOND_NS), at)
+
+    @staticmethod
+    def _interval(stall: EventRow, picture: Picture) -> tuple[float, float]:
+        until = picture.at_ns if lasts(stall, picture.at_ns) or stall.ended_ns is None else stall.ended_ns
+        return (stall.started_ns, until)
+
+    def _stall_at(self, id: int | None) -> EventRow | None:
+        stalls = self.picture.stalls if self.picture else ()
+        return next((stall for stall in stalls if stall.id == id), None)
+
+    def _environment(self) -> list[str]:
+        if self.player is None:
+            return []
+        environment = self.player.manifest.environment
+        cpu, kernel = environment.get("cpu", {}), environment.get("kernel", {})
+        workload = self.player.manifest.workload
+        return [
+            f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
+            f"kernel {kernel.get('release', '?')}",
+            f"{workload.get('name')} {workload.get('generation')}, {workload.get('scale')}",
+            f"{workload.get('clients')} client(s), seed {self.player.manifest.seed}",
+            f"probes {', '.join(self.player.manifest.observers) or 'none'}",
+        ]
+
+    # Keys
+
+    def action_hold(self) -> None:
+        """Live: stops painting, the record goes on. In a replay: stops, or plays."""
+        if self.player is not None and self.player.replay:
+            self.player.pause(not self.player.playing)
+        elif self._held_at is None:
+            self._held_at = self.bench.clock.monotonic_ns() / 1e9
+        else:
+            self._held_at = None
+        if self._held_at is None:
+            self.repaint()
+        elif self.picture is not None:
+            self._show_head(self.picture)
+
+    def action_stall(self, by: int) -> None:
+        """The next stall, or the one before; a replay goes there."""
+        if self.player is not None and self.player.replay:
+            if not self.player.seek_stall(by):
+                self.notify_line("no stall further on" if by > 0 else "no stall before")
+            self.repaint()
+            return
+        stalls = self.picture.stalls if self.picture else ()
+        if not stalls or self.picture is None:
+            self.notify_line("no stall in this step so far")
+            return
+        ids = [stall.id for stall in stalls]
+        place = ids.index(self._cursor) + by if self._cursor in ids else (0 if by > 0 else -1)
+        self._cursor = ids[place % len(ids)]
+        chosen = stalls[place % len(ids)]
+        self.notify_line(f"{place % len(ids) + 1}/{len(ids)} {stall_words(chosen, self.picture.at_ns)}")
+        self._show_charts(self.picture)
+
+    def action_detail(self) -> None:
+        """The stall that was chosen, or the last one: what everything did around it."""
+        from tui.screens.stall import StallScreen
+
+        stalls = self.picture.stalls if self.picture else ()
+        if not stalls or self.player is None or self.picture is None:
+            self.notify_line("no stall in this step so far")
+            return
+        chosen = self._stall_at(self._cursor) or stalls[-1]
+        self.app.push_screen(StallScreen(self.player, self.picture, chosen))
+
+    def action_zoom(self) -> None:
+        """The whole step, the last ten minutes, the last minute."""
+        self._window = (self._window + 1) % len(WINDOWS)
+        self.repaint()
+
+    def action_role(self) -> None:
+        """The chart of another role."""
+        if self.picture is None or self.picture.film is None or not self.picture.film.rates:
+            self.notify_line("no role has done anything yet")
+            return
+        kinds = sorted(self.picture.film.rates)
+        shown = self._shown_kind(self.picture)
+        self._kind = kinds[(kinds.index(shown) + 1) % len(kinds)] if shown in kinds else kinds[0]
+        if len(kinds) == 1:
+            self.notify_line(f"{kinds[0]} is the only role of this step")
+        self.repaint()
+
+    def action_mark(self) -> None:
+        """A word of the user's in the record."""
+        from tui.screens.over import LineScreen
+
+        run = self.bench.run_folder
+        if run is None or self.picture is None or self.picture.state != "running":
+            self.notify_line("only a running run takes a mark", "warning")
+            return
+
+        def put(text: str | None) -> None:
+            if text:
+                self.bench.ask_bench(("mark", text, str(run)), "marking")
+
+        self.app.push_screen(LineScreen("A word for the record, to find this moment again:"), put)
+
+    def _replayed(self) -> Player | None:
+        if self.player is None or not self.player.replay:
+            self.notify_line("this is live: replay a cell from History (5)")
+            return None
+        return self.player
+
+    def action_seek(self, seconds: int) -> None:
+        """So many seconds on, or back."""
+        if (player := self._replayed()) is not None:
+            player.seek(player.position_ns + seconds * SECOND_NS)
+            self.repaint()
+
+    def action_speed(self, by: int) -> None:
+        """Faster, or slower."""
+        if (player := self._replayed()) is not None:
+            player.faster(by)
+            self.repaint()
+
+    def action_go(self) -> None:
+        """To a time of the step."""
+        from tui.screens.over import LineScreen
+
+        if (player := self._replayed()) is None or self.picture is None or self.picture.step is None:
+            return
+        start_ns = self.picture.step.started_ns
+
+        def go(text: str | None) -> None:
+            if not text:
+                return
+            try:
+                player.seek(start_ns + int(seconds(text) * SECOND_NS))
+            except ValueError:
+                self.notify_line(f"{text}: give seconds, mm:ss or hh:mm:ss", "warning")
+            self.repaint()
+
+        self.app.push_screen(LineScreen("Go to a time of the step (seconds, mm:ss or hh:mm:ss):"), go)
+
+
+def seconds(text: str) -> float:
+    """`90`, `1:30` or `0:01:30` in seconds. Raises ValueError."""
+    total = 0.0
+    for part in text.split(":"):
+        total = total * 60 + float(part)
+    return total
