@@ -100,14 +100,14 @@ class AskScreen(_Over):
 
 
 class LineScreen(ModalScreen[str]):
-    """A line to type: dismissed with what was typed, or with nothing."""
+    """A line to type: dismissed with what was typed, which may be nothing, or with None for escape."""
 
     DEFAULT_CSS = """
     LineScreen { align: center middle; }
     LineScreen > Vertical { width: 90%; max-width: 76; height: auto; border: ascii $primary; padding: 0 1; }
     LineScreen Input { border: none; height: 1; padding: 0; }
     """
-    BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss('')", "cancel", "over.cancel")]  # type: ignore[assignment]
+    BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
 
     def __init__(self, question: str, value: str = "") -> None:
         super().__init__()
