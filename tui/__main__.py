@@ -17,6 +17,8 @@ def main() -> int:
     parser.add_argument("run", nargs="?", type=Path, help="the run directory to look at")
     parser.add_argument("--out", type=Path, required=True, help="the folder that holds the runs")
     parser.add_argument("--screen", choices=tuple(Bench.MODES), default="live")
+    parser.add_argument("--cell", help="play this cell, as it was recorded")
+    parser.add_argument("--step", help="from this step on")
     parser.add_argument("--glyphs", choices=("auto", *glyphs.NAMES), default="auto")
     asked = parser.parse_args()
     try:
@@ -24,8 +26,10 @@ def main() -> int:
     except UserError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen).run()
-    return 0
+    app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen)
+    app.replayed = (asked.cell, asked.step) if asked.cell else None
+    app.run()
+    return app.return_code or 0
 
 
 if __name__ == "__main__":

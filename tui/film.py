@@ -52,20 +52,20 @@ class Film:
         self.slowest: dict[str, Series] = {}  # kind of role: longest service time that ended, in ms
         self.events: list[EventRow] = []
         self._done: dict[str, tuple[list[int], list[int]]] = {}  # kind: ends of intervals, rows and statements so far
-        self._newest_ns = 0
+        self._ends: list[int] = []  # of ticks
         self._event_id = 0
         self._lasting: dict[int, int] = {}  # events that had not ended, and where they stand
 
     @property
     def newest_ns(self) -> int:
-        """The end of the last interval that is known, or the step's start."""
-        return max(self._newest_ns, self.step.started_ns)
+        """The end of the last tick that is known, or the step's start."""
+        return self._ends[-1] if self._ends else self.step.started_ns
 
     def catch_up(self) -> None:
         """Reads what is new: intervals, events, and whether the step has ended."""
         if self.step.state == "running":
             self.step = next(step for step in self._reader.steps(self.step.attempt_id) if step.id == self.step.id)
-        counts = self._reader.counts(self.step.id, self._newest_ns)
+        counts = self._reader.counts(self.step.id, self._ends[-1] if self._ends else 0)
         if any(count.role_id not in self.roles for count in counts):
             self.roles = {role.id: role for role in self._reader.roles(self.step.id)}
         for tick in _ticks(counts):
@@ -90,6 +90,11 @@ class Film:
             changed = True
         return changed
 
+    def tick_ns(self, t_ns: int) -> int:
+        """The end of the last tick that had ended by a time; the step's start before the first."""
+        index = bisect_right(self._ends, t_ns)
+        return self._ends[index - 1] if index else self.step.started_ns
+
     def stalls(self, t_ns: int) -> list[EventRow]:
         """The stalls that had begun by a time, oldest first."""
         return [event for event in self.events if event.kind == "stall" and event.started_ns <= t_ns]
@@ -102,7 +107,7 @@ class Film:
 
     def _take(self, tick: list[Count]) -> None:
         until, length = tick[0].t_ns, max(count.dt_ns for count in tick)
-        self._newest_ns = until
+        self._ends.append(until)
         counted: dict[str, int] = {}
         slowest_us: dict[str, int] = {}
         for count in tick:

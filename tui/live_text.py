@@ -85,12 +85,12 @@ def rates(picture: Picture, kind: str, window: str) -> Line:
         if picture.median_per_s is not None:
             spans += [("  med60 ", "dim"), (short(picture.median_per_s), "")]
         if picture.base_per_s is not None:
-            spans += [(f"  base {picture.base} ", "dim"), (short(picture.base_per_s), "base")]
+            spans += [("  base ", "dim"), (short(picture.base_per_s), "base")]
         if picture.relative is not None:
             spans.append((f" ({picture.relative:.3f} so far)", ""))
     others = [name for name in film.rates if name != kind]
     if others:
-        spans.append((f"  also {', '.join(others)}: i", "dim"))
+        spans.append((f"  i: {', '.join(others)}", "dim"))
     spans.append((f"  {window}", "dim"))
     return tuple(spans)
 

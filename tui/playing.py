@@ -18,8 +18,7 @@ from tui.film import SECOND_NS, Film
 from tui.picture import SLA_FRACTION, Picture, Sla, headline, lasts, machine, role_lines
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
-TICK_NS = 1_500_000_000  # within so long before a moment lies its last tick
-FRESH_NS = 3_000_000_000  # an older tick says nothing of this moment
+TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
 MEDIAN_NS = 60 * SECOND_NS
 SETTLED_S = 2.0  # before, a mean says too little to be held against the base's
 
@@ -212,15 +211,11 @@ class Player:
         kind = headline(step)
         until_ns = min(at_ns, step.ended_ns or at_ns)
         length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
-        newest_ns = min(until_ns, film.newest_ns)
+        newest_ns = film.tick_ns(until_ns)
         stalls = tuple(film.stalls(at_ns))
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
         seconds = self._reader.seconds(step.id, max(newest_ns - TICK_NS, 0), newest_ns)
-        newest = {second.role_id: second for second in seconds}
-        # A connection whose last interval is behind the others' has finished its work.
-        tick = [
-            second for second in newest.values() if second.t_ns == newest_ns or newest_ns - second.t_ns < TICK_NS // 3
-        ]
+        tick = [second for second in seconds if second.t_ns == newest_ns]
         rates = film.rates.get(kind)
         rate = rates.at(newest_ns) if rates else None
         base = self._base_rate(picture.cell, step.name)
@@ -266,7 +261,7 @@ class Player:
     def _sla(self, film: Film, until_ns: int) -> Sla | None:
         """How much of the wanted insert rate was kept up to the last interval; none in its first seconds."""
         target = float(film.step.plan.get("rate_per_s") or 0) * int(self.manifest.workload.get("clients", 1))
-        counted_s = (min(until_ns, film.newest_ns) - film.step.started_ns) / 1e9
+        counted_s = (film.tick_ns(until_ns) - film.step.started_ns) / 1e9
         if film.step.kind != "query" or target <= 0 or counted_s <= SETTLED_S:
             return None
         # The newest burst may be counted a second late: see engine.metrics.sla for what verdicts go by.

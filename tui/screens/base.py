@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.glyphs import Glyphs
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 REFERENCE = (80, 24)  # columns, rows: every screen is complete here
 LEAST = (60, 18)  # below this only the one figure that matters is shown
 WIDE_COLUMNS = 110
+NOTICE_S = 10.0
 
 KEY_WORDS = {"question_mark": "?", "space": "space", "left_square_bracket": "[", "right_square_bracket": "]",
              "left_curly_bracket": "{", "right_curly_bracket": "}", "comma": ",", "full_stop": ".", "slash": "/",
@@ -47,6 +49,8 @@ class BenchScreen(Screen[None]):
     BenchScreen.-small > #small { display: block; }
     BenchScreen.-small > #parts, BenchScreen.-small > #keys, BenchScreen.-small > #notice { display: none; }
     """
+
+    _notice: Timer | None = None  # until the notice goes
 
     @property
     def bench(self) -> Bench:
@@ -98,7 +102,10 @@ class BenchScreen(Screen[None]):
         self.query_one("#small", Lines).show(lines)
 
     def notify_line(self, text: str, mark: str = "") -> None:
-        """Shows a line above the keys until the next one; an empty one takes it away."""
+        """Shows a line above the keys for a while, or until the next one; an empty one takes it away."""
+        if self._notice is not None:
+            self._notice.stop()
+        self._notice = self.set_timer(NOTICE_S, lambda: self.notify_line("")) if text else None
         self.query_one("#notice", Lines).show([line((f" {text}", mark))] if text else [])
 
     def shown_keys(self) -> list[tuple[str, Binding]]:

@@ -52,7 +52,7 @@ class LiveScreen(BenchScreen):
     """
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("space", "hold", "pause", "live.pause"),
-        key("n", "stall(1)", "next stall", "live.next_stall", shown="n/N"),
+        key("n", "stall(1)", "stall", "live.next_stall", shown="n/N"),
         key("N", "stall(-1)", "stall before", "live.previous_stall", show=False),
         key("enter", "detail", "detail", "live.detail"),
         key("z", "zoom", "zoom", "live.zoom"),
@@ -277,7 +277,7 @@ class LiveScreen(BenchScreen):
             f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
             f"kernel {kernel.get('release', '?')}",
             f"{workload.get('name')} {workload.get('generation')}, {workload.get('scale')}",
-            f"{workload.get('clients')} client(s), seed {self.player.manifest.seed}",
+            f"clients {workload.get('clients')}, seed {self.player.manifest.seed}",
             f"probes {', '.join(self.player.manifest.observers) or 'none'}",
         ]
 

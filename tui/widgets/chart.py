@@ -50,7 +50,8 @@ class RateChart(Widget):
         self.top = 0.0  # the value at the upper edge
         self._points: Points | None = None
         self._envelope: Envelope | None = None
-        self._taken = 0
+        self._taken = 0  # how many points are in the envelope
+        self._newest = 0.0  # where the last of them ends
         self._key: tuple[object, ...] = ()
         self._rows: list[Line] = []
 
@@ -92,13 +93,13 @@ class RateChart(Widget):
     def _columns(self, points: Points, axis: Axis, cells: int) -> Envelope:
         """The envelope of the points up to `axis.at`: what was taken in before is kept while the axis stays."""
         key = (id(points), axis.start, axis.end, cells)
-        done = points.until[self._taken - 1] if self._taken else axis.start
-        if self._envelope is None or key != self._key or self._points is not points or done > axis.at:
-            self._points, self._key, self._taken = points, key, 0
+        if self._envelope is None or key != self._key or self._points is not points or self._newest > axis.at:
+            self._points, self._key, self._taken, self._newest = points, key, 0, axis.start
             self._envelope = Envelope(axis.start, axis.end, cells * columns_per_cell(self.glyphs))
         untils = points.until
         while self._taken < len(untils) and untils[self._taken] <= axis.at:
             self._envelope.add(untils[self._taken], points.length[self._taken], points.value[self._taken])
+            self._newest = untils[self._taken]
             self._taken += 1
         return self._envelope
 
