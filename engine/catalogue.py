@@ -173,6 +173,17 @@ def find_run(name: str | None, out: Path) -> Path:
     return out / matching[0]
 
 
+def find_cell(run: Path, name: str) -> str:
+    """The id of a run's cell: named by it, or by its number in the run. Raises UserError when there is none."""
+    cells = [str(cell["id"]) for cell in read_manifest(run)["cells"]]
+    numbered = {str(number): cell for number, cell in enumerate(cells, 1)}
+    if name in cells:
+        return name
+    if name not in numbered:
+        raise unknown("cell", name, cells)
+    return numbered[name]
+
+
 def show(listing: Listing, as_json: bool) -> None:
     """Prints a listing as a table that can be read in 80 columns, or all there is of its rows as JSON."""
     if as_json:

@@ -10,28 +10,28 @@ from typing import Any
 import click
 from rich.console import Console
 
-from engine import catalogue, control, launch, live, planfile
+from engine import catalogue, interface, launch, planfile
 from engine.cli_flame import flame
 from engine.cli_plan import PLAN, list_choices, list_kernels
 from engine.cli_probes import probes
 from engine.cli_runs import delete, tag
+from engine.cli_watch import mark, open_interface, resume, stop, watch
 from engine.errors import UserError
+from engine.options import GLYPHS, JSON, OUT, PLAIN, console
 from engine.prepare import Request, default_out, estimate, with_knobs
 from workloads.insert.knobs import Knobs
 from workloads.limiter import LIMITERS
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
-OUT = click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder that holds the runs.")
-PLAIN = click.option("--plain", is_flag=True, help="Plain live output: lines, as for a log.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-
 
 class Bench(click.Group):
     """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Puts `run` in front of options that belong to it."""
+        """Puts `run` in front of options that belong to it; without any, a terminal gets the interface."""
+        if not args and interface.wanted(console(False)):
+            args = ["interface"]
         if args and args[0].startswith("-") and args[0] not in ("-h", "--help", "--version"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -186,13 +186,14 @@ def main() -> None:
 @click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
 @click.option("--estimate", is_flag=True, help="Only how many cells, time and space, as JSON; build nothing.")
 @PLAIN
+@GLYPHS
 @click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and leave.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON, and with --detach the run's folder.")
 def run(**options: Any) -> None:
     """Build the servers, load them in turn, and say which is slower."""
     out = (options.pop("out") or default_out()).resolve()
-    dry_run, only_estimate, plain, detach, as_json = (
-        options.pop(name) for name in ("dry_run", "estimate", "plain", "detach", "as_json")
+    dry_run, only_estimate, plain, detach, as_json, glyphs = (
+        options.pop(name) for name in ("dry_run", "estimate", "plain", "detach", "as_json", "glyphs")
     )
     knobs = Knobs(
         limiter=options.pop("limiter"),
@@ -207,55 +208,17 @@ def run(**options: Any) -> None:
         found = estimate(request, out)
         click.echo(json.dumps({**found.record(), "plan": planfile.record(request)}, indent=1))
         return
-    console = Console(stderr=True, highlight=False) if as_json else _console(plain)
-    prospect = launch.prepare_shown(request, out, console)
+    told = Console(stderr=True, force_terminal=False, highlight=False) if as_json else console(plain)
+    prospect = launch.prepare_shown(request, out, told)
     if not as_json:
-        launch.print_prospect(prospect, out, console)
+        launch.print_prospect(prospect, out, told)
     elif dry_run or not detach:
         click.echo(json.dumps(prospect.record(), indent=1))
     if not dry_run:
-        code = launch.start(prospect, out, console, detach=detach)
+        code = launch.start(prospect, out, told, detach=detach, glyphs=glyphs)
         if as_json and detach:
             click.echo(json.dumps({"folder": str(out / prospect.manifest.run), **prospect.record()}, indent=1))
         sys.exit(code)
-
-
-@main.command()
-@click.argument("run", required=False)
-@OUT
-@PLAIN
-@click.option("--once", is_flag=True, help="Print the state as one line and leave.")
-@click.option("--json", "as_json", is_flag=True, help="With --once: JSON instead of a line.")
-def watch(run: str | None, out: Path | None, plain: bool, once: bool, as_json: bool) -> None:
-    """Watch a run (the newest unless named). Leaving does not touch it."""
-    folder = catalogue.find_run(run, out or default_out())
-    if once or as_json:
-        now = live.Watcher(folder).look()
-        click.echo(json.dumps(live.record(now)) if as_json else live.line(now))
-        return
-    try:
-        live.follow(folder, _console(plain))
-    except KeyboardInterrupt:
-        click.echo(f"left; the run goes on (bench watch {folder.name})", err=True)
-
-
-@main.command()
-@click.argument("run", required=False)
-@OUT
-@PLAIN
-@click.option("--detach", is_flag=True, help="Start the engine and leave.")
-def resume(run: str | None, out: Path | None, plain: bool, detach: bool) -> None:
-    """Go on with a run that was stopped, or whose engine died. Finished cells are not run again."""
-    folder = catalogue.find_run(run, out or default_out())
-    sys.exit(launch.resume(folder, _console(plain), detach=detach))
-
-
-@main.command()
-@click.argument("run", required=False)
-@OUT
-def stop(run: str | None, out: Path | None) -> None:
-    """Stop a running run cleanly; `bench resume` goes on with it."""
-    launch.stop(catalogue.find_run(run, out or default_out()), _console(False))
 
 
 @main.command()
@@ -280,7 +243,7 @@ def compare(runs: tuple[str, ...], out: Path | None, base: str | None, form: str
     elif form == "md":
         click.echo(report.to_markdown(comparison, published=published))
     else:
-        report.print_comparison(comparison, _console(False), published=published)
+        report.print_comparison(comparison, console(False), published=published)
 
 
 @main.command()
@@ -309,7 +272,7 @@ def doctor(out: Path | None, probes: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(checks.as_json(found), indent=1))
     else:
-        checks.render(found, _console(False))
+        checks.render(found, console(False))
     sys.exit(1 if checks.failed(found) else 0)
 
 
@@ -321,19 +284,6 @@ def engine(folder: Path) -> None:
 
     outcome = execute(folder)
     sys.exit(130 if outcome.interrupted else 1 if outcome.failed else 0)
-
-
-@main.command()
-@click.argument("text")
-@click.argument("run", required=False)
-@OUT
-def mark(text: str, run: str | None, out: Path | None) -> None:
-    """Leave a word in the record of a running run (the newest unless named), to find the moment again."""
-    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"mark": text}))
-
-
-def _console(plain: bool) -> Console:
-    return Console(force_terminal=False if plain else None, highlight=False)
 
 
 @main.group(name="list")
@@ -372,7 +322,5 @@ def list_runs(out: Path | None, as_json: bool) -> None:
 
 list_.add_command(list_choices)
 list_.add_command(list_kernels)
-main.add_command(delete)
-main.add_command(flame)
-main.add_command(probes)
-main.add_command(tag)
+for command in (watch, resume, stop, mark, open_interface, flame, probes, tag, delete):
+    main.add_command(command)

@@ -11,10 +11,8 @@ import click
 from rich.console import Console
 
 from engine import catalogue, control, launch, probecost, probeset
+from engine.options import JSON, OUT
 from engine.prepare import Request, default_out
-
-OUT = click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder that holds the runs.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 
 
 @click.group()

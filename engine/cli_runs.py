@@ -10,9 +10,8 @@ import click
 from engine import catalogue, runs, space
 from engine.errors import UserError
 from engine.journal import read_tags
+from engine.options import OUT
 from engine.prepare import default_out
-
-OUT = click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder that holds the runs.")
 
 
 @click.command()

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import engine
-from engine import live, noise, space
+from engine import interface, live, noise, space
 from engine.account import make_passable, unprivileged
 from engine.errors import UserError
 from engine.hostlock import alone_on_the_host
@@ -25,6 +25,7 @@ from engine.server import check_places, socket_base
 from engine.writer import create_run
 
 STOPPED = 130  # the exit code of an engine that was asked to stop
+_HOW_TO_RETURN = "\n  bench watch {0}\n  bench stop {0}"
 PATIENCE_S = 5.0  # between two words while something ends
 
 
@@ -66,9 +67,10 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         console.print(noise.said(prospect.noise, manifest.repeats), soft_wrap=True, markup=False)
 
 
-def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> int:
+def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:
     """Makes the run directory and starts the engine on it; returns the exit code.
 
+    On a terminal the interface is shown, with `glyphs`; elsewhere lines.
     Raises UserError when there is not space enough, or the folder cannot be written.
     """
     run = out / prospect.manifest.run
@@ -86,15 +88,15 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool) -> i
     with alone_on_the_host(prospect.manifest.beside):  # before anything is written; the engine takes it for good
         pass
     create_run(run, prospect.manifest.record())
-    return _spawn(run, console, detach=detach, told=prospect.notices)
+    return _spawn(run, console, detach=detach, told=prospect.notices, glyphs=glyphs)
 
 
-def resume(run: Path, console: Console, *, detach: bool) -> int:
+def resume(run: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:
     """Starts the engine on a run that is there; returns the exit code."""
     read_manifest(run)
     if is_locked(run):
         raise UserError(f"{run}: an engine is running it now; watch it with `bench watch {run.name}`")
-    return _spawn(run, console, detach=detach)
+    return _spawn(run, console, detach=detach, glyphs=glyphs)
 
 
 def stop(run: Path, console: Console) -> None:
@@ -114,7 +116,7 @@ def stop(run: Path, console: Console) -> None:
     console.print(f"stopped; go on with: bench resume {run.name}", soft_wrap=True)
 
 
-def _spawn(run: Path, console: Console, *, detach: bool, told: tuple[str, ...] = ()) -> int:
+def _spawn(run: Path, console: Console, *, detach: bool, told: tuple[str, ...] = (), glyphs: str = "auto") -> int:
     home = str(Path(engine.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
     with (run / "engine.log").open("ab") as log:
@@ -130,10 +132,16 @@ def _spawn(run: Path, console: Console, *, detach: bool, told: tuple[str, ...] =
         if not _wait_open(run, process):
             return _died(run, process.returncode)
         if detach:
-            console.print(f"running detached: {run}\n  bench watch {run.name}\n  bench stop {run.name}", soft_wrap=True)
+            console.print(f"running detached: {run}{_HOW_TO_RETURN.format(run.name)}", soft_wrap=True)
             return 0
-        console.print(f"run {run}", soft_wrap=True)
-        live.follow(run, console, told)
+        if interface.wanted(console):
+            interface.show(run.parent, run, glyphs=glyphs)
+            if is_locked(run):
+                console.print(f"the run goes on: {run}{_HOW_TO_RETURN.format(run.name)}", soft_wrap=True)
+                return 0
+        else:
+            console.print(f"run {run}", soft_wrap=True)
+            live.follow(run, console, told)
         code = process.wait()
     except KeyboardInterrupt:
         console.print("stopping: the running cell is given up, finished ones stay", soft_wrap=True)

@@ -8,10 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.text import Text
+from rich.console import Console
 
 from engine.journal import Attempt, EventRow, JournalReader, RoleRow, StepRow, is_locked
 from engine.model import HEADLINE, Cell, Manifest, Subject, ops, progress
@@ -298,53 +295,12 @@ class _Told:
 
 
 def follow(run: Path, console: Console, told: Iterable[str] = ()) -> Now:
-    """Shows a run until its engine has gone: a live display on a terminal, a line each five seconds elsewhere.
+    """Prints a line each five seconds, and what comes to light, until a run's engine has gone.
 
     `told` are lines that the person has read already. Returns the last state.
     """
     watcher = Watcher(run)
     teller = _Told(console, told)
-    if not console.is_terminal:
-        return _follow_lines(watcher, console, teller)
-    progress = Progress(
-        TextColumn("[progress.description]{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.percentage:>3.0f}%"),
-        console=console,
-        expand=True,
-    )
-    run_task = progress.add_task("run", total=1.0)
-    step_task = progress.add_task("step", total=1.0)
-    now = watcher.look()
-    with Live(progress, console=console, refresh_per_second=2, redirect_stdout=False) as live:
-        for now in _looks(watcher, 1.0):
-            teller.tell(now)
-            done = now.cells_done + now.cells_failed
-            progress.update(
-                run_task, completed=done / now.cells, description=f"cell {min(done + 1, now.cells)}/{now.cells}"
-            )
-            progress.update(step_task, completed=now.fraction or 0.0, description=now.step or "-")
-            live.update(_panel(progress, now))
-    return now
-
-
-def _panel(progress: Progress, now: Now) -> Group:
-    def text(line: str, style: str = "") -> Text:
-        return Text(line, style=style, overflow="ellipsis", no_wrap=True)
-
-    lasting = [text(stall_text(stall), "reverse") for stall in now.stalls if stall.ended_ns is None]
-    return Group(progress, text(line(now)), *(text(_role_line(role)) for role in now.roles), *lasting)
-
-
-def _role_line(role: RoleNow) -> str:
-    waits = f"  waits on {', '.join(role.waits)}" if role.waits else ""
-    return (
-        f"  {role.name:<7} {role.rate_per_s:>10,.0f}/s  in flight {role.in_flight_s:5.2f}s"
-        f"  max {role.max_ms:8.1f} ms{waits}"
-    )
-
-
-def _follow_lines(watcher: Watcher, console: Console, teller: _Told) -> Now:
     last_line_at = 0.0
     last_step = ""
     now = watcher.look()
