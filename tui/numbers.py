@@ -34,3 +34,11 @@ def clock(seconds: float) -> str:
     """`00:14:07`."""
     whole = max(0, int(seconds))
     return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def size(size_bytes: float) -> str:
+    """`943 MB`, `1.5 GB`: binary units, called as PostgreSQL calls them."""
+    for limit, unit in ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
+        if size_bytes >= limit:
+            return f"{three(size_bytes / limit)} {unit}"
+    return f"{size_bytes:.0f} B"
