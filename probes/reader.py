@@ -1,6 +1,8 @@
 """From bpftrace's JSON lines to frames. Pure: bytes in, frames out; reads 0.17, 0.23 and 0.27 alike.
 
-The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A burst without
+The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A script forgets
+threads some seconds after their end, and the reader with it; to be rid of their buckets, it now and then empties its
+histograms in a burst, behind what it prints of them, and says `emptied`. A burst without
 its `tock` is dropped and its counts show in the next frame. What follows the last `tock` (the dump at exit) is not
 framed and is passed over.
 """
@@ -58,6 +60,11 @@ class Reader:
         """The tick of the last burst, on bpftrace's clock."""
         return self._last_tick
 
+    @property
+    def kept(self) -> int:
+        """How many series it remembers."""
+        return len(self._last)
+
     def restart(self) -> None:
         """Forgets the series: another bpftrace begins, with empty maps."""
         self.attached = None
@@ -65,8 +72,10 @@ class Reader:
         self._rest = b""
         self._tick: int | None = None
         self._maps: Maps = {}
+        self._emptied = False  # the histograms, once they were printed
         self._last_tick: int | None = None
         self._last: dict[tuple[str, PartKey], int] = {}
+        self._held: list[tuple[tuple[str, PartKey], int, int]] = []  # series that wait until they have caught up
         self._quality = self._origin
 
     def feed(self, data: bytes) -> tuple[Frame, ...]:
@@ -110,7 +119,9 @@ class Reader:
         elif word == "ready":
             self.ready_ns = int(number)
         elif word == "tick":
-            self._tick, self._maps = int(number), {}
+            self._tick, self._maps, self._emptied = int(number), {}, False
+        elif word == "emptied":
+            self._emptied = True
         elif word == "tock" and self._tick is not None:
             tick, self._tick = self._tick, None
             try:
@@ -120,7 +131,7 @@ class Reader:
         return None
 
     def _frame(self, tick: int, maps: Maps) -> Frame | None:
-        self.groups.update({tid: group for (tid, _), group in _keyed(maps, "@group").items()})
+        self._regroup({tid: group for (tid, _), group in _keyed(maps, "@group").items()})
         records: dict[int, dict[str, int]] = {}
         histograms: dict[str, dict[int, dict[int, int]]] = {}
         fallen: set[int] = set()
@@ -133,6 +144,13 @@ class Reader:
                     record[field.name] = max(record.get(field.name, 0), value)
             elif field.kind == "histogram":
                 self._histogram(field, maps, histograms, fallen)
+        for name, pid, value in self._held:
+            if pid in fallen:
+                self._last[name] = value
+        self._held.clear()
+        if self._emptied:
+            names = {field.name for field in self.probe.fields if field.kind == "histogram"}
+            self._last = {name: value for name, value in self._last.items() if name[0] not in names}
         for pid in fallen:
             records.pop(pid, None)
             for of_pid in histograms.values():
@@ -168,6 +186,14 @@ class Reader:
             quality,
         )
 
+    def _regroup(self, groups: Mapping[int, int]) -> None:
+        """Takes in who is watched, and forgets whom the script has forgotten."""
+        gone = self.groups.keys() - groups if groups and not self._quality.lost_events else set()
+        if gone:
+            self.groups = {tid: group for tid, group in self.groups.items() if tid not in gone}
+            self._last = {name: value for name, value in self._last.items() if name[1][0] not in gone}
+        self.groups.update(groups)
+
     def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
         """Adds what a cumulative map grew by to the records."""
         values = _keyed(maps, field.source)
@@ -181,8 +207,9 @@ class Reader:
             pid = self._process_of(key[0])
             if value < before:
                 # An interval that ended between tick and print was counted twice: it is made good here. Else the
-                # process is another one.
+                # process is another one, which another of its series tells.
                 if field.since:
+                    self._held.append((name, pid, value))
                     continue
                 fallen.add(pid)
             self._last[name] = value
@@ -288,7 +315,7 @@ def _unfinished(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartK
     return {
         (tid, None): max(0, tick - began)
         for (tid, _), began in _keyed(maps, field.since).items()
-        if not field.since_part or _takes(field, parts.get(tid), named)
+        if began and (not field.since_part or _takes(field, parts.get(tid), named))
     }
 
 

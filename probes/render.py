@@ -15,7 +15,15 @@ SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@=-]+")
 SAFE_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 PLACEHOLDER = re.compile(r"\{\{([A-Z_]+)\}\}")
 # Map types of 0.17 and 0.23 come from the first use in program order, which is a reading one.
-TYPES = {"@sp": "reg", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"}
+TYPES = {
+    **{"@sp": "1", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"},
+    **{"@first": "1", "@last": "1", "@dead": "1", "@died": "nsecs", "@forgotten": "1", "@printing": "1"},
+}
+QUEUE = ("@dead", "@died", "@first", "@last", "@forgotten", "@printing")
+FORGOTTEN_MAX = 300  # so many threads' buckets are carried along; what falls between print and emptying is not in them
+# The second keys of maps by thread and part, by probe; maps of more keys are emptied with each print.
+PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4)}
+MAP_KEY = re.compile(r"(@[a-z_]+)\[([^\]]*)\]")
 # An attach point stands at the beginning of a line, or behind a comma after another one.
 POINT = re.compile(r"^(BEGIN|END|(?:tracepoint|uprobe|uretprobe|usdt|profile|interval):\S+)", re.MULTILINE)
 PHASES = (("Parse", "parse"), ("Analyze and rewrite", "analyze"), ("Plan", "plan_start"), ("Execute", "execute"))
@@ -59,11 +67,13 @@ def script(
             if group != LAUNCHER
         )
         or "@off[0] = nsecs; @state[0] = (uint64)1;",
-        "TRACKING": source("groups.bt") if tracking else "",
+        "CLEAR": " ".join(f"clear({name});" for name in ("@g", *(QUEUE if tracking else ()))),
+        "EMPTY": _emptying(entry) if tracking else "",
+        "TRACKING": _tracking(entry) if tracking else "",
         "SERVER": "@g[tid] == 1" if tracking else "1",
         "SP": 'reg("sp")' if stacked else FLAT_STACK,
         "PLAN_POPPED": str(ends[0].popped_bytes if ends and stacked else 0),
-        "TYPES": _types(entry),
+        "TYPES": _types(_texts(entry) + (source("groups.bt") + source("forget.bt") if tracking else "")),
         # Addresses. Before raw stacks came, BPFTRACE_NO_USER_SYMBOLS did it, which newer ones do not obey.
         "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",
     }
@@ -96,15 +106,44 @@ def _points(event: str, binary: str, found: Mapping[str, tuple[Attachment, ...]]
     return ", ".join(attachment.point(binary) for attachment in found.get(event, ()))
 
 
-def _types(probe: Probe) -> str:
+def _texts(probe: Probe) -> str:
+    """All that is the probe's own of its script."""
+    return source(probe.script) + (source("phase.bt") if probe.id == "phases" else "")
+
+
+def _types(texts: str) -> str:
     """Gives key 0 of each scratch map a value of its type and takes it away again; there is no thread 0."""
-    text = source(probe.script) + (source("phase.bt") if probe.id == "phases" else "")
     lines = []
-    for name in TYPES:
-        if f"{name}[" in text:
-            value = "nsecs" if TYPES[name] == "nsecs" else "(uint64)1"
+    for name, kind in TYPES.items():
+        if f"{name}[" in texts:
+            value = "nsecs" if kind == "nsecs" else "(uint64)1"
             lines.append(f"{name}[0] = {value}; delete({name}[0]);")
     return "\n  ".join(lines)
+
+
+def _tracking(probe: Probe) -> str:
+    """The part that keeps the watched threads, and forgets all that the script has of those that are gone."""
+    keys = {(name, key.count(",")) for name, key in MAP_KEY.findall(re.sub(r"//[^\n]*", "", _texts(probe)))}
+    # Peaks are emptied with each print: what bpftrace itself deletes, nobody else should.
+    others = {"@g", "@printing", "@max_us", *_histograms(probe)}
+    by_thread = {name for name, commas in keys if commas == 0} - others | {"@group"}
+    lines = [f"delete({name}[$gone]);" for name in sorted(by_thread)]
+    for name, commas in sorted(keys):
+        lines += [f"delete({name}[$gone, {part}]);" for part in PARTS.get(probe.id, ()) if commas == 1]
+    forget = source("forget.bt").replace("{{DELETIONS}}", "\n    ".join(lines)).rstrip("\n")
+    return source("groups.bt").replace("{{FORGET}}", forget.replace("\n", "\n  "))
+
+
+def _emptying(probe: Probe) -> str:
+    """The part that empties histograms in which many are gone: from those, scripts cannot delete a thread's."""
+    if not _histograms(probe):
+        return ""
+    clears = " ".join(f"clear({name});" for name in _histograms(probe))
+    return f'if (@forgotten[0] > {FORGOTTEN_MAX}) {{ {clears} @forgotten[0] = 0; printf("emptied %llu\\n", nsecs); }}'
+
+
+def _histograms(probe: Probe) -> tuple[str, ...]:
+    return tuple(field.source for field in probe.fields if field.kind == "histogram")
 
 
 def _without_unattached(text: str, values: Mapping[str, str]) -> str:

@@ -113,6 +113,7 @@ class ProbeSession:
         self._open_gap: tuple[int, str] | None = None
         self._counted = False
         self._heard_s = 0.0
+        self._clients: tuple[int, ...] = ()  # those that the helper was told of
         self._spawned_boot_ns = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
@@ -205,7 +206,9 @@ class ProbeSession:
             return ()
         if self.state is State.STARTING:
             self._look_ready()
-        if code is not None:
+        if code is not None and self.state is State.STARTING and living(self._clients) != self._clients:
+            self._end_then(self._spawn)  # a client went before the helper had looked
+        elif code is not None:
             frames += self._read(tracer)
             self._lost(f"bpftrace ended with code {code}")
         elif time.monotonic() - self._heard_s > (START_TIMEOUT_S if self.state is State.STARTING else HUNG_S):
@@ -262,7 +265,8 @@ class ProbeSession:
             *("--major", str(target.major)),
             *("--server", str(target.postmaster)),
         ]
-        for option, pids in (("--client", target.clients), ("--launcher", target.launchers)):
+        self._clients = living(target.clients)  # the helper refuses what is not there
+        for option, pids in (("--client", self._clients), ("--launcher", target.launchers)):
             arguments += [word for pid in pids for word in (option, str(pid))]
         arguments += ["--allow-slow"] if self._allow_slow else []
         arguments += ["--untracked"] if not self._tracking else []
@@ -289,6 +293,9 @@ class ProbeSession:
                 self._raw_bytes = RAW_CAP_BYTES
         self._reader.offset_ns = boot_offset_ns()
         frames = self._reader.feed(data)
+        if frames and self._tracking:
+            for tid in self._process_of.keys() - self._reader.groups.keys():
+                del self._process_of[tid]
         for frame in frames:
             self.messages += frame.quality.warnings(self.probe.id)
             self._counted = self._counted or bool(frame.records)
@@ -372,6 +379,11 @@ class ProbeSession:
         if found is None:
             found = self._process_of[tid] = processes.process_of(tid)
         return found
+
+
+def living(pids: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of the processes that are still there."""
+    return tuple(pid for pid in pids if Path(f"/proc/{pid}").exists())
 
 
 def boot_offset_ns() -> int:

@@ -60,6 +60,25 @@ int main(int argc, char **argv) {
 }
 """
 
+# Has children that plan once each and end, so many as it is told and `argv[2]` us apart, on each line that it reads.
+FORKER = PLANNER.partition("int main")[0] + r"""
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  char line[64];
+  while (fgets(line, sizeof line, stdin)) {
+    for (int n = atoi(argv[1]); n > 0; n--) {
+      pid_t child = fork();
+      if (child == 0) { pg_plan_query(20, 0); _exit(0); }
+      waitpid(child, 0, 0);
+      usleep(atoi(argv[2]));
+    }
+    puts("done"); fflush(stdout);
+  }
+  return 0;
+}
+"""
+
 
 def compiler(folder: Path) -> Compile:
     """A function that compiles C text to a program in `folder`: compile(name, source, *flags)."""

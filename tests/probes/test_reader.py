@@ -188,6 +188,51 @@ def test_counters_that_fall_start_a_new_series_without_figures() -> None:
     assert second.records == {5: {"n": 5}}
 
 
+def test_who_is_no_longer_printed_is_forgotten() -> None:
+    reader = Reader("planner")
+    low = [{"min": 4, "max": 7, "count": 2}]
+    text = ready() + burst(101, {"@group": {"5": 1, "6": 1}})
+    text += burst(102, {"@group": {"5": 1, "6": 1}, "@n": {"5": 2, "6": 3}}, {"@plan_us": {"5": low, "6": low}})
+    reader.feed(text.encode())
+    assert reader.kept == 4
+    (frame,) = reader.feed(burst(103, {"@group": {"5": 1}, "@n": {"5": 2}}, {"@plan_us": {"5": low}}).encode())
+    assert reader.kept == 2 and reader.groups == frame.groups == {5: 1}
+    # The pid comes again: it begins with nothing.
+    (frame,) = reader.feed(burst(104, {"@group": {"5": 1, "6": 1}, "@n": {"5": 2, "6": 1}}).encode())
+    assert frame.records == {6: {"n": 1}} and frame.quality.new_series == ()
+
+
+def test_a_burst_that_lost_its_list_of_processes_forgets_nobody() -> None:
+    reader = Reader("planner")
+    reader.feed((ready() + burst(101, {"@group": {"5": 1}}) + burst(102, {"@group": {"5": 1}, "@n": {"5": 2}})).encode())
+    reader.feed(burst(103, {"@n": {"5": 2}}).encode())
+    lost = line("lost_events", {"events": 1}) + burst(104, {"@group": {"6": 1}, "@n": {"5": 2}})
+    reader.feed(lost.encode())
+    (frame,) = reader.feed(burst(105, {"@group": {"5": 1, "6": 1}, "@n": {"5": 3}}).encode())
+    assert frame.records == {5: {"n": 1}}
+
+
+def test_histograms_that_were_emptied_count_on_from_nothing() -> None:
+    def low(count: int) -> dict[str, Any]:
+        return {"@plan_us": {"5": [{"min": 4, "max": 7, "count": count}]}}
+
+    emptied = line("printf", f"emptied {102 * S}\n") + line("printf", "tock")
+    first = burst(102, {"@n": {"5": 9}}, low(9)).replace(line("printf", f"tock {102 * S + 20_000}\n"), "")
+    text = ready() + burst(101, {"@n": {"5": 4}}, low(4)) + first + emptied.replace("tock", f"tock {102 * S + 1}")
+    one, two = Reader("planner").feed((text + burst(103, {"@n": {"5": 12}}, low(3))).encode())
+    assert [frame.histograms["plan_us"][5] for frame in (one, two)] == [{3: 5}, {3: 3}]
+    assert [frame.records[5]["n"] for frame in (one, two)] == [5, 3]
+
+
+def test_a_reused_pid_begins_anew_in_series_of_what_has_not_ended_too() -> None:
+    text = ready() + burst(101, {"@switches": {"5,1": 50}, "@on_ns": {"5": 90 * S}})
+    text += burst(102, {"@switches": {"5,1": 2}, "@on_ns": {"5": 1 * S}})
+    text += burst(103, {"@switches": {"5,1": 5}, "@on_ns": {"5": 2 * S}})
+    first, second = Reader("sched").feed(text.encode())
+    assert (first.records, first.quality.new_series) == ({}, (5,))
+    assert second.records[5] == {"slept": 3, "oncpu_us": 1_000_000}
+
+
 def test_after_a_restart_the_first_burst_is_a_baseline_again() -> None:
     reader = Reader("planner")
     reader.feed((ready() + burst(101, {"@n": {"5": 9}}) + burst(102, {"@n": {"5": 12}})).encode())

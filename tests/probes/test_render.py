@@ -62,9 +62,7 @@ def test_nothing_is_left_to_fill_in_and_the_old_dialect_is_kept(probe: str, labe
     code = re.sub(r"//[^\n]*", "", text)
     assert "args." not in code and "config" not in code and "for (" not in code
     assert code.count("BEGIN {") == code.count("END {") == 1
-    assert re.findall(r"delete\(([^)]*)\)", code) == [
-        one for one in re.findall(r"delete\(([^)]*)\)", code) if one.count(",") == 0
-    ]
+    assert all(re.fullmatch(r"@\w+\[[^\]]+\]", one) for one in re.findall(r"delete\(([^)]*)\)", code))
 
 
 @pytest.mark.parametrize("probe", SCRIPTED)
@@ -73,6 +71,22 @@ def test_all_that_a_probe_reads_is_printed_by_its_script(probe: str) -> None:
     for field in BY_ID[probe].fields:
         for name in filter(None, (field.source, field.since, field.since_part)):
             assert f"print({name})" in text
+
+
+@pytest.mark.parametrize("probe", SCRIPTED)
+def test_nothing_is_deleted_from_what_is_printed_but_of_the_dead_and_not_while_it_is_printed(probe: str) -> None:
+    text = rendered(probe, "16.3-prebuilt")
+    printed = set(re.findall(r"print\((@\w+)\)", text))
+    forgetting = re.findall(r"@printing\[0\] == 0\) \{.*?\n  \}\n", text, re.DOTALL)
+    assert len(forgetting) == 2
+    for one in forgetting:
+        assert printed - {"@stacks", "@max_us"} <= set(re.findall(r"delete\((@\w+)\[", one))
+        text = text.replace(one, "")
+    begin = text[: text.index("ready")]
+    assert not printed & set(re.findall(r"delete\((@\w+)\[", text.removeprefix(begin)))
+    interval = text[text.index("interval:s:1") : text.index("END {")]
+    assert interval.index("@printing[0] = 1") < interval.index("print(@group)")
+    assert interval.index("clear(@printing)") > interval.rindex("print(") and interval.count("clear(@printing)") == 1
 
 
 def test_without_tracepoints_every_server_is_counted() -> None:
