@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.journal import EventRow, RoleRow, RoleSecond, StepRow, service_quantiles_us
+from engine.journal import EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow, service_quantiles_us
 from engine.model import HEADLINE, Cell, progress
 from tui.film import SECOND_NS, Film
 
@@ -91,6 +91,7 @@ class Picture:
     sla: Sla | None = None
     roles: tuple[RoleLine, ...] = ()
     machine: Machine = Machine()
+    frames: tuple[ProbeFrame, ...] = ()  # of probes, the newest of each and of each role among them
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     speed: int | None = None  # of a replay; None live

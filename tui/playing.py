@@ -19,6 +19,7 @@ from tui.picture import SLA_FRACTION, Picture, Sla, headline, lasts, machine, ro
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
+FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
 MEDIAN_NS = 60 * SECOND_NS
 SETTLED_S = 2.0  # before, a mean says too little to be held against the base's
 
@@ -243,6 +244,7 @@ class Player:
             sla=self._sla(film, until_ns),
             roles=role_lines(film.roles, tick, lasting, kind),
             machine=machine(samples, rate or 0.0),
+            frames=tuple(self._reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
             events=tuple(event for event in film.events if event.started_ns <= at_ns),
         )

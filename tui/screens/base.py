@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 REFERENCE = (80, 24)  # columns, rows: every screen is complete here
 LEAST = (60, 18)  # below this only the one figure that matters is shown
 WIDE_COLUMNS = 110
+TALL_ROWS = 30
 NOTICE_S = 10.0
 
 KEY_WORDS = {"question_mark": "?", "space": "space", "left_square_bracket": "[", "right_square_bracket": "]",
@@ -39,7 +40,7 @@ class BenchScreen(Screen[None]):
     TITLE_WORD: ClassVar[str] = ""
     JUMPS: ClassVar[dict[str, str]] = {}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide"), (160, "-xwide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL_ROWS, "-tall")]  # noqa: RUF012
     DEFAULT_CSS = """
     BenchScreen { layout: vertical; overflow: hidden; }
     BenchScreen > #parts { height: 1fr; }

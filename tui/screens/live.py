@@ -13,12 +13,12 @@ from textual.widget import Widget
 
 from engine.errors import UserError
 from engine.journal import EventRow
-from tui import live_text
+from tui import live_text, probe_words
 from tui.keys import key
 from tui.marks import Line, line
 from tui.picture import Picture, lasts
 from tui.playing import Player
-from tui.screens.base import WIDE_COLUMNS, BenchScreen
+from tui.screens.base import TALL_ROWS, WIDE_COLUMNS, BenchScreen
 from tui.widgets.chart import Axis, RateChart
 from tui.widgets.lines import Lines
 from tui.widgets.ribbon import ribbon
@@ -31,6 +31,9 @@ GLANCE_S = 0.2  # between two looks whether a stall has begun
 WINDOWS = (("whole step", 0), ("10 min", 600), ("60 s", 60))
 # The axis of a step whose length is not known yet: it doubles or so, instead of creeping.
 AXES_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 172800, 604800)
+# What the last row leaves out: in a replay, and live.
+LIVE_KEYS = ("live.mark", "live.zoom", "live.role")
+REPLAY_KEYS = ("live.back", "live.slower")
 
 
 class LiveScreen(BenchScreen):
@@ -58,11 +61,11 @@ class LiveScreen(BenchScreen):
         key("z", "zoom", "zoom", "live.zoom"),
         key("i", "role", "role", "live.role"),
         key("m", "mark", "mark", "live.mark"),
-        key("left_square_bracket", "seek(-1)", "back 1 s", "live.back", show=False),
+        key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
         key("right_square_bracket", "seek(1)", "on 1 s", "live.on", show=False),
         key("left_curly_bracket", "seek(-10)", "back 10 s", "live.back_more", show=False),
         key("right_curly_bracket", "seek(10)", "on 10 s", "live.on_more", show=False),
-        key("comma", "speed(-1)", "slower", "live.slower", show=False),
+        key("comma", "speed(-1)", "speed", "live.slower", shown=", ."),
         key("full_stop", "speed(1)", "faster", "live.faster", show=False),
         key("g", "go", "go to a time", "live.go", show=False),
     ]
@@ -93,6 +96,12 @@ class LiveScreen(BenchScreen):
             part.can_focus = True
         return [Horizontal(main, self._side, id="middle")]
 
+    def shown_keys(self) -> list[tuple[str, Binding]]:
+        """Of a replay those that move it, live those that bear on the run."""
+        replay = self.player is not None and self.player.replay
+        hidden = LIVE_KEYS if replay else REPLAY_KEYS
+        return [entry for entry in super().shown_keys() if entry[1].id not in hidden]
+
     def on_mount(self) -> None:
         """Starts looking."""
         self.set_interval(GLANCE_S, self._glance)
@@ -113,6 +122,7 @@ class LiveScreen(BenchScreen):
         self._slowest.clear()
         self._open()
         self._beat()
+        self.show_keys()
         self.repaint()
 
     def _open(self) -> None:
@@ -198,7 +208,10 @@ class LiveScreen(BenchScreen):
         self._show_head(picture)
         self._ages.show([live_text.ages(picture)])
         rows = self._events.size.height
-        self._roles.show([*live_text.role_table(picture, self.size.width), live_text.states(picture)])
+        probes = probe_words.rows(picture.frames, [role.name for role in picture.roles])
+        if self.size.height < TALL_ROWS:
+            probes = probes[:2]
+        self._roles.show([*live_text.role_table(picture, self.size.width), *probes, live_text.states(picture)])
         self._events.show(live_text.event_log(picture, rows or 3))
         if self.size.width >= WIDE_COLUMNS:
             self._side.show(live_text.side(picture, self._environment()))
