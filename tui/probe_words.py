@@ -28,7 +28,7 @@ def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:
             if role in newest[probe] and (words := _words(newest[probe][role])):
                 spans += [(f" {role} ", "dim"), (words, "")]
         if spans:
-            found.append(line((f" {probe:<8}", "dim"), (f"{_what(probe)}", "dim"), *spans))
+            found.append(line((f" {probe:<8} {_what(probe)}:", "dim"), *spans))
     return found
 
 
@@ -44,12 +44,13 @@ def p99_us(pairs: Sequence[tuple[int, int]]) -> int | None:
 
 
 def _what(probe: str) -> str:
-    return f"{HISTOGRAMS[probe][0]} p99 <us" if probe in HISTOGRAMS else "% of cpu"
+    return f"{HISTOGRAMS[probe][0]} p99 in us" if probe in HISTOGRAMS else "% of its time on CPU"
 
 
 def _words(frame: ProbeFrame) -> str:
     if frame.probe in HISTOGRAMS:
-        return short(p99_us(frame.data.get(HISTOGRAMS[frame.probe][1]) or []))
+        bound_us = p99_us(frame.data.get(HISTOGRAMS[frame.probe][1]) or [])
+        return f"<{short(bound_us)}" if bound_us is not None else ""
     phases = frame.data.get("phases") or {}
     total = sum(phases.values())
     ranked = sorted(phases.items(), key=lambda phase: -phase[1])[:3]
