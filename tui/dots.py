@@ -1,0 +1,61 @@
+"""Every cell as a dot: one line per subject, all on one scale. A mean hides two modes, dots do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span
+from tui.numbers import short
+
+NAME_CELLS = 17
+VALUE_CELLS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class DotRow:
+    """A subject's cells: their values, and what there is to say of them."""
+
+    name: str
+    values: tuple[float, ...]
+    note: str = ""
+    mark: str = ""
+    chosen: bool = False
+
+
+def dots(values: Sequence[float], low: float, high: float, columns: int, glyphs: Glyphs) -> str:
+    """A dot at each value's place between low and high; a digit where several coincide, `9` for nine and more."""
+    counts = [0] * columns
+    for value in values:
+        share = (value - low) / (high - low) if high > low else 0.5
+        counts[max(0, min(columns - 1, round(share * (columns - 1))))] += 1
+    signs = {0: " ", 1: glyphs.dot}
+    return "".join(signs.get(count, str(min(count, 9))) for count in counts)
+
+
+def strips(rows: Sequence[DotRow], columns: int, glyphs: Glyphs) -> list[Line]:
+    """The lines: name, lowest, dots, highest, and the note where one has room (its dots end before it)."""
+    everything = [value for row in rows for value in row.values]
+    low, high = min(everything, default=0.0), max(everything, default=0.0)
+    notes = max((len(row.note) for row in rows), default=0)
+    across = columns - NAME_CELLS - 2 * VALUE_CELLS - 4 - (notes + 1 if notes else 0)
+    lines: list[Line] = []
+    for row in rows:
+        name = row.name if len(row.name) < NAME_CELLS else row.name[: NAME_CELLS - 2] + glyphs.ellipsis
+        spans: list[Span] = [(">" if row.chosen else " ", "chosen"), (name.ljust(NAME_CELLS), row.mark)]
+        if row.values:
+            lowest, highest = short(min(row.values)), short(max(row.values))
+            spans += [
+                (f"{lowest:>{VALUE_CELLS}} ", ""),
+                (glyphs.bar, "dim"),
+                (dots(row.values, low, high, max(1, across - 1), glyphs), row.mark or "strong"),
+                (glyphs.bar, "dim"),
+                (f"{highest:>{VALUE_CELLS}}", ""),
+            ]
+            if row.note:
+                spans.append((f" {row.note}", "warning"))
+        else:
+            spans.append((f"{'-':>{VALUE_CELLS}}", "dim"))
+        lines.append(tuple(spans))
+    return lines
