@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -107,7 +108,10 @@ class BenchScreen(Screen[None]):
         if self._notice is not None:
             self._notice.stop()
         self._notice = self.set_timer(NOTICE_S, lambda: self.notify_line("")) if text else None
-        self.query_one("#notice", Lines).show([line((f" {text}", mark))] if text else [])
+        # In two rows if need be: where a file was written to is worth more than a row of the screen.
+        rows = textwrap.wrap(text, max(20, self.size.width - 2)) or []
+        shown = [*rows[:1], " ".join(rows[1:])] if rows[1:] else rows
+        self.query_one("#notice", Lines).show([line((f" {row}", mark)) for row in shown])
 
     def shown_keys(self) -> list[tuple[str, Binding]]:
         """The keys of the last row: what is pressed, and its binding."""

@@ -89,7 +89,7 @@ class OverlayScreen(BenchScreen):
     def draw(self) -> None:
         """Draws what was read."""
         base, other = self._pairs[self._place]
-        names = f"{other.subject} / {base.subject}, pair {base.repeat}"
+        names = f"{other.subject} / {base.subject} #{base.repeat}"
         head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" {other.step}  {names}  by ", ""), (self._by, "chosen"))
         chart, below = self.query_one("#chart", Lines), self.query_one("#below", Lines)
         if self._sides is None:
