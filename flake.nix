@@ -20,6 +20,14 @@
           python = pkgs.callPackage ./nix/python.nix { };
           testServers = pkgs.callPackage ./nix/test-servers.nix { inherit postgres; };
           bench = pkgs.callPackage ./nix/bench.nix { inherit postgres python; };
+          checks = pkgs.callPackage ./nix/checks.nix {
+            inherit
+              bench
+              module
+              python
+              testServers
+              ;
+          };
           app = {
             type = "app";
             program = lib.getExe bench;
@@ -36,15 +44,21 @@
             bench = app;
             default = app;
           };
-          inherit (pkgs.callPackage ./nix/checks.nix { inherit bench python testServers; }) checks;
+          inherit (checks) checks;
           devShells.default = pkgs.callPackage ./nix/shell.nix { inherit python testServers; };
           # hostpkgs has no nixfmt.
           formatter = pkgs.nixfmt or null;
         };
 
+      # Its default package is the one of `nix run`, whatever nixpkgs the system is made of.
+      module = import ./nix/module.nix { benchOf = system: perSystem.${system}.packages.bench; };
+
       perSystem = lib.genAttrs systems outputsOf;
       output =
         name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
     in
-    lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output;
+    lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output
+    // {
+      nixosModules.default = module;
+    };
 }

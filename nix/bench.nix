@@ -52,6 +52,15 @@ let
     export PGBED_STACK_TOOL=${elfutils}/bin/eu-stack
   '';
 
+  # What a wrapper with capabilities starts (see module.nix). -I: neither environment nor current folder decides what
+  # a privileged process imports. -B: it leaves nothing behind.
+  probeHelper = ''
+    #!${python}/bin/python -IB
+    import runpy
+
+    runpy.run_path("@out@/lib/pgbed/probes/helper.py", run_name="__main__")
+  '';
+
   wrapper = ''
     #!${runtimeShell}
     . @out@/share/pgbed/environment
@@ -67,7 +76,7 @@ stdenv.mkDerivation {
   dontUnpack = true;
   installPhase = ''
     runHook preInstall
-    mkdir -p "$out/bin" "$out/lib" "$out/share/pgbed"
+    mkdir -p "$out/bin" "$out/lib" "$out/libexec" "$out/share/pgbed"
     cp -r ${application} "$out/lib/pgbed"
     chmod -R u+w "$out/lib/pgbed"
     # What an installer would leave beside the modules: `bench --version` asks for it.
@@ -77,10 +86,12 @@ stdenv.mkDerivation {
     printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
     printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
     printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
-    chmod +x "$out/bin/bench"
+    printf '%s' ${lib.escapeShellArg probeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
+    chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
     runHook postInstall
   '';
 
+  passthru = { inherit python; };
   meta = {
     description = "Build PostgreSQL servers, load them, and say which is slower and why";
     mainProgram = "bench";

@@ -5,6 +5,7 @@
   runCommand,
   nixfmt ? null,
   bench,
+  module,
   python,
   testServers,
 }:
@@ -57,6 +58,8 @@ in
       mkdir -p $out
       python -m pytest -p no:cacheprovider -m "not outside" 2>&1 | tee $out/pytest.log
     '';
+
+    module = callPackage ./module-check.nix { inherit bench module; };
 
     # The wrapper starts, and finds its catalogue.
     bench = check "The application starts" "start" ''

@@ -22,6 +22,16 @@ rec {
 
   versionAtLeast = version: other: builtins.compareVersions version other >= 0;
 
+  removeSuffix =
+    suffix: string:
+    let
+      length = builtins.stringLength string - builtins.stringLength suffix;
+    in
+    if length >= 0 && builtins.substring length (-1) string == suffix then
+      builtins.substring 0 length string
+    else
+      string;
+
   removePrefix =
     prefix: string:
     let
@@ -41,6 +51,16 @@ rec {
     "https_proxy"
     "no_proxy"
   ];
+
+  inherit (import ./modules.nix { inherit concatMap; })
+    evalModules
+    literalExpression
+    mkEnableOption
+    mkIf
+    mkMerge
+    mkOption
+    types
+    ;
 
   licenses.postgresql.spdxId = "PostgreSQL";
   sourceTypes.binaryNativeCode.isSource = false;

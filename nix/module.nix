@@ -1,0 +1,114 @@
+# NixOS: `bench` for all, and for the members of one group the probes, without root. See the options' descriptions.
+{ benchOf }:
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  cfg = config.programs.pgbed;
+  name = "pgbed-probe-helper";
+
+  capabilities = [
+    "cap_bpf"
+    "cap_perfmon"
+    # To read the tracing file system, which is root's; bpftrace asks for both.
+    "cap_dac_read_search"
+    "cap_dac_override"
+  ]
+  ++ lib.optional cfg.serverProbes "cap_sys_admin";
+in
+{
+  options.programs.pgbed = {
+    enable = lib.mkEnableOption ''
+      pgbed, which compares PostgreSQL servers. Every user gets `bench`. Members of the group
+      {option}`programs.pgbed.group` may watch their own servers with its probes: they may start the probe helper,
+      which runs bpftrace with pgbed's own scripts, over processes of the caller's, and nothing else
+    '';
+
+    package = lib.mkOption {
+      type = lib.types.package;
+      default = benchOf pkgs.stdenv.hostPlatform.system;
+      defaultText = lib.literalExpression "the package `bench` of pgbed's flake";
+      description = "The application.";
+    };
+
+    bpftrace = lib.mkOption {
+      type = lib.types.package;
+      default = pkgs.bpftrace;
+      defaultText = lib.literalExpression "pkgs.bpftrace";
+      description = "The bpftrace that runs the probes.";
+    };
+
+    group = lib.mkOption {
+      type = lib.types.str;
+      default = "pgbed";
+      description = "Who may use the probes. The group is made.";
+    };
+
+    privilege = lib.mkOption {
+      type = lib.types.enum [
+        "capabilities"
+        "sudo"
+      ];
+      default = if lib.versionAtLeast cfg.bpftrace.version "0.25" then "capabilities" else "sudo";
+      defaultText = lib.literalExpression "what the version of bpftrace can do: capabilities from 0.25 on";
+      description = ''
+        How the probe helper comes by its privilege. `capabilities`: a wrapper gives it a few capabilities, which
+        bpftrace inherits; neither is ever root. `sudo`: a rule lets the group run exactly the helper as root without a
+        password; older versions of bpftrace want that.
+      '';
+    };
+
+    serverProbes = lib.mkOption {
+      type = lib.types.bool;
+      default = true;
+      description = ''
+        Whether the capabilities are to include CAP_SYS_ADMIN. Kernels since 6.16, and older ones with the fixes of
+        July 2025, ask for it to attach to the functions of a server: planner, phases and endpoint. The probes of the
+        scheduler and of stacks do without.
+      '';
+    };
+  };
+
+  config = lib.mkIf cfg.enable (
+    lib.mkMerge [
+      {
+        environment.systemPackages = [
+          cfg.package
+          cfg.bpftrace
+        ];
+        users.groups.${cfg.group} = { };
+      }
+
+      (lib.mkIf (cfg.privilege == "capabilities") {
+        security.wrappers.${name} = {
+          owner = "root";
+          inherit (cfg) group;
+          permissions = "u+rx,g+x";
+          capabilities = lib.concatStringsSep "," capabilities + "+ep";
+          source = "${cfg.package}/libexec/${name}";
+        };
+        # Where the engine looks for it.
+        environment.sessionVariables.PGBED_PROBE_HELPER = "${config.security.wrapperDir}/${name}";
+      })
+
+      (lib.mkIf (cfg.privilege == "sudo") {
+        security.sudo.extraRules = [
+          {
+            groups = [ cfg.group ];
+            runAs = "root";
+            commands = [
+              {
+                # As the engine starts it. What the arguments may be, the helper judges.
+                command = "${cfg.package.python}/bin/python -I -B ${cfg.package}/lib/pgbed/probes/helper.py *";
+                options = [ "NOPASSWD" ];
+              }
+            ];
+          }
+        ];
+      })
+    ]
+  );
+}
