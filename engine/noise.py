@@ -57,7 +57,7 @@ def smallest_effects(out: Path, pairs: int, steps: Collection[str]) -> Noise | N
 def said(noise: Noise | None, pairs: int) -> str:
     """One line for people."""
     if pairs < MIN_PAIRS:
-        return f"{pairs} repeats bear no verdict: {MIN_PAIRS} pairs are the least"
+        return f"{pairs} repeat{'s bear' if pairs > 1 else ' bears'} no verdict: {MIN_PAIRS} pairs are the least"
     if noise is None:
         return f"how small an effect {pairs} pairs can show is unknown: no A/A run of this host is here yet (--aa)"
     by_size = sorted(noise.steps.items(), key=lambda step: step[1])
