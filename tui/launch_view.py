@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from tui.glyphs import Glyphs
 from tui.launch_items import Item, Offer, unfinished
-from tui.marks import Line, folded, line, width
+from tui.marks import Line, line, width
 from tui.numbers import size, span
 from tui.plan import Plan, name_of
 
@@ -95,7 +96,7 @@ def _effect(plan: Plan, estimate: dict[str, Any] | None) -> str:
 
 def detail(item: Item | None, cells: int, rows: int = 2) -> list[Line]:
     """What is said of the item under the cursor."""
-    return [line((f" {text}", "dim")) for text in folded(item.detail if item else "", cells - 2)[:rows]]
+    return [line((f" {text}", "dim")) for text in wrap(item.detail if item else "", cells - 2)[:rows]]
 
 
 def counted(checks: Sequence[Item]) -> str:
@@ -110,10 +111,10 @@ def schedule(plan: Plan, prospect: dict[str, Any]) -> list[Line]:
     workload = manifest["workload"]
     builds = {build["label"]: build for build in manifest["builds"]}
     lines = [line(("the same by hand", "strong"))]
-    lines += [line(f"  {text}") for text in folded(plan.command(), 68)]
+    lines += [line(f"  {text}") for text in wrap(plan.command(), 68)]
     steps = " ".join(step["name"] for step in workload["steps"])
     lines.append(line((f"each cell: {workload['name']} {workload['generation']}, scale {workload['scale']}", "strong")))
-    lines += [line(f"  {text}") for text in folded(steps, 68)]
+    lines += [line(f"  {text}") for text in wrap(steps, 68)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
     for cell in manifest["cells"]:
         subject = cell["subject"]
@@ -133,9 +134,9 @@ def schedule(plan: Plan, prospect: dict[str, Any]) -> list[Line]:
     for key, config in manifest["configs"].items():
         if config["dropped"]:
             lines += [line((f"? {text}" if at == 0 else f"  {text}", "warning")) for at, text in enumerate(
-                folded(f"{key}: left out, unknown to this version: {', '.join(config['dropped'])}", 68))]  # fmt: skip
+                wrap(f"{key}: left out, unknown to this version: {', '.join(config['dropped'])}", 68))]  # fmt: skip
     for notice in prospect["notices"]:
-        lines += [line((f"  {text}", "warning")) for text in folded(f"? {notice}", 68)]
+        lines += [line((f"  {text}", "warning")) for text in wrap(f"? {notice}", 68)]
     return lines
 
 

@@ -110,13 +110,3 @@ def fit(spans: Line, cells: int, ellipsis: str = "~") -> Line:
         kept.append((text[:room], mark))
         room -= len(text)
     return (*kept, (ellipsis, "dim")) if cells > 0 else ()
-
-
-def folded(text: str, cells: int) -> list[str]:
-    """Words in lines of at most so many cells; a longer word has a line of its own."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > cells:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines

@@ -15,7 +15,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.glyphs import Glyphs
-from tui.marks import Line, folded, line
+from tui.marks import Line, line
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
