@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engine import configs as config_tables
-from engine import probeset
+from engine import probecost, probeset
 from engine.builds import catalog
 from engine.errors import UserError, unknown
 from engine.journal import JournalReader, is_locked, read_manifest, read_tags
@@ -81,9 +81,13 @@ def workloads() -> Listing:
     return Listing(rows, columns, columns, tuple(notes))
 
 
-def probes() -> Listing:
-    """One row per probe, with its state on this machine."""
-    rows = probeset.listing()
+def probes(out: Path) -> Listing:
+    """One row per probe, with its state on this machine, and what it was measured to cost here (`probecost.Cost`)."""
+    measured = probecost.known(out)
+    rows = [
+        {**row, "measured": [asdict(cost) for cost in measured if row["probe"] in cost.probes]}
+        for row in probeset.listing()
+    ]
     return Listing(rows, ("probe", "tier", "question", "cost", "state"), ("probe", "tier"))
 
 

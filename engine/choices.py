@@ -26,7 +26,7 @@ def everything(out: Path) -> dict[str, Any]:
         "configs": catalogue.configs(),
         "workloads": catalogue.workloads(),
         "kernels": catalogue.kernels(),
-        "probes": catalogue.probes(),
+        "probes": catalogue.probes(out),
         "runs": catalogue.runs(out),
     }
     return {**{name: list(listing.rows) for name, listing in listings.items()}, "presets": presets}

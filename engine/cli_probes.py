@@ -25,7 +25,7 @@ def probes() -> None:
 @JSON
 def list_probes(out: Path | None, as_json: bool) -> None:
     """What each probe answers, costs and needs, and whether it can be had here."""
-    catalogue.show(catalogue.probes(), as_json)
+    catalogue.show(catalogue.probes(out or default_out()), as_json)
     measured = probecost.known(out or default_out())
     if measured and not as_json:
         click.echo("\nmeasured on this machine (bench probes cost), probed against bare:")

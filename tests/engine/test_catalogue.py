@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from made_run import make_run
 
-from engine import catalogue
+from engine import catalogue, probecost
 
 TARBALL = {"name": "postgresql-16.3.tar.bz2", "hash": "sha256-" + "A" * 44, "path": "/nix/store/" + "x" * 60}
 LABELS = ("12.11", "16.3", "17.0-prebuilt-builtin")
@@ -73,3 +74,13 @@ def test_a_workload_is_one_line_and_its_own_sizes_are_called_so(capsys: pytest.C
 def test_configs_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of(catalogue.configs(), capsys)
     assert any(line.startswith("cx9a2_c8r32 ") for line in lines)
+
+
+def test_a_probe_tells_what_it_was_measured_to_cost_here(tmp_path: Path) -> None:
+    cost = probecost.Cost(
+        platform.node(), ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a-run"
+    )
+    probecost.keep(tmp_path, [cost])
+    measured = {row["probe"]: row["measured"] for row in catalogue.probes(tmp_path).rows}
+    assert [one["ratio"] for one in measured["sched"]] == [0.99] and measured["sched"] == measured["stacks"]
+    assert measured["planner"] == []
