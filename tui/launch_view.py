@@ -43,7 +43,7 @@ def panel(
     deep = -(-len(items) // columns)
     room = max(1, rows - 1)
     top = max(0, min(cursor // columns - room // 2, deep - room))
-    place = f" {top + 1}-{min(deep, top + room)}/{deep}" if deep > room else ""
+    place = f"{top + 1}-{min(deep, top + room)}/{deep}" if deep > room else ""
     lines = [_title(look, cells - 1, glyphs, focused, said, place)]
     each = (cells - 1) // columns
     for row in range(top, min(deep, top + room)):
@@ -96,7 +96,7 @@ def _effect(plan: Plan, estimate: dict[str, Any] | None) -> str:
 
 def detail(item: Item | None, cells: int, rows: int = 2) -> list[Line]:
     """What is said of the item under the cursor."""
-    return [line((f" {text}", "dim")) for text in wrap(item.detail if item else "", cells - 2)[:rows]]
+    return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:rows]]
 
 
 def counted(checks: Sequence[Item]) -> str:
@@ -111,10 +111,11 @@ def schedule(plan: Plan, prospect: dict[str, Any]) -> list[Line]:
     workload = manifest["workload"]
     builds = {build["label"]: build for build in manifest["builds"]}
     lines = [line(("the same by hand", "strong"))]
-    lines += [line(f"  {text}") for text in wrap(plan.command(), 68)]
+    command = _wrapped(plan.command(), 66)
+    lines += [line(f"  {text} \\") for text in command[:-1]] + [line(f"  {command[-1]}")]
     steps = " ".join(step["name"] for step in workload["steps"])
     lines.append(line((f"each cell: {workload['name']} {workload['generation']}, scale {workload['scale']}", "strong")))
-    lines += [line(f"  {text}") for text in wrap(steps, 68)]
+    lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
     for cell in manifest["cells"]:
         subject = cell["subject"]
@@ -134,9 +135,9 @@ def schedule(plan: Plan, prospect: dict[str, Any]) -> list[Line]:
     for key, config in manifest["configs"].items():
         if config["dropped"]:
             lines += [line((f"? {text}" if at == 0 else f"  {text}", "warning")) for at, text in enumerate(
-                wrap(f"{key}: left out, unknown to this version: {', '.join(config['dropped'])}", 68))]  # fmt: skip
+                _wrapped(f"{key}: left out, unknown to this version: {', '.join(config['dropped'])}", 68))]  # fmt: skip
     for notice in prospect["notices"]:
-        lines += [line((f"  {text}", "warning")) for text in wrap(f"? {notice}", 68)]
+        lines += [line((f"  {text}", "warning")) for text in _wrapped(f"? {notice}", 68)]
     return lines
 
 
@@ -164,14 +165,15 @@ def small(
 
 def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, said: str, place: str) -> Line:
     name = f"{'>' if focused else ' '}{look.title} "
-    facts = said + place
+    facts = " ".join(part for part in (said, place) if part)
     if len(name) + len(facts) + 1 > cells:
-        facts = place.strip()
-    hint = f" {look.hint} " if focused and look.hint else ""
-    known = (name, "chosen" if focused else "strong"), (f"{facts} " if facts else "", "dim")
-    room = cells - sum(len(text) for text, _ in known)
-    hint = hint if len(hint) <= room - 1 else ""
-    return (*known, (glyphs.rule * (room - len(hint)), "dim"), (hint, "key"))
+        facts = place
+    facts = f"{facts} " if facts else ""
+    room = max(0, cells - len(name) - len(facts))
+    hint = f" {look.hint} " if focused and look.hint and len(look.hint) + 3 <= room else ""
+    rule = glyphs.rule * (room - len(hint))
+    title = line((name, "chosen" if focused else "strong"), (facts, "dim"), (rule, "dim"), (hint, "key"))
+    return _cut(title, cells, glyphs.ellipsis)
 
 
 def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
@@ -203,3 +205,7 @@ def _cut(spans: Line, cells: int, ellipsis: str) -> Line:
 
 def _padded(spans: Line, cells: int) -> Line:
     return (*spans, (" " * max(0, cells - width(spans)), ""))
+
+
+def _wrapped(text: str, cells: int) -> list[str]:
+    return wrap(text, cells, break_on_hyphens=False)
