@@ -1,10 +1,14 @@
 """What probes counted, by role: frames added up over a step, and the figures made of them. Pure.
 
 A step's `probes` are {role: {probe: record}}. A record has the probe's fields (`probes.table`) summed over the step
-(the largest, of peaks), its histograms as pairs (power-of-two bucket of us, count), and `seconds`: how much of the step
-it covers, which is less than the step for a probe in windows. Its frames last `frame_s`, as the first and the last one
-reach beyond the step: roles that are there outside it, such as `server`, count that too. `stacks` has `phases`
-{phase: samples}.
+(the largest, of peaks), its histograms as pairs (power-of-two bucket of us, count), and how it was counted:
+
+- `seconds`: how much of the step its good frames cover, `frames` so many, `mode` that of the probe (`probeset.MODES`);
+- `frame_s`: how long all its frames last. The first and the last reach beyond the step. There the step's own
+  connections (and their clients) do no more than connect, plan a statement or two and wait, and are counted whole; of
+  roles that live on outside the step, such as `server`, only the frame's part that lies in the step is taken.
+
+`stacks` has `phases` {phase: samples}.
 """
 
 from __future__ import annotations
@@ -29,6 +33,11 @@ PLANNING = (
 RUN_QUEUE = ("sched", "runq")
 SAMPLES_MIN = 50  # of fewer no shares are made: each is then off by a tenth and more
 COVERED = 0.98  # from here on a probe is taken to have covered the whole step
+# What a probe counted stands for the whole step when it covered this much of it, or was attached by the clock (in
+# windows, or from the moment on in which its cost was known), which chooses no part of the step rather than another.
+COVERAGE_MIN = 0.8
+BY_THE_CLOCK = ("window", "budget")
+FRAMES_MIN = 5  # of fewer the edges weigh: see `frame_s`
 
 
 def frame_record(figures: RoleFigures) -> Record:
@@ -37,18 +46,20 @@ def frame_record(figures: RoleFigures) -> Record:
     return {"processes": figures.processes, **figures.record, **histograms}
 
 
-def add(total: Record, record: Mapping[str, Any], probe: str) -> None:
-    """Adds a frame's record to a step's."""
+def add(total: Record, record: Mapping[str, Any], probe: str, share: float = 1.0) -> None:
+    """Adds a frame's record to a step's, or the share of it that belongs there; peaks are taken as they are."""
     for field in BY_ID[probe].fields:
         value = record.get(field.name)
         if not value:
             continue
         if field.kind == "histogram":
-            total[field.name] = sorted(buckets.merge((dict(total.get(field.name, ())), dict(value))).items())
+            counts = {bucket: round(count * share) for bucket, count in value}
+            found = buckets.merge((dict(total.get(field.name, ())), {each: n for each, n in counts.items() if n}))
+            total[field.name] = sorted(found.items())
         elif field.kind == "peak":
             total[field.name] = max(total.get(field.name, 0), value)
         else:
-            total[field.name] = total.get(field.name, 0) + value
+            total[field.name] = total.get(field.name, 0) + round(value * share)
     if "phases" in record:
         total["phases"] = _sum((total.get("phases", {}), record["phases"]))
 
@@ -57,20 +68,39 @@ def step_figures(probes: Mapping[str, Mapping[str, Record]], roles: Iterable[str
     """A step's figures over the server processes of its roles; None, and no phases, where no probe counted.
 
     plan_us_per_op is what all plannings took, per op of the step; plan_p99_us an upper bound (a power of two) of the
-    99th percentile of a planning. `phases` are shares of the statements' time (`phases_by` exact) or of their samples
-    on a CPU (`sampled`); where both were counted, `phases_sampled` are the latter too.
+    99th percentile of a planning. Both are None where what was counted does not stand for the step: `coverage` {probe:
+    share of the step in good frames} and `probe_notes` say why. `phases` are shares of the statements' time
+    (`phases_by` exact) or of their samples on a CPU (`sampled`); where both were counted, `phases_sampled` are the
+    latter too.
     """
     own = [probes[role] for role in roles if role in probes]
     plans = [plan for record in own if (plan := planning(record, seconds)) is not None]
-    if not plans and (statements := probes.get("statements")) is not None:
-        plans = [plan for plan in (planning(statements, seconds),) if plan is not None]
-    counted = buckets.merge(plan["histogram"] for plan in plans)
-    longest = [plan["max_us"] for plan in plans]
-    plan_us = sum(plan["step_us"] for plan in plans)
+    statements = planning(probes.get("statements", {}), seconds)
+    if statements is not None and (not plans or any(plan["withheld"] for plan in plans)):
+        plans = [statements]
+    withheld = next((plan["withheld"] for plan in plans if plan["withheld"]), "")
+    found = {"plan_us_per_op": None, "plan_p99_us": None, **phases(own), **_coverage(probes, withheld, seconds)}
+    if plans and not withheld:
+        counted = buckets.merge(plan["histogram"] for plan in plans)
+        longest = [plan["max_us"] for plan in plans]
+        found["plan_us_per_op"] = sum(plan["step_us"] for plan in plans) / ops if ops else None
+        found["plan_p99_us"] = _quantile(counted, 0.99, None if None in longest else max(longest))
+    return found
+
+
+def _coverage(probes: Mapping[str, Mapping[str, Record]], withheld: str, seconds: float) -> Record:
+    """How much of the step each probe saw, and what to know of that."""
+    records = {probe: record for of_role in probes.values() for probe, record in of_role.items()}
+    notes = [f"planning per op is withheld: {withheld}"] if withheld else []
+    for probe, record in sorted(records.items()):
+        frames = record.get("frames", FRAMES_MIN)
+        if frames < FRAMES_MIN and record.get("mode", "") != "stalls":
+            beyond_s = max(0.0, record.get("frame_s", 0.0) - record.get("seconds", 0.0))
+            few = f"{frames} frame{'s' if frames != 1 else ''} only"
+            notes.append(f"{probe}: {few}, which reach {beyond_s:.1f} s beyond the step")
     return {
-        "plan_us_per_op": plan_us / ops if plans and ops else None,
-        "plan_p99_us": _quantile(counted, 0.99, None if None in longest else max(longest, default=None)),
-        **phases(own),
+        "coverage": {probe: round(coverage(record, seconds), 3) for probe, record in sorted(records.items())},
+        "probe_notes": notes,
     }
 
 
@@ -83,11 +113,15 @@ def role_figures(record: Mapping[str, Record], statements: int, seconds: float) 
             "plan_n": plan["n"],
             "plan_us": plan["us"],
             "plan_mean_us": plan["us"] / plan["n"] if plan["n"] else None,
-            "plan_us_per_statement": plan["step_us"] / statements if statements else None,
+            "plan_us_per_statement": plan["step_us"] / statements if statements and not plan["withheld"] else None,
             "plan_p50_us": _quantile(plan["histogram"], 0.5, plan["max_us"]),
             "plan_p99_us": _quantile(plan["histogram"], 0.99, plan["max_us"]),
             "plan_max_us": plan["max_us"],
         }
+        if plan["withheld"]:
+            found["plan_withheld"] = plan["withheld"]
+        if plan["frames"] < FRAMES_MIN:
+            found["plan_frames"] = plan["frames"]
     if any(name in record for name in ("phases", "stacks")):
         found |= phases([record])
     found |= _endpoint(record) | _run_queue(record)
@@ -95,31 +129,60 @@ def role_figures(record: Mapping[str, Record], statements: int, seconds: float) 
 
 
 def planning(record: Mapping[str, Record], seconds: float) -> Record | None:
-    """How often and how long a role planned, by the best probe that counted it; `step_us` is for the whole step."""
-    for probe, count, time, longest, histogram in PLANNING:
-        if probe in record:
-            one = record[probe]
-            us = one.get(time, 0)
-            return {
-                "n": one.get(count, 0),
-                "us": us,
-                "step_us": us / covered(one, seconds),
-                "max_us": one.get(longest) if longest else None,
-                "histogram": dict(one.get(histogram, ())),
-            }
-    return None
+    """How often and how long a role planned, by the best probe that counted it and stands for the whole step.
+
+    `step_us` is for the whole step. Where none stands for it, the best one's figures are for themselves, and `withheld`
+    says why.
+    """
+    there = [source for source in PLANNING if source[0] in record]
+    if not there:
+        return None
+    reasons = {source: not_the_step(source[0], record[source[0]], seconds) for source in there}
+    probe, count, time, longest, histogram = chosen = next((one for one in there if not reasons[one]), there[0])
+    one = record[probe]
+    us = one.get(time, 0)
+    return {
+        "n": one.get(count, 0),
+        "us": us,
+        "step_us": us / covered(one, seconds),
+        "max_us": one.get(longest) if longest else None,
+        "histogram": dict(one.get(histogram, ())),
+        "withheld": reasons[chosen],
+        "frames": one.get("frames", FRAMES_MIN),
+    }
+
+
+def coverage(record: Record, seconds: float) -> float:
+    """The part of a step that the good frames of a probe's record cover, 0 to 1."""
+    return min(1.0, max(0.0, float(record.get("seconds", seconds)) / seconds)) if seconds > 0 else 1.0
 
 
 def covered(record: Record, seconds: float) -> float:
-    """The part of a step that a probe's record covers, 1 for (nearly) all of it."""
-    share = float(record.get("seconds", seconds)) / seconds if seconds > 0 else 1.0
+    """What to divide by for the whole step: 1 where (nearly) all of it is covered, or nothing is known."""
+    share = coverage(record, seconds)
     return share if 0 < share < COVERED else 1.0
 
 
+def not_the_step(probe: str, record: Record, seconds: float) -> str:
+    """Why what a probe counted does not stand for the whole step; empty when it does."""
+    mode, share = record.get("mode", ""), coverage(record, seconds)
+    if mode == "stalls":
+        return f"{probe} was attached around stalls only"
+    if share <= 0:
+        return f"{probe} gave no good frame in the step"
+    if mode not in BY_THE_CLOCK and share < COVERAGE_MIN:
+        return f"{probe} covered {share:.0%} of the step, and {COVERAGE_MIN:.0%} are wanted"
+    return ""
+
+
 def phases(records: Iterable[Mapping[str, Record]]) -> Record:
-    """Shares of the phases of statements: exact ones, else those of samples enough, else nothing but None."""
+    """Shares of the phases of statements: exact ones, else those of samples enough, else nothing but None.
+
+    What was counted around stalls only is nobody's share.
+    """
     records = list(records)
-    exact = _sum({phase: one["phases"].get(f"{phase}_us", 0) for phase in PHASES} for one in records if "phases" in one)
+    timed = [one["phases"] for one in records if one.get("phases", {}).get("mode", "") != "stalls" and "phases" in one]
+    exact = _sum({phase: one.get(f"{phase}_us", 0) for phase in PHASES} for one in timed)
     sampled = _sum(one["stacks"].get("phases", {}) for one in records if "stacks" in one)
     found: Record = {"phases": None, "phases_by": None}
     if sum(exact.values()):

@@ -1,8 +1,9 @@
 """Which probes a run is to have, and whether they can be had here.
 
 `--probes` is a list of names, `default` (tiers 0 and 1, as far as the machine has them) or `none`. A costly probe
-(tier 2) is taken by its name, by `NAME:window` (10 s of every 60), or by `NAME:budget` (only in steps in which it is
-estimated to cost no more than --probe-budget). What was asked for by name must be there; `default` takes what is.
+(tier 2) is taken by its name, by `NAME:window` (10 s of every 60), by `NAME:budget` (only in steps in which it is
+estimated to cost no more than --probe-budget), or by `NAME:stalls` (from when a stall is seen, which is while it lasts,
+to 5 s after it). What was asked for by name must be there; `default` takes what is.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from probes.tracer import direct_command, helper_command
 
 DEFAULT = ("sched", "stacks")  # sched holds all that runq has
 ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
-MODES = ("", "window", "budget")
+MODES = ("", "window", "budget", "stalls")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A probe that a run is to have. `mode` is one of MODES: all the time, in windows, or where it is cheap."""
+    """A probe that a run is to have. `mode` is of MODES: all the time, in windows, where it is cheap, around stalls."""
 
     probe: str
     mode: str = ""

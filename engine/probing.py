@@ -9,27 +9,28 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from engine import probed, probeset, stacks
-from engine.journal import ProbeFrame
 from engine.model import Build
+from engine.probedstep import ProbedStep
 from engine.probeset import Choice
 from engine.writer import JournalWriter
-from probes import budget, elf, folding, requirements, resolve
+from probes import budget, elf, folding, helper, requirements, resolve
 from probes.errors import ProbeError
-from probes.frames import Frame, Quality, Stack, by_role
+from probes.frames import Frame
 from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
-from probes.table import SCRIPTED
+from probes.table import BY_ID, SCRIPTED
 
 SAID_MAX = 20  # lines of one probe in one cell: what repeats itself each second should not fill the journal
 PERIOD_S = 1.0
 LAST_FRAME_S = 1.6  # how long after a step its last frame is waited for
 DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
-FULLISH_PERCENT = 50  # from here on a map's name is worth keeping
 IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps
 
 
@@ -51,26 +52,6 @@ class _Open:
     gaps: int = 0
     silent_told: bool = False
     frame_ns: int = 0  # end of the last frame
-
-
-@dataclass(slots=True)
-class _Step:
-    """The step that frames belong to. `roles` are by pid; `ended_ns` is 0 while it runs.
-
-    `covered_ns` is by probe: how much of the step its frames cover, and how long they are.
-    """
-
-    id: int
-    started_ns: int
-    roles: Mapping[int, str]
-    clients: tuple[int, ...]
-    busy: bool  # statements run that probes must see
-    ended_ns: int = 0
-    totals: dict[str, dict[str, probed.Record]] = field(default_factory=dict)
-    covered_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
-    folded: dict[str, int] = field(default_factory=dict)
-    active: dict[str, None] = field(default_factory=dict)
-    decided: set[str] = field(default_factory=set)
 
 
 class Probing:
@@ -99,15 +80,15 @@ class Probing:
         self._allow_slow, self._budget_percent, self._check = allow_slow, budget_percent, check
         self._open: dict[str, _Open] = {}
         self._ending: list[_Open] = []
-        self._step: _Step | None = None
+        self._step: ProbedStep | None = None
         self._said: dict[str, int] = {}
         self._polled_s = 0.0
-        self._facts: requirements.Facts | None = None
         self._space: folding.Space | None = None
         self.monitor_pid = 0
 
     def __enter__(self) -> Self:
-        missing = probeset.lacks(self._choices, self._found()) if self._choices else {}
+        self._read_binary()
+        missing = probeset.lacks(self._choices, _facts()) if self._choices else {}
         for line in dict.fromkeys(missing.values()):
             self._say(next(probe for probe in missing if missing[probe] == line), line)
         for probe in missing:
@@ -148,22 +129,34 @@ class Probing:
         The caller commits.
         """
         self.poll()
-        self._step = _Step(step, started_ns, roles, tuple(clients), busy)
+        self._step = ProbedStep(step, started_ns, roles, tuple(clients), busy)
+        self._arm()
         for one in self._open.values():
             self._look_active(one)
         self._retarget()
 
-    def watch(self, pace: Callable[[], Pace]) -> None:
-        """Once a second reads what has come, and attaches or detaches what is due. Never waits; called often."""
+    def watch(self, pace: Callable[[], Pace], *, stalling: bool = False) -> None:
+        """Once a second reads what has come, and attaches or detaches what is due. Never waits; called often.
+
+        `stalling` says that a stall lasts: what is to be attached around stalls is attached at once.
+        """
         step = self._step
-        if step is None or time.monotonic() - self._polled_s < PERIOD_S:
+        if step is None:
+            return
+        t_ns = time.monotonic_ns()
+        if stalling:
+            step.stalled_ns = t_ns
+            for choice in self._of_mode("stalls"):
+                self._follow(choice, True, step)
+        if time.monotonic() - self._polled_s < PERIOD_S:
             return
         self.poll()
-        t_ns = time.monotonic_ns()
-        for choice in self._choices.values():
-            if choice.mode == "window":
-                self._follow_windows(choice, t_ns, step)
-            elif choice.mode == "budget" and t_ns - step.started_ns >= DECIDE_NS and choice.probe not in step.decided:
+        for choice in self._of_mode("stalls"):
+            self._follow(choice, budget.around_stall(t_ns, step.stalled_ns), step)
+        for choice in self._of_mode("window"):
+            self._follow(choice, budget.in_window(t_ns, step.started_ns), step)
+        for choice in self._of_mode("budget"):
+            if t_ns - step.started_ns >= DECIDE_NS and choice.probe not in step.decided:
                 step.decided.add(choice.probe)
                 self._admit(choice, pace())
 
@@ -181,9 +174,7 @@ class Probing:
         for probe, one in list(self._open.items()):
             if one.choice.mode:
                 self._end(probe)
-        for figures in step.totals.values():
-            for probe, record in figures.items():
-                record["seconds"], record["frame_s"] = (ns / 1e9 for ns in step.covered_ns.get(probe, (0, 0)))
+        step.conclude()
         for role, folded in stacks.by_role(step.folded).items():
             try:
                 stacks.write_folded(self._cell_dir, name, role, folded)
@@ -201,10 +192,12 @@ class Probing:
             self._look_active(one)
             for frame in frames:
                 one.frame_ns = frame.t_ns
-                self._record(frame)
+                self._record(frame, one.choice)
             self._record_words(one)
         for probe in [probe for probe, one in self._open.items() if one.session.state is State.FAILED]:
             self._ending.append(self._open.pop(probe))  # so that it can be switched on again
+            if self._step is not None:
+                self._step.decided.add(probe)  # but not by itself
         for one in [one for one in self._ending if one.session.over]:
             one.session.stop()  # which has nothing left to wait for
             self._ending.remove(one)
@@ -230,11 +223,15 @@ class Probing:
             return ""
         if choice.probe in self._open:
             return f"{choice.probe} is on already"
-        reason = probeset.lacks((choice.probe,), self._found()).get(choice.probe, "")
+        reason = probeset.lacks((choice.probe,), _facts()).get(choice.probe, "")
+        if reason:  # as it was when the run began: it may have been remedied
+            _facts.cache_clear()
+            reason = probeset.lacks((choice.probe,), _facts()).get(choice.probe, "")
         if not reason and not choice.mode:
             reason = self._start(choice)
         if not reason:
             self._choices[choice.probe] = choice
+            self._arm()
         return reason
 
     # -- attaching
@@ -247,7 +244,7 @@ class Probing:
             choice.probe,
             folder=self._cell_dir / "probes",
             allow_slow=self._allow_slow,
-            tracking=requirements.trackable(self._found()),
+            tracking=requirements.trackable(_facts()),
             mount_tracefs=os.geteuid() == 0,
         )
         try:
@@ -282,8 +279,15 @@ class Probing:
         for one in self._open.values():
             one.session.target = replace(one.session.target, clients=clients)
 
-    def _follow_windows(self, choice: Choice, t_ns: int, step: _Step) -> None:
-        due = budget.in_window(t_ns, step.started_ns)
+    def _of_mode(self, mode: str) -> list[Choice]:
+        return [choice for choice in self._choices.values() if choice.mode == mode]
+
+    def _arm(self) -> None:
+        """What would attach in a stall is an observer of the step, stall or not: all cells are watched alike."""
+        if self._step is not None:
+            self._step.active |= dict.fromkeys(choice.name for choice in self._of_mode("stalls"))
+
+    def _follow(self, choice: Choice, due: bool, step: ProbedStep) -> None:
         if due and choice.probe not in self._open:
             if choice.probe not in step.decided:
                 step.decided.add(choice.probe)  # one that cannot be had is not tried again each second
@@ -293,8 +297,26 @@ class Probing:
             self._end(choice.probe)
 
     def _admit(self, choice: Choice, pace: Pace) -> None:
+        events = BY_ID[choice.probe].events
+        try:
+            slow = resolve.slow_hits(
+                resolve.resolve_all(
+                    elf.read(self._target.binary),
+                    events,
+                    self._target.major,
+                    kernel=helper.kernel_version(),
+                    allow_slow=self._allow_slow,
+                ),
+                events,
+            )
+        except ProbeError:  # the start will say so
+            slow = 0
         estimate = budget.estimate(
-            choice.probe, pace.statements_per_s, pace.busy_cpus, limit_percent=self._budget_percent
+            choice.probe,
+            pace.statements_per_s,
+            pace.busy_cpus,
+            slow_hits=slow,
+            limit_percent=self._budget_percent,
         )
         if estimate.admitted:
             self._say(choice.probe, f"probes: {choice.probe} starts: about {estimate.percent:.1f} % of this step")
@@ -302,10 +324,12 @@ class Probing:
         else:
             self._say(choice.probe, estimate.text)
 
-    def _found(self) -> requirements.Facts:
-        if self._facts is None:
-            self._facts = probeset.facts()
-        return self._facts
+    def _read_binary(self) -> None:
+        """Has what takes a while to read at hand: a probe may be switched on while a step is measured."""
+        with suppress(ProbeError):
+            file = elf.read(self._target.binary)
+            if self._choices:
+                folding.symbols_of(file)
 
     # -- recording
 
@@ -315,50 +339,24 @@ class Probing:
             return
         if session.state is State.RUNNING:
             step.active[one.choice.name] = None
-        if step.busy and session.silent and not one.silent_told:
+        # Around a stall it is as it should be that nothing is counted.
+        if step.busy and session.silent and not one.silent_told and one.choice.mode != "stalls":
             one.silent_told = True
             self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
 
-    def _record(self, frame: Frame) -> None:
+    def _record(self, frame: Frame, choice: Choice) -> None:
         step = self._step
-        began_ns = frame.t_ns - frame.dt_ns
-        if step is None or frame.t_ns <= step.started_ns or (step.ended_ns and began_ns >= step.ended_ns):
-            return
-        roles = dict(step.roles)
-        roles |= {pid: "observer" for pid, group in frame.groups.items() if group == 2 and pid not in roles}
-        quality = _quality(frame.quality)
-        records = {role: probed.frame_record(figures) for role, figures in by_role(frame, roles).items()}
-        for role, found in self._phases(frame.stacks, roles, step).items():
-            records.setdefault(role, {})["phases"] = found
-        for role, record in records.items():
-            row = ProbeFrame(step.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
-            self._journal.add_probe_frame(row)
-            probed.add(step.totals.setdefault(role, {}).setdefault(frame.probe, {}), record, frame.probe)
-        within_ns = min(frame.t_ns, step.ended_ns or frame.t_ns) - max(began_ns, step.started_ns)
-        covered_ns, framed_ns = step.covered_ns.get(frame.probe, (0, 0))
-        step.covered_ns[frame.probe] = covered_ns + max(0, within_ns), framed_ns + frame.dt_ns
-
-    def _phases(self, sampled: Sequence[Stack], roles: Mapping[int, str], step: _Step) -> dict[str, dict[str, int]]:
-        """Folds sampled stacks into the step's; returns the samples by phase where stacks are whole."""
-        if not sampled:
-            return {}
-        clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
-        folded = folding.fold(
-            sampled,
-            lambda pid: roles.get(pid, "server"),
-            lambda pid: None if pid in clients else self._space,
-        )
-        for line, count in folded.items():
-            step.folded[line] = step.folded.get(line, 0) + count
-        if self._space is None or not self._space.complete:
-            return {}
-        connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
-        return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}
+        if step is not None:
+            for row in step.add(frame, choice.mode, self._space):
+                self._journal.add_probe_frame(row)
 
     def _read_space(self) -> folding.Space | None:
         """Where the server's code lies, which is the same in all its processes."""
         maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
-        return folding.space(maps, complete=resolve.keeps_frame_pointers(elf.read(self._target.binary)))
+        space = folding.space(maps, complete=resolve.keeps_frame_pointers(elf.read(self._target.binary)))
+        if not space.complete:
+            self._say("stacks", f"probes: stacks: {folding.quality(space)}")
+        return space
 
     def _record_words(self, one: _Open) -> None:
         for text in one.session.messages[one.messages :]:
@@ -379,9 +377,7 @@ class Probing:
         self._journal.add_event(kind, began_ns, data, ended_ns=ended_ns, attempt=self._attempt, step=step)
 
 
-def _quality(quality: Quality) -> dict[str, Any]:
-    """What of a frame's quality is worth a word, and how the probe was attached."""
-    told = {name: value for name in Quality.__slots__ if (value := getattr(quality, name))}
-    if quality.map_keys_pct < FULLISH_PERCENT:
-        told.pop("fullest_map", None)
-    return told
+@cache
+def _facts() -> requirements.Facts:
+    """What this machine offers, as it was when the engine first asked."""
+    return probeset.facts()

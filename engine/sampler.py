@@ -140,6 +140,11 @@ class StepSampler:
         return difference(self._host_first, self._host), difference(self._device_first, self._device)
 
     @property
+    def stalling(self) -> bool:
+        """Whether a stall lasts."""
+        return any(role.detector is not None and role.detector.stall is not None for role in self.roles)
+
+    @property
     def engine_cpu_ns(self) -> int:
         """CPU time of the engine itself since the start: what watching costs."""
         return self._engine_ns - self._engine_first_ns

@@ -354,7 +354,7 @@ class StepRunner:
                 self._check()
             polls += 1
             sampler.watch()
-            self.probing.watch(partial(_pace, sampler))
+            self.probing.watch(partial(_pace, sampler), stalling=sampler.stalling)
             time.sleep(POLL_S)
         check()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from probes.table import BY_ID
@@ -11,9 +10,10 @@ LIMIT_PERCENT = 5.0
 # CPU time of the first hit of a statement (a cold exception path), and of each further one.
 FIRST_US = 3.0
 MORE_US = 1.8
-SLOW_US = 10.0  # what a hit costs that the kernel must single-step
+SLOW_US = 10.0  # what a hit costs on top that the kernel must single-step
 WINDOW_NS = 10_000_000_000
 PERIOD_NS = 60_000_000_000
+AFTER_STALL_NS = 5_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,14 @@ class Estimate:
     text: str
 
 
-def cost_percent(
-    statements_per_s: float,
-    hits_per_s: float,
-    busy_cpus: float,
-    *,
-    first_us: float = FIRST_US,
-    more_us: float = MORE_US,
-) -> float:
-    """100 * (first * S + more * (H - S)) / (1e6 * busy CPUs), for S statements and H hits per second."""
+def cost_percent(statements_per_s: float, hits_per_s: float, busy_cpus: float, slow_per_s: float = 0.0) -> float:
+    """100 * (first * S + more * (H - S) + slow * W) / (1e6 * busy CPUs).
+
+    For S statements and H hits per second, W of them where the kernel must single-step.
+    """
     first = min(statements_per_s, hits_per_s)
-    return 100 * (first_us * first + more_us * (hits_per_s - first)) / (1e6 * max(busy_cpus, 0.01))
+    cost_us = FIRST_US * first + MORE_US * (hits_per_s - first) + SLOW_US * slow_per_s
+    return 100 * cost_us / (1e6 * max(busy_cpus, 0.01))
 
 
 def estimate(
@@ -45,24 +42,25 @@ def estimate(
     statements_per_s: float,
     busy_cpus: float,
     *,
-    slow_entry: bool = False,
+    slow_hits: int = 0,
     limit_percent: float = LIMIT_PERCENT,
 ) -> Estimate:
     """What a probe would cost in a run that does so many statements per second; tiers 0 and 1 are always admitted.
 
     `statements_per_s` counts those that pass where the probe attaches: planned ones for planner and endpoint.
+    `slow_hits` are the hits per statement at slow entries: see `resolve.slow_hits`.
     """
     entry = BY_ID[probe]
     if entry.tier < 2:
         return Estimate(probe, 0.0, 0.0, True, "")
-    hits_per_s = statements_per_s * entry.hits
-    one_us = {"first_us": SLOW_US, "more_us": SLOW_US} if slow_entry else {}
-    percent = cost_percent(statements_per_s, hits_per_s, busy_cpus, **one_us)
+    hits_per_s, slow_per_s = statements_per_s * entry.hits, statements_per_s * slow_hits
+    percent = cost_percent(statements_per_s, hits_per_s, busy_cpus, slow_per_s)
     admitted = percent <= limit_percent
+    slow = f", {slow_per_s:.0f}/s of them single-stepped" if slow_hits else ""
     text = (
         ""
         if admitted
-        else f"probes: {probe} would cost about {percent:.0f} % of this run ({hits_per_s:.0f}/s); not started. "
+        else f"probes: {probe} would cost about {percent:.0f} % of this run ({hits_per_s:.0f}/s{slow}); not started. "
         "--probe-budget to change."
     )
     return Estimate(probe, hits_per_s, percent, admitted, text)
@@ -73,23 +71,6 @@ def in_window(t_ns: int, began_ns: int, *, window_ns: int = WINDOW_NS, period_ns
     return t_ns >= began_ns and (t_ns - began_ns) % period_ns < window_ns
 
 
-def next_change_ns(t_ns: int, began_ns: int, *, window_ns: int = WINDOW_NS, period_ns: int = PERIOD_NS) -> int:
-    """When `in_window` changes next."""
-    if t_ns < began_ns:
-        return began_ns
-    place = (t_ns - began_ns) % period_ns
-    return t_ns - place + (window_ns if place < window_ns else period_ns)
-
-
-def unlike(one: Iterable[str], other: Iterable[str]) -> str:
-    """Why figures with these probes active must not be compared; empty when they may.
-
-    Only tier 2 counts: the others cost less than can be measured.
-    """
-    first, second = ({name for name in names if BY_ID[name].tier >= 2} for names in (one, other))
-    if first == second:
-        return ""
-    return (
-        f"probes: not compared, as one side ran with {', '.join(sorted(first)) or 'no costly probe'} "
-        f"and the other with {', '.join(sorted(second)) or 'none'}; run both alike"
-    )
+def around_stall(t_ns: int, stalled_ns: int | None, *, after_ns: int = AFTER_STALL_NS) -> bool:
+    """Whether a probe that is attached around stalls should be now; `stalled_ns` is when one was last seen, if ever."""
+    return stalled_ns is not None and t_ns - stalled_ns < after_ns

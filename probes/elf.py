@@ -10,6 +10,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from probes.errors import ProbeError
@@ -24,6 +25,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
+KEPT = 32  # files: a server's binary and its libraries, for some builds
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,12 @@ class Segment:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Elf:
-    """A program or library. `functions` are of .symtab, `exported` of .dynsym; either may be empty."""
+    """A program or library. `functions` are of .symtab, `exported` of .dynsym; either may be empty.
+
+    Two are equal when they are the same object, which they are for one file: see `read`.
+    """
 
     path: str
     machine: str
@@ -83,10 +88,19 @@ class Elf:
 
 
 def read(path: Path) -> Elf:
-    """The ELF file at `path`.
+    """The ELF file at `path`; read once for as long as the file stays the same.
 
     Raises ProbeError when it cannot be read, is no ELF file (a wrapper script, say), or is of another kind.
     """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ProbeError(f"probes: {path}: {error.strerror}; give the postgres binary") from None
+    return _read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=KEPT)
+def _read(path: Path, _identity: tuple[int, ...]) -> Elf:
     try:
         with path.open("rb") as file:
             # Mapped, since debugging information may be hundreds of megabytes that nobody looks at.

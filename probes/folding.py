@@ -10,6 +10,7 @@ import bisect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from probes import elf
@@ -94,6 +95,7 @@ def parse_maps(text: str) -> tuple[CodeMapping, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=elf.KEPT)
 def symbols_of(file: elf.Elf) -> Symbols:
     """The functions of a file, ready for looking up; of several names for one address the shortest."""
     best: dict[int, elf.Symbol] = {}
@@ -176,7 +178,10 @@ def quality(known: Space) -> str:
     """What to say next to stacks of this server."""
     if known.complete:
         return "complete stacks (frame pointers)"
-    return "flat profile: the binary keeps no frame pointers, so only the innermost function is known; no phase shares"
+    return (
+        "flat profile: the binary keeps no frame pointers, so only the innermost function is known and there are no "
+        "phase shares; take a build from source, or add the phases probe"
+    )
 
 
 def plain_name(name: str) -> str:

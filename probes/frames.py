@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from probes import buckets
 from probes.table import BY_ID
@@ -30,6 +29,11 @@ class Quality:
     new_series: tuple[int, ...] = ()
     attach: str = ""
     slow_entry: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is missing in the frame; what it missed may come with the next."""
+        return not self.lost_events and not self.broken_lines and self.map_keys_pct < 100
 
     def warnings(self, probe: str) -> tuple[str, ...]:
         """What a person should be told, one line each."""
@@ -114,32 +118,3 @@ def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, RoleFigures]:
         }
         figures[role] = RoleFigures(len(group), record, merged)
     return figures
-
-
-def normalised(frame: Frame, wall_ns: int) -> dict[str, Any]:
-    """The frame as one JSON object of the documented form, version 1; `wall_ns` is the wall clock at `t_ns`."""
-    return {
-        "v": 1,
-        "probe": frame.probe,
-        "t": round(wall_ns / 1e9, 6),
-        "dt": round(frame.dt_ns / 1e9, 6),
-        "seq": frame.seq,
-        "groups": {
-            role: dict(figures.record)
-            | {
-                (name if name.startswith("hist") else f"hist_{name}"): [
-                    [*buckets.bounds(bucket), count] for bucket, count in sorted(found.items())
-                ]
-                for name, found in figures.histograms.items()
-            }
-            for role, figures in by_role(frame, {}).items()
-        },
-        "backends": [{"pid": pid} | dict(record) for pid, record in sorted(frame.records.items())],
-        "quality": {
-            "lost_events": frame.quality.lost_events,
-            "map_keys_pct": frame.quality.map_keys_pct,
-            "attach": frame.quality.attach,
-            "slow_entry": frame.quality.slow_entry,
-            "missed_frames": frame.quality.missed_frames,
-        },
-    }

@@ -7,7 +7,7 @@ instruction. A uprobe replaces that instruction: emulated, a hit costs about 0.5
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from probes.elf import Elf, Symbol
@@ -132,6 +132,16 @@ def resolve_all(
 ) -> dict[str, tuple[Attachment, ...]]:
     """The attachments of all events of a probe, by the event's name. Raises ProbeError as `resolve` does."""
     return {event.name: resolve(elf, event, major, kernel=kernel, allow_slow=allow_slow) for event in events}
+
+
+def slow_hits(attachments: Mapping[str, tuple[Attachment, ...]], events: Iterable[Event]) -> int:
+    """How many hits per statement the kernel must single-step.
+
+    The return of a function costs nothing more: the entry is hit once, whatever waits there. Twins of one function
+    are hit in turn.
+    """
+    often = [event.name for event in events if not event.rare]
+    return sum(any(one.slow and not one.at_return for one in attachments.get(name, ())) for name in often)
 
 
 def keeps_frame_pointers(elf: Elf) -> bool:

@@ -17,9 +17,12 @@ from engine.compare import compare
 from engine.errors import UserError
 from engine.export import export
 from engine.model import Cell, StepTotals
+from engine.probedstep import ProbedStep
 from engine.probeset import Choice
 from engine.report import print_comparison, to_json
-from probes.frames import RoleFigures
+from probes.frames import Frame, Quality, RoleFigures
+
+NO_FAULT = Quality()
 
 
 def planner(n: int, us: int, *, seconds: float, bucket: int = 7, max_us: int = 100) -> dict[str, object]:
@@ -55,9 +58,88 @@ def test_a_step_is_the_sum_of_its_frames_and_the_largest_of_peaks(
 
 def test_planning_in_windows_is_scaled_to_the_whole_step() -> None:
     whole = {"delete": {"planner": planner(100, 5000, seconds=10.0)}}
-    windowed = {"delete": {"planner": planner(20, 1000, seconds=2.0)}}
+    windowed = {"delete": {"planner": planner(20, 1000, seconds=2.0) | {"mode": "window"}}}
     for probes in (whole, windowed):
         assert probed.step_figures(probes, ("insert", "delete"), 1000, 10.0)["plan_us_per_op"] == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds", "said"),
+    [
+        ("", 7.0, "planner covered 70% of the step, and 80% are wanted"),
+        ("", 8.5, ""),
+        ("budget", 3.0, ""),
+        ("window", 0.0, "planner gave no good frame in the step"),
+        ("stalls", 9.9, "planner was attached around stalls only"),
+    ],
+)
+def test_what_does_not_stand_for_the_step_is_withheld_and_says_why(mode: str, seconds: float, said: str) -> None:
+    record = planner(100, 5000, seconds=seconds) | {"mode": mode, "frames": 9}
+    probes = {"insert": {"planner": record}, "delete": {"planner": record}}
+    found = probed.step_figures(probes, ("insert", "delete"), 1000, 10.0)
+    assert (found["plan_us_per_op"] is None, found["plan_p99_us"] is None) == (bool(said), bool(said))
+    assert found["coverage"] == {"planner": seconds / 10}
+    assert found["probe_notes"] == ([f"planning per op is withheld: {said}"] if said else [])
+    role = probed.role_figures(probes["insert"], 100, 10.0)
+    assert (role["plan_n"], role.get("plan_withheld", "")) == (100, said)
+    assert (role["plan_us_per_statement"] is None) == bool(said)
+
+
+def test_another_probe_that_saw_the_whole_step_stands_in_for_one_that_did_not() -> None:
+    few = planner(10, 700, seconds=1.0) | {"mode": "stalls"}
+    endpoint = {"plan_n": 100, "plan_us": 4000, "seconds": 10.0, "mode": ""}
+    figures = probed.role_figures({"planner": few, "endpoint": endpoint}, 100, 10.0)
+    assert (figures["plan_n"], figures["plan_us_per_statement"]) == (100, 40.0)
+    statements = {"plans": 100, "plan_us": 5000, "calls": 100, "exec_us": 9000, "seconds": 10.0}
+    probes = {"insert": {"planner": few}, "statements": {"planstats": statements}}
+    assert probed.step_figures(probes, ("insert",), 1000, 10.0)["plan_us_per_op"] == 5.0
+
+
+def test_phases_counted_around_stalls_are_nobodys_shares() -> None:
+    exact = {"parse_us": 10, "plan_us": 90, "seconds": 1.0, "mode": "stalls"}
+    assert probed.phases([{"phases": exact}])["phases"] is None
+
+
+def test_a_step_of_a_few_frames_says_so() -> None:
+    record = planner(100, 5000, seconds=2.4) | {"mode": "", "frames": 3, "frame_s": 3.1}
+    found = probed.step_figures({"insert": {"planner": record}}, ("insert",), 1000, 2.5)
+    assert found["plan_us_per_op"] == pytest.approx(5.0 / 0.96)
+    assert found["probe_notes"] == ["planner: 3 frames only, which reach 0.7 s beyond the step"]
+
+
+def frame(second: float, records: dict[int, dict[str, int]], quality: Quality = NO_FAULT) -> Frame:
+    """A frame of `planner` of one second that ends then."""
+    return Frame("planner", 0, round(second * 1e9), 10**9, records, {}, quality=quality)
+
+
+def test_at_a_steps_edges_connections_count_whole_and_what_lives_on_by_its_share() -> None:
+    step = ProbedStep(1, 10**10, {7: "insert", 8: "monitor"}, (), busy=True)
+    counts = {7: {"n": 100, "max_us": 5}, 8: {"n": 100}, 9: {"n": 100, "max_us": 5}}
+    rows = [row for second in (10.0, 10.4, 11.4) for row in step.add(frame(second, counts), "", None)]
+    step.ended_ns = 12 * 10**9
+    rows += [row for second in (12.4, 13.4) for row in step.add(frame(second, counts), "", None)]
+    step.conclude()
+    assert len(rows) == 3 * 3 and {row.data["n"] for row in rows} == {100}
+    totals = {role: figures["planner"] for role, figures in step.totals.items()}
+    assert {role: total["n"] for role, total in totals.items()} == {"insert": 300, "monitor": 200, "server": 200}
+    assert totals["server"]["max_us"] == 5
+    assert (totals["insert"]["seconds"], totals["insert"]["frame_s"], totals["insert"]["frames"]) == (2.0, 3.0, 3)
+
+
+def test_only_good_frames_cover_a_step_and_a_row_says_its_mode() -> None:
+    step = ProbedStep(1, 0, {7: "insert"}, (), busy=True)
+    lost = replace(NO_FAULT, lost_events=3)
+    rows = [
+        *step.add(frame(1, {7: {"n": 1}}), "stalls", None),
+        *step.add(frame(2, {7: {"n": 1}}, lost), "stalls", None),
+    ]
+    assert [row.quality for row in rows] == [{"mode": "stalls"}, {"mode": "stalls", "lost_events": 3}]
+    step.conclude()
+    record = step.totals["insert"]["planner"]
+    assert (record["seconds"], record["frames"], record["mode"]) == (1.0, 2, "stalls")
+    list(step.add(frame(3, {7: {"n": 1}}), "", None))
+    step.conclude()
+    assert record["mode"] == ""
 
 
 def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:
@@ -78,7 +160,10 @@ def test_exact_phases_are_preferred_and_the_sampled_ones_kept_beside_them() -> N
 
 def test_a_step_without_probes_has_no_figures_of_them() -> None:
     found = probed.step_figures({}, ("insert",), 1000, 1.0)
-    assert found == {"plan_us_per_op": None, "plan_p99_us": None, "phases": None, "phases_by": None}
+    assert found == {
+        **{"plan_us_per_op": None, "plan_p99_us": None, "phases": None, "phases_by": None},
+        **{"coverage": {}, "probe_notes": []},
+    }
 
 
 def with_planner(cell: Cell, step: str, totals: StepTotals) -> StepTotals:

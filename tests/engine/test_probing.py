@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchcall import SMALL, Bench, wait_for
+from benchcall import SMALL, Bench, connect, wait_for
 from compiled import compiled_here
 
 from engine.journal import EventRow, JournalReader, StepRow
@@ -131,6 +131,17 @@ def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, 
     assert "PortalRun" in folded.read_text()
 
 
+def test_a_flat_profile_is_said_once_a_cell_and_why(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    label = build(16).label
+    if "prebuilt" not in label:
+        pytest.fail(f"{label} keeps frame pointers; this test wants a server that keeps none", pytrace=False)
+    done = bench("run", "--pg", label, "--probes", "stacks", "--steps", "l.i0,l.i1", "--repeats", "1", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("no phase shares") == 1
+    (event,) = words(bench, "probe")
+    assert event.data["text"].startswith("probes: stacks: flat profile: the binary keeps no frame pointers")
+
+
 def test_probes_go_on_and_off_in_a_running_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
     bench.detached("--pg", build(16).label, "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
     step = bench.await_step("qr100")
@@ -195,6 +206,42 @@ def test_windows_and_budget_attach_where_they_should(bench: Bench, build: Callab
     # Queries are prepared before the window opens; inserts are planned each time.
     assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 1
     assert any("endpoint would cost about" in event.data["text"] for event in words(bench, "probe"))
+
+
+def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    arguments = ("--probes", "planner:stalls", "--steps", "l.i0,qr100", "--repeats", "1")
+    bench.detached("--pg", build(16).label, *arguments, *LONG[:-4], "--query-seconds", "30", *LONG[-2:])
+    step = bench.await_step("qr100")
+    time.sleep(8)  # past the warm-up
+    assert not tracers(bench)
+    with connect(bench) as connection:
+        connection.autocommit = False
+        connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
+        wait_for(lambda: tracers(bench), "bpftrace to start in the stall")
+        time.sleep(2)  # the first was asked for its version only
+        pids = tracers(bench)
+        with JournalReader(bench.run) as reader:
+            stalls = [event for event in reader.events(step.id) if event.kind == "stall"]
+        assert stalls and all(stall.ended_ns is None for stall in stalls), "the stall lasts"
+        connection.rollback()
+    released_ns = time.monotonic_ns()
+    wait_for(lambda: gone(pids), "bpftrace to end")
+    assert pids and time.monotonic_ns() - released_ns > 5_000_000_000
+    bench.await_end()
+    with JournalReader(bench.run) as reader:
+        frames = reader.probe_frames(step.id)
+    counted = [frame for frame in frames if frame.role in ("insert", "query") and frame.data.get("n")]
+    assert counted and all(frame.quality["mode"] == "stalls" for frame in frames)
+    assert min(frame.t_ns - frame.dt_ns for frame in counted) > stalls[0].started_ns
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")
+    assert cell["observers"] == ["planner:stalls"]
+    assert 0 < cell["coverage"]["planner"] < 0.7
+    assert cell["plan_us_per_op"] is None
+    assert "planning per op is withheld: planner was attached around stalls only" in cell["probe_notes"]
+    (load,) = (cell for cell in _cells(bench) if cell["step"] == "l.i0")
+    assert (load["observers"], load["coverage"]) == (["planner:stalls"], {})  # it would have been there
 
 
 def test_what_is_asked_for_by_name_and_cannot_be_had_is_refused_before_anything_is_written(

@@ -204,7 +204,8 @@ def test_who_is_no_longer_printed_is_forgotten() -> None:
 
 def test_a_burst_that_lost_its_list_of_processes_forgets_nobody() -> None:
     reader = Reader("planner")
-    reader.feed((ready() + burst(101, {"@group": {"5": 1}}) + burst(102, {"@group": {"5": 1}, "@n": {"5": 2}})).encode())
+    text = ready() + burst(101, {"@group": {"5": 1}}) + burst(102, {"@group": {"5": 1}, "@n": {"5": 2}})
+    reader.feed(text.encode())
     reader.feed(burst(103, {"@n": {"5": 2}}).encode())
     lost = line("lost_events", {"events": 1}) + burst(104, {"@group": {"6": 1}, "@n": {"5": 2}})
     reader.feed(lost.encode())
@@ -287,9 +288,6 @@ def test_figures_are_summed_by_role_and_by_group() -> None:
     assert roles["insert"] == frames.RoleFigures(2, {"n": 5, "max_us": 9}, {"runq_us": {1: 2, 4: 3}})
     assert roles["client"].record == {"n": 4}
     assert set(frames.by_role(frame, {})) == {"server", "client"}
-    said = frames.normalised(frame, 1_763_624_400 * S)
-    assert said["groups"]["server"]["hist_runq_us"] == [[1, 1, 2], [8, 15, 3]]
-    assert json.loads(json.dumps(said)) == said
 
 
 @given(st.integers(0, 2**40))

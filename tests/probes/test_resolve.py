@@ -85,6 +85,29 @@ def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None
     assert found.slow
 
 
+def test_slow_hits_are_those_of_a_statement(compile_c: Compile) -> None:
+    planner, phases = BY_ID["planner"], BY_ID["phases"]
+    file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
+    found = resolve.resolve_all(file, planner.events, 16, kernel=NEW, allow_slow=True)
+    assert resolve.slow_hits(found, planner.events) == 1  # entry and return are one breakpoint
+    names = ("raw_parser", "pg_analyze_and_rewrite_fixedparams", "pg_analyze_and_rewrite_varparams", "PortalStart")
+    names += ("pg_analyze_and_rewrite_withcb", "ReadyForQuery", "FlushErrorState")
+    more = "".join(f'void {name}(void) {{ __asm__ volatile(""); }}\n' for name in names)
+    file = elf.read(compile_c("all", FUNCTION + more + MAIN, *ENDBR))
+    found = resolve.resolve_all(file, phases.events, 16, kernel=NEW, allow_slow=True)
+    assert resolve.slow_hits(found, phases.events) == 5  # of three twins each statement passes one; errors are rare
+    cheap = resolve.resolve_all(binary("16.3-prebuilt"), phases.events, 16, kernel=NEW)
+    assert resolve.slow_hits(cheap, phases.events) == 0
+
+
+def test_a_file_is_read_once_until_it_changes(compile_c: Compile) -> None:
+    program = compile_c("server", FUNCTION + MAIN)
+    first = elf.read(program)
+    assert elf.read(program) is first
+    os.utime(program, ns=(0, 0))
+    assert elf.read(program) is not first
+
+
 def test_the_next_candidate_is_taken_when_the_first_is_slow(compile_c: Compile) -> None:
     source = asm("ReadyForQuery", "sub $8, %rsp; add $8, %rsp") + asm("PortalDrop", "push %rbx; pop %rbx") + MAIN
     file = elf.read(compile_c("server", source))
