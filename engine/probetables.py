@@ -9,20 +9,23 @@ from engine import probed
 from engine.comparison import Comparison, middle
 from engine.model import Subject
 from engine.results import StepResult
-from engine.tables import Section, number
+from engine.tables import Notes, Section, number
 
 ROLES = ("insert", "delete", "query", "index", "transaction")  # in this order; others after them
 
 Row = Callable[[list[dict[str, Any]]], tuple[str, ...] | None]  # of the cells' figures of one role
 
 
-def sections(comparison: Comparison) -> list[Section]:
+def sections(comparison: Comparison, notes: Notes) -> list[Section]:
     """The tables; those for which nothing was counted have no rows."""
-    return [planning(comparison), phases(comparison), run_queue(comparison)]
+    return [planning(comparison, notes), phases(comparison), run_queue(comparison)]
 
 
-def planning(comparison: Comparison) -> Section:
-    """How often and how long each role planned, and what of it was reading index ends."""
+def planning(comparison: Comparison, notes: Notes) -> Section:
+    """How often and how long each role planned, and what of it was reading index ends.
+
+    A mark leads to why there is no figure per statement.
+    """
 
     def row(cells: list[dict[str, Any]]) -> tuple[str, ...] | None:
         if not any(cell.get("plan_n") for cell in cells):
@@ -32,7 +35,7 @@ def planning(comparison: Comparison) -> Section:
             number(_middle(cells, "plan_mean_us")),
             number(_largest(cells, "plan_p99_us")),
             number(_largest(cells, "plan_max_us")),
-            number(_middle(cells, "plan_us_per_statement")),
+            number(_middle(cells, "plan_us_per_statement")) + notes.mark(_reasons(cells)),
             percent(_middle(cells, "endpoint_share")),
             number(_middle(cells, "leaf_pages_per_plan")),
         )
@@ -108,6 +111,13 @@ def _figures(comparison: Comparison, subject: Subject, step: str, role: str) -> 
         for result in comparison.of(subject, step)
         if role in _seen(result)
     ]
+
+
+def _reasons(cells: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Why there is no figure per statement, or one of few frames."""
+    withheld = [f"withheld: {cell['plan_withheld']}" for cell in cells if "plan_withheld" in cell]
+    few = ["a step of few frames: its edges weigh" for cell in cells if "plan_frames" in cell]
+    return tuple(dict.fromkeys(withheld + (few if not withheld else [])))
 
 
 def _middle(cells: list[dict[str, Any]], name: str) -> float | None:

@@ -14,10 +14,13 @@ The JSON (`--json`), of which keys are only ever added:
                 device_written_kb_per_op (by the device, for whomever), heap_bytes, index_bytes, max_s,
                 observers [probe], plan_us_per_op, plan_p99_us (upper bound), phases null or {phase: share},
                 phases_by null, "exact" or "sampled", probes {role: {figure: value}} (roles: the connections' server
-                processes; client:ROLE, client, server, monitor, observer),
+                processes; client:ROLE, client, server, monitor, observer; plan_withheld says why a role has no
+                plan_us_per_statement), coverage {probe: share of the step in good frames}, probe_notes [text] (why
+                plan_* is null though a probe was there: it covered less than 80 % of the step and was not attached
+                by the clock, as windows and budget are; steps of fewer than 5 frames),
                 buckets {role: {bucket: percent}}, roles {role: {figure: value}}, saturated [role],
                 sla null or {passed, reference_passed, achieved_per_s, target_per_s, required_per_s},
-                stall_s, stalls [engine.stalls.Stall]
+                stall_s, stalls [engine.stalls.Stall, with snapshot: engine.snapshots.StallSnapshot.record]
     ratios[]    one per step, subject and metric: step, subject, build, config, kernel, arm, metric, ratio, low, high
                 (95 %), pairs, verdict, reasons [text], more_pairs, better, noise_floor
                 verdict: faster, slower, same, inconclusive, withheld, none (one pair, or nothing to judge)
@@ -49,7 +52,7 @@ from rich.text import Text
 
 from engine import origins, probetables
 from engine.comparison import METRICS, Comparison, middle
-from engine.tables import Notes, Section, headline, sections
+from engine.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v"}
 
@@ -163,7 +166,7 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
 
 
 def _all_sections(comparison: Comparison, notes: Notes, *, published: bool) -> list[Section]:
-    probed = [section for section in probetables.sections(comparison) if section.rows]
+    probed = [section for section in probetables.sections(comparison, notes) if section.rows]
     return sections(comparison, notes, published=published) + probed
 
 
@@ -174,7 +177,7 @@ def _spelled(text: str, plain: bool) -> str:
 def _table(section: Section, plain: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(section.columns):
-        words = column in ("verdict", "its cause")  # these may be folded, and so may names; figures never
+        words = column in ("verdict", "its cause", WHERE)  # these may be folded, and so may names; figures never
         left = place == 0 or words or column in ("unit", "ops/s")
         table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=place > 0 and not words)
     for row, style in zip(section.rows, section.styles, strict=True):

@@ -101,7 +101,8 @@ CREATE TABLE IF NOT EXISTS event (
     started_ns INTEGER NOT NULL,
     ended_ns INTEGER,
     role TEXT,                             -- a stall's role
-    data TEXT NOT NULL                     -- JSON; for a stall see engine.stalls.Stall
+    data TEXT NOT NULL                     -- JSON; for a stall see engine.stalls.Stall, and its `snapshot`, where the
+                                           -- backend hung when it began: engine.snapshots.StallSnapshot.record
 );
 
 -- Since 1.1. One row per frame of a probe (about a second, on a beat of its own) and role that did something in it.
@@ -116,7 +117,8 @@ CREATE TABLE IF NOT EXISTS probe_frame (
     role TEXT NOT NULL,
     data TEXT NOT NULL,                    -- JSON: processes; the probe's fields (probes/table.py); histograms as pairs
                                            -- (power-of-two bucket of us, count); stacks: phases {phase: samples}
-    quality TEXT NOT NULL,                 -- JSON: what of probes.frames.Quality is not as it should be; attach
+    quality TEXT NOT NULL,                 -- JSON: what of probes.frames.Quality is not as it should be; attach; mode
+                                           -- of a probe that is not there all the time (window, budget, stalls)
     PRIMARY KEY (step_id, t_ns, probe, role)
 ) WITHOUT ROWID;
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from engine import metrics
+from engine import hangs, metrics
 from engine.comparison import Comparison, Ratio, middle
 from engine.model import Subject
 from engine.results import StepResult, published_by_cell
@@ -25,6 +26,7 @@ PER_OP = (
 )
 BUCKETS_ACROSS = 6
 STRIP_COLUMNS = 34
+WHERE = "where"  # a column of words
 
 Rows = Iterable[tuple[tuple[str, ...], str]]  # of one subject in one step: cells, style
 
@@ -74,6 +76,7 @@ def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -
         _per_operation(comparison),
         *_response_times(comparison),
         _stalls(comparison),
+        _hangs(comparison),
         _sla(comparison),
         _sizes(comparison),
     ]
@@ -191,10 +194,8 @@ def _stalls(comparison: Comparison) -> Section:
     def rows(step: str, subject: Subject) -> Rows:
         results = comparison.of(subject, step)
         stalled = [result for result in results if result.stalls]
-        if stalled:
-            longest = max(
-                (stall for result in stalled for stall in result.stalls), key=lambda stall: stall["duration_s"]
-            )
+        longest = _longest_stall(results)
+        if longest is not None:
             causes = longest.get("causes") or []
             why = str(causes[0].get("text", causes[0].get("kind", ""))) if causes else ""
             yield (
@@ -213,6 +214,23 @@ def _stalls(comparison: Comparison) -> Section:
     if not section.rows and comparison.cells:
         section.add("none in any cell", "", "", "", "")
     return section
+
+
+def _hangs(comparison: Comparison) -> Section:
+    """What was seen of the longest stall of each step and build at the moment in which it began."""
+
+    section = Section("Where the longest stalls hung when they began", ("step and build", WHERE))
+    for step in comparison.steps:
+        for subject, name in comparison.names.items():
+            longest = _longest_stall(comparison.of(subject, step)) or {}
+            for place, line in enumerate(hangs.lines(str(longest.get("role", "")), longest.get("snapshot"))):
+                section.add(f"{step} {name}" if place == 0 else "", line)
+    return section
+
+
+def _longest_stall(results: Sequence[StepResult]) -> dict[str, Any] | None:
+    stalls = (stall for result in results for stall in result.stalls)
+    return max(stalls, key=lambda stall: float(stall["duration_s"]), default=None)
 
 
 def _sla(comparison: Comparison) -> Section:
