@@ -16,7 +16,8 @@ from rich.table import Table
 from engine import configs as config_tables
 from engine import probecost, probeset
 from engine.builds import catalog
-from engine.errors import UserError, unknown
+from engine.errors import UserError
+from engine.folders import runs_in
 from engine.journal import JournalReader, is_locked, read_manifest, read_tags
 from workloads.insert.sizes import OWN_SIZES, SCALES
 from workloads.insert.steps import GENERATIONS, plan_steps
@@ -93,9 +94,7 @@ def probes(out: Path) -> Listing:
 
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
-    # An exported run has a manifest too, but no cells.
-    folders = [path.parent for path in out.glob("*/manifest.json") if (path.parent / "cells").is_dir()]
-    rows = [_run(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
+    rows = [_run(folder) for folder in runs_in(out)]
     columns = ("run", "state", "cells", "builds", "scale", *(("tags",) if any(row["tags"] for row in rows) else ()))
     return Listing(rows, columns, ("run", "cells"))
 
@@ -153,39 +152,6 @@ def _planned(manifest: dict[str, Any]) -> Row:
         "probes": list(manifest.get("observers", ())),
         "cells_planned": len(manifest["cells"]),
     }
-
-
-def find_run(name: str | None, out: Path) -> Path:
-    """The folder of a run: a path, or a name (or the unambiguous start or end of one) below `out`; the newest for None.
-
-    Raises UserError when there is none, or more than one.
-    """
-    if name is not None and (Path(name) / "manifest.json").exists():
-        return Path(name)
-    found = [str(row["run"]) for row in runs(out).rows]
-    if name is None:
-        if not found:
-            raise UserError(f"no runs in {out}; make one with bench --pg LABEL,… or name its folder")
-        return out / found[0]
-    matching = [run for run in found if run == name] or [
-        run for run in found if run.startswith(name) or run.endswith(name)
-    ]
-    if len(matching) > 1:
-        raise UserError(f"run '{name}' could be {', '.join(matching)}; name it in full")
-    if not matching:
-        raise unknown("run", name, found) if found else UserError(f"no run '{name}': there are no runs in {out}")
-    return out / matching[0]
-
-
-def find_cell(run: Path, name: str) -> str:
-    """The id of a run's cell: named by it, or by its number in the run. Raises UserError when there is none."""
-    cells = [str(cell["id"]) for cell in read_manifest(run)["cells"]]
-    numbered = {str(number): cell for number, cell in enumerate(cells, 1)}
-    if name in cells:
-        return name
-    if name not in numbered:
-        raise unknown("cell", name, cells)
-    return numbered[name]
 
 
 def show(listing: Listing, as_json: bool) -> None:

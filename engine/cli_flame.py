@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from engine import catalogue
 from engine.errors import UserError
-from engine.prepare import default_out
+from engine.folders import default_out, find_run
 
 
 @click.command()
@@ -31,12 +30,12 @@ def flame(
     from engine import flame as graphs  # reads results, which loads more than the other commands need
 
     out = out or default_out()
-    folder = catalogue.find_run(run, out)
+    folder = find_run(run, out)
     subject = graphs.subject_of(folder, label)
     base, new = graphs.profile(folder, subject, step, role), None
     if other is not None:
         inside = other in graphs.labels(folder)
-        second = folder if inside else catalogue.find_run(other, out)
+        second = folder if inside else find_run(other, out)
         wanted = other if inside else subject.name if subject.name in graphs.labels(second) else None
         new = graphs.profile(second, graphs.subject_of(second, wanted), step, role)
     text = graphs.page(step, role, base) if new is None else graphs.page(step, role, new, base)

@@ -10,7 +10,7 @@ import click
 
 from engine import catalogue, choices, planfile
 from engine.errors import UserError
-from engine.prepare import default_out
+from engine.folders import default_out
 
 # Knobs that have an option of their own: field, option's parameter.
 OPTIONS_OF_KNOBS = {

@@ -11,8 +11,9 @@ import click
 from rich.console import Console
 
 from engine import catalogue, control, launch, probecost, probeset
+from engine.folders import default_out, find_run
 from engine.options import JSON, OUT
-from engine.prepare import Request, default_out
+from engine.prepare import Request
 
 
 @click.group()
@@ -94,4 +95,4 @@ def cost(wanted: str, label: str, steps: str, pairs: int, out: Path | None, as_j
 
 def _switch(name: str, run: str | None, out: Path | None, *, on: bool) -> None:
     record = {"probe": probeset.choice_of(name).name, "on": on}
-    click.echo(control.ask(catalogue.find_run(run, out or default_out()), record))
+    click.echo(control.ask(find_run(run, out or default_out()), record))

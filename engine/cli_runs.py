@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from engine import catalogue, runs, space
+from engine import runs, space
 from engine.errors import UserError
+from engine.folders import default_out, find_run
 from engine.journal import read_tags
 from engine.options import OUT
-from engine.prepare import default_out
 
 
 @click.command()
@@ -21,7 +21,7 @@ from engine.prepare import default_out
 @OUT
 def tag(run: str, words: tuple[str, ...], remove: bool, out: Path | None) -> None:
     """Give a run words to find it by; without words, print those it has. `bench list runs` shows them."""
-    folder = catalogue.find_run(run, out or default_out())
+    folder = find_run(run, out or default_out())
     if not words:
         if remove:
             raise UserError(f"--remove: name the words; {folder.name} has: {', '.join(read_tags(folder)) or 'none'}")
@@ -42,7 +42,7 @@ def delete(names: tuple[str, ...], yes: bool, out: Path | None) -> None:
     """
     out = out or default_out()
     # All are looked at before the first is touched: a wrong name among them removes nothing.
-    folders = list(dict.fromkeys(runs.removable(catalogue.find_run(name, out), out) for name in names))
+    folders = list(dict.fromkeys(runs.removable(find_run(name, out), out) for name in names))
     sizes = [runs.disk_bytes(folder) for folder in folders]
     if not yes:
         for folder, size in zip(folders, sizes, strict=True):

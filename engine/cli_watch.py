@@ -1,4 +1,7 @@
-"""The commands that look at a run, or act on one that runs: `watch`, `resume`, `stop`, `mark`, `interface`."""
+"""The commands that look at a run, or act on one that runs: `watch`, `resume`, `stop`, `mark`, `interface`.
+
+What only some of them need is imported there: `watch` is to show something at once.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from typing import Any
 
 import click
 
-from engine import catalogue, control, interface, launch, live
+from engine import interface
 from engine.errors import UserError
+from engine.folders import default_out, find_cell, find_run, runs_in
 from engine.options import GLYPHS, OUT, PLAIN, console
-from engine.prepare import default_out
 
 
 @click.command()
@@ -27,16 +30,20 @@ from engine.prepare import default_out
 def watch(run: str | None, out: Path | None, cell: str | None, step: str | None, **how: Any) -> None:
     """Watch a run (the newest unless named), or replay a cell of it. Leaving does not touch it."""
     once, as_json, plain, glyphs = (how[name] for name in ("once", "as_json", "plain", "glyphs"))
-    folder = catalogue.find_run(run, out or default_out())
+    folder = find_run(run, out or default_out())
     if once or as_json:
+        from engine import live
+
         now = live.Watcher(folder).look()
         click.echo(json.dumps(live.record(now)) if as_json else live.line(now))
         return
     if interface.wanted(console(plain)):
-        named = catalogue.find_cell(folder, cell) if cell else None
-        sys.exit(interface.show(folder.parent, folder, glyphs=glyphs, cell=named, step=step))
+        named = find_cell(folder, cell) if cell else None
+        interface.become(folder.parent, folder, glyphs=glyphs, cell=named, step=step)
     if cell is not None:
         raise UserError("a cell is replayed in the interface, which needs a terminal; `bench export` writes it as CSV")
+    from engine import live
+
     try:
         live.follow(folder, console(plain))
     except KeyboardInterrupt:
@@ -51,7 +58,9 @@ def watch(run: str | None, out: Path | None, cell: str | None, step: str | None,
 @click.option("--detach", is_flag=True, help="Start the engine and leave.")
 def resume(run: str | None, out: Path | None, plain: bool, glyphs: str, detach: bool) -> None:
     """Go on with a run that was stopped, or whose engine died. Finished cells are not run again."""
-    folder = catalogue.find_run(run, out or default_out())
+    folder = find_run(run, out or default_out())
+    from engine import launch
+
     sys.exit(launch.resume(folder, console(plain), detach=detach, glyphs=glyphs))
 
 
@@ -60,7 +69,9 @@ def resume(run: str | None, out: Path | None, plain: bool, glyphs: str, detach: 
 @OUT
 def stop(run: str | None, out: Path | None) -> None:
     """Stop a running run cleanly; `bench resume` goes on with it."""
-    launch.stop(catalogue.find_run(run, out or default_out()), console(False))
+    from engine import launch
+
+    launch.stop(find_run(run, out or default_out()), console(False))
 
 
 @click.command()
@@ -69,7 +80,9 @@ def stop(run: str | None, out: Path | None) -> None:
 @OUT
 def mark(text: str, run: str | None, out: Path | None) -> None:
     """Leave a word in the record of a running run (the newest unless named), to find the moment again."""
-    click.echo(control.ask(catalogue.find_run(run, out or default_out()), {"mark": text}))
+    from engine import control
+
+    click.echo(control.ask(find_run(run, out or default_out()), {"mark": text}))
 
 
 @click.command(name="interface")
@@ -79,5 +92,4 @@ def mark(text: str, run: str | None, out: Path | None) -> None:
 def open_interface(out: Path | None, glyphs: str, screen: str) -> None:
     """The terminal interface; `bench` alone opens it on Launch."""
     out = (out or default_out()).resolve()
-    newest = next((out / str(row["run"]) for row in catalogue.runs(out).rows), None)
-    sys.exit(interface.show(out, newest, screen=screen, glyphs=glyphs))
+    interface.become(out, next(iter(runs_in(out)), None), screen=screen, glyphs=glyphs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -253,15 +252,6 @@ def with_knobs(knobs: Knobs, texts: Sequence[str]) -> Knobs:
         return Knobs(**known)
     except UnknownName as error:
         raise unknown(error.kind, error.name, error.choices) from error
-
-
-def default_out() -> Path:
-    """Where runs are kept unless --out says otherwise: a place that the servers' user can reach."""
-    if "PGBED_OUT" in os.environ:
-        return Path(os.environ["PGBED_OUT"])
-    if os.geteuid() == 0:
-        return Path("/var/tmp/pgbed")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "pgbed"
 
 
 def _check_names(request: Request) -> None:
