@@ -8,7 +8,9 @@ The file (`keys.toml` in the settings folder, or the one that PGBED_KEYS names) 
 from __future__ import annotations
 
 import os
+import pkgutil
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 from textual.binding import Binding
@@ -58,6 +60,16 @@ def overrides(path: Path) -> dict[str, str]:
         if not isinstance(keys, str) or not keys:
             raise UserError(f'{path}: {name}: give the keys as text, e.g. "live.next_stall" = "n"')
     return found
+
+
+def known_ids() -> set[str]:
+    """The ids of all bindings there are. Imports every screen."""
+    from tui import screens
+
+    modules = [import_module(f"{screens.__name__}.{found.name}") for found in pkgutil.iter_modules(screens.__path__)]
+    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    bindings = [*EVERYWHERE, *(binding for known in classes for binding in vars(known).get("BINDINGS", ()))]
+    return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}
 
 
 def check_ids(wanted: dict[str, str], known: set[str], path: Path) -> None:
