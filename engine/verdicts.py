@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from engine import likeness, metrics, origins, statistics
+from engine import likeness, metrics, origins, slowdowns, statistics
 from engine.comparison import METRICS, Comparison, Metric, Pair, Ratio, Spread, geometric_mean, pairs
 from engine.model import PROBED_ARM, Subject
 
@@ -187,6 +187,7 @@ def _findings(comparison: Comparison) -> tuple[str, ...]:
                     None
                 )
             found.update(dict.fromkeys(_short_deletes(comparison, step, subject)))
+    found.update(dict.fromkeys(slowdowns.why(comparison)))
     for ratio in comparison.ratios:
         if ratio.subject.arm == "aa" and ratio.verdict in ("faster", "slower") and ratio.ratio is not None:
             found[
