@@ -169,7 +169,10 @@ def name_of(build: str) -> str:
 
 def _toggled(chosen: Sequence[str], one: str, order: Sequence[str]) -> tuple[str, ...]:
     wanted = set(chosen) ^ {one}
-    return (*(name for name in order if name in wanted), *(name for name in chosen if name in wanted - set(order)))
+    return (
+        *(name for name in order if name in wanted),
+        *(name for name in (*chosen, one) if name in wanted - set(order)),
+    )
 
 
 def _frozen(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine import planfile
@@ -237,6 +237,7 @@ def test_the_head_says_what_the_plan_comes_to() -> None:
 def test_a_panel_keeps_to_its_room_and_shows_its_cursor(
     count: int, cursor: int, cells: int, rows: int, columns: int, glyphs: str, focused: bool
 ) -> None:
+    assume(cells >= 6 * columns)
     items = tuple(Item(f"item{number}", "[x]", "text " * (number % 5), "aside") for number in range(count))
     cursor = min(cursor, max(0, count - 1))
     look = Look("things", "b base", columns=columns, wide_columns=columns)

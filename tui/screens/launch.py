@@ -176,8 +176,8 @@ class LaunchScreen(PlanScreen):
                 await work
             except UserError as error:
                 self.bench.complain(error)
-            except ValueError as error:  # no JSON where some was promised
-                self.bench.complain(UserError(f"bench said something else than was asked: {error}"))
+            except (ValueError, KeyError) as error:  # no JSON where some was promised, or another bench's
+                self.bench.complain(UserError(f"bench answered something else than was asked: {error!r}"))
             finally:
                 self.progress("")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
@@ -84,6 +84,7 @@ class PlanScreen(BenchScreen):
         self.file = ""  # that holds the plan, as it was `kept`
         self.kept = self.plan
         self._find = ""
+        self._stood_on: Panel | None = None
         self._settling: Timer | None = None
 
     def parts(self) -> Sequence[Widget]:
@@ -193,7 +194,19 @@ class PlanScreen(BenchScreen):
 
     @on(Panel.Stale)
     def _stale(self, message: Panel.Stale) -> None:
+        if message.panel.has_focus:
+            self._stood_on = message.panel
         self._draw(message.panel)
+
+    @on(events.Resize)
+    def _come_back(self) -> None:
+        """The small page hides what had the focus, which then nothing has."""
+
+        def focus() -> None:
+            if self.focused is None and self._stood_on is not None:
+                self._stood_on.focus()
+
+        self.call_after_refresh(focus)
 
     def draw_all(self) -> None:
         """Draws everything from what is known now."""
