@@ -92,7 +92,7 @@ class AskScreen(_Over):
         yield Vertical(
             Lines(
                 [
-                    *(line(part) for part in _folded(self._question, 70)),
+                    *(line(part) for part in _folded(self._question, 68)),
                     line(("y", "key"), " yes  ", ("n", "key"), " no"),
                 ]
             )
