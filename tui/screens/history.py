@@ -174,7 +174,7 @@ class HistoryScreen(BenchScreen):
             if run is None or run.trouble:
                 return run.trouble if run is not None else "this run is gone; esc goes back"
         if listing.filter:
-            return "nothing is like the filter; / and an empty line take it away"
+            return "nothing is like that; / and an empty line find all again"
         return (
             "no cell has begun yet"
             if listing.of_cells
@@ -285,7 +285,7 @@ class HistoryScreen(BenchScreen):
             self.bench.say("")
             self.look()
 
-        question = "filter, such as step=l.i1 build=16.3 !tag=noisy vm; an empty line takes it away"
+        question = "find: step=l.i1 build=16.3 !tag=noisy vm; an empty line finds all"
         self.app.push_screen(LineScreen(question, self.listing.filter), take)
 
     def action_sort(self) -> None:
