@@ -64,7 +64,8 @@ class Film:
     def catch_up(self) -> None:
         """Reads what is new: intervals, events, and whether the step has ended."""
         if self.step.state == "running":
-            self.step = next(step for step in self._reader.steps(self.step.attempt_id) if step.id == self.step.id)
+            known = {step.id: step for step in self._reader.steps(self.step.attempt_id)}
+            self.step = known[self.step.id]
         counts = self._reader.counts(self.step.id, self._ends[-1] if self._ends else 0)
         if any(count.role_id not in self.roles for count in counts):
             self.roles = {role.id: role for role in self._reader.roles(self.step.id)}

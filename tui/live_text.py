@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from engine.model import Manifest
 from tui.glyphs import SETS, Glyphs
 from tui.marks import Line, Span, line
 from tui.numbers import clock, short, span, three
@@ -193,13 +194,13 @@ def event_log(picture: Picture, rows: int) -> list[Line]:
     return [event_line(event, picture.at_ns, picture.wall_ns) for event in newest]
 
 
-def small(picture: Picture) -> list[Line]:
+def small(picture: Picture, behind_s: float | None = None) -> list[Line]:
     """The one page of a small terminal."""
     rate = f"{short(picture.rate_per_s)} {picture.unit}"
     lines = [
         title(picture),
         line((f" {rate}", "strong"), f"  {picture.doing}"),
-        progress(picture, SETS["ascii"], None, None),
+        progress(picture, SETS["ascii"], behind_s, None),
     ]
     if picture.relative is not None:
         lines.append(line(f" {picture.relative:.3f} of base {picture.base}, so far"))
@@ -232,6 +233,19 @@ def side(picture: Picture, environment: Sequence[str]) -> list[Line]:
     lines += [line(), line(("server processes", "strong"))]
     lines += [line((f"{name:<24}", "dim"), f"{share:6.1f} %") for name, share in machine.workers]
     return lines
+
+
+def environment(manifest: Manifest) -> list[str]:
+    """What the run is of, and where."""
+    cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
+    workload = manifest.workload
+    return [
+        f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
+        f"kernel {kernel.get('release', '?')}",
+        f"{workload.get('name')} {workload.get('generation')}, {workload.get('scale')}",
+        f"clients {workload.get('clients')}, seed {manifest.seed}",
+        f"probes {', '.join(manifest.observers) or 'none'}",
+    ]
 
 
 def wall(picture: Picture) -> str:

@@ -42,3 +42,11 @@ def size(size_bytes: float) -> str:
         if size_bytes >= limit:
             return f"{three(size_bytes / limit)} {unit}"
     return f"{size_bytes:.0f} B"
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `1:30` or `0:01:30` in seconds. Raises ValueError."""
+    total = 0.0
+    for part in text.split(":"):
+        total = total * 60 + float(part)
+    return total

@@ -6,6 +6,8 @@ is the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -24,18 +26,29 @@ MEDIAN_NS = 60 * SECOND_NS
 SETTLED_S = 2.0  # before, a mean says too little to be held against the base's
 
 
+@contextmanager
+def legible(run: Path) -> Iterator[None]:
+    """Turns what a damaged record does to those who read it into one line for the user."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise UserError(f"{run}: its manifest or journal holds what cannot be understood ({told})") from error
+
+
 class Player:
     """Pictures of a run; of one cell of it, played, where a cell is named. A context manager."""
 
     def __init__(self, run: Path, clock: Clock, cell: str | None = None, step: str | None = None) -> None:
         self.run = run
         self._clock = clock
-        self._reader = JournalReader(run)
-        self.manifest = Manifest.of(self._reader.manifest)
-        self._cells = {known.id: known for known in self.manifest.cells}
+        with legible(run):
+            self._reader = JournalReader(run)
+            self.manifest = Manifest.of(self._reader.manifest)
+            self._cells = {known.id: known for known in self.manifest.cells}
         self._attempts: dict[int, Attempt] = {}
         self._sessions: dict[int, Session] = {}
-        self._film: Film | None = None
+        self._films: dict[int, Film] = {}  # by step: all that a replay came to, live the newest
         self._rates: dict[int, dict[str, float]] = {}  # finished attempt: its steps' rates
         self.replay = cell is not None
         self.speed = 1
@@ -44,7 +57,8 @@ class Player:
         self._steps: list[StepRow] = []
         self._anchor = (0, 0)  # the replay stood there, when the clock said that
         if cell is not None:
-            self._open(cell, step)
+            with legible(run):
+                self._open(cell, step)
 
     def __enter__(self) -> Self:
         return self
@@ -69,32 +83,35 @@ class Player:
         """The picture of this moment. Raises UserError when the journal cannot be read (any more)."""
         if not (self.run / "journal.db").exists():
             raise UserError(f"{self.run}: the run directory is gone")
-        self._read_attempts()
-        if self._played is not None:
-            return self._replayed(self._played)
-        return self._live()
+        with legible(self.run):
+            running = is_locked(self.run)  # before its cells are read: an engine that just ended has not died
+            self._read_attempts()
+            return self._replayed(self._played) if self._played is not None else self._live(running)
 
     # Live
 
-    def _live(self) -> Picture:
+    def _live(self, running: bool) -> Picture:
         attempts = list(self._attempts.values())
-        running = is_locked(self.run)
         blank = self._blank("running" if running else self._ended())
         if not attempts:
-            return blank
+            return replace(blank, doing="the engine starts" if running else "no cell was begun; r in Launch resumes it")
         attempt = attempts[-1]
         picture = replace(blank, cell=self._cells.get(attempt.cell))
+        if not running and attempt.state == "running":
+            picture = replace(picture, state="died", doing="the engine is gone; r in Launch resumes the run")
         now_ns = self._clock.monotonic_ns()
         step = self._reader.latest_step(attempt.id)
         if step is None:
-            doing = self._doing(attempt, attempt.started_ns) or "starting the server"
-            return replace(picture, doing=doing if running else "", at_ns=now_ns, wall_ns=self._wall(attempt, now_ns))
+            told = self._doing(attempt, attempt.started_ns) or "starting the server"
+            at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
+            doing = told if running else picture.doing
+            return replace(picture, doing=doing, at_ns=at_ns, wall_ns=self._wall(attempt, at_ns))
         film = self._filmed(step)
         step = film.step
         if running and attempt.state == "running" and step.state == "running":
             return self._at(replace(picture, doing=""), attempt, film, max(now_ns, film.newest_ns))
         told = self._doing(attempt, step.ended_ns or step.started_ns)
-        doing = f"after {step.name}{': ' + told if told else ''}" if running else ""
+        doing = f"after {step.name}{': ' + told if told else ''}" if running else picture.doing
         return self._at(replace(picture, doing=doing), attempt, film, step.ended_ns or film.newest_ns)
 
     def _ended(self) -> str:
@@ -154,9 +171,9 @@ class Player:
     def seek_stall(self, by: int) -> bool:
         """To the next stall of the cell, or the one before; False when there is none."""
         at_ns = self.position_ns
-        begins = [
-            event.started_ns for step in self._steps for event in self._reader.events(step.id) if event.kind == "stall"
-        ]
+        with legible(self.run):
+            events = [event for step in self._steps for event in self._reader.events(step.id)]
+        begins = [event.started_ns for event in events if event.kind == "stall"]
         wanted = [t for t in begins if t > at_ns] if by > 0 else [t for t in begins if t < at_ns - SECOND_NS]
         if not wanted:
             return False
@@ -165,9 +182,7 @@ class Player:
 
     def _end_ns(self) -> int:
         last = self._steps[-1]
-        return last.ended_ns or (
-            self._film.newest_ns if self._film and self._film.step.id == last.id else last.started_ns
-        )
+        return last.ended_ns or self._filmed(last).newest_ns
 
     def _replayed(self, attempt: Attempt) -> Picture:
         at_ns = self.position_ns
@@ -187,12 +202,15 @@ class Player:
             self._attempts[attempt.id] = attempt
 
     def _filmed(self, step: StepRow) -> Film:
-        if self._film is None or self._film.step.id != step.id:
-            self._film = Film(self._reader, step)
-            self._film.catch_up()
+        film = self._films.get(step.id)
+        if film is None:
+            film = Film(self._reader, step)
+            with legible(self.run):
+                film.catch_up()
+            self._films = {**self._films, step.id: film} if self.replay else {step.id: film}
         elif not self.replay:
-            self._film.catch_up()
-        return self._film
+            film.catch_up()
+        return film
 
     def _blank(self, state: str) -> Picture:
         done = {attempt.cell for attempt in self._attempts.values() if attempt.state == "finished"}
@@ -214,6 +232,8 @@ class Player:
         length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
         newest_ns = film.tick_ns(until_ns)
         stalls = tuple(film.stalls(at_ns))
+        if picture.state == "died":  # nobody saw the end of what lasted
+            stalls = tuple(replace(stall, ended_ns=stall.ended_ns or at_ns) for stall in stalls)
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
         seconds = self._reader.seconds(step.id, max(newest_ns - TICK_NS, 0), newest_ns)
         tick = [second for second in seconds if second.t_ns == newest_ns]

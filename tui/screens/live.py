@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
@@ -13,24 +14,24 @@ from textual.widget import Widget
 
 from engine.errors import UserError
 from engine.journal import EventRow
-from tui import live_text, probe_words
+from tui import axes, live_text, probe_words
+from tui.axes import WINDOWS
+from tui.cost import Cost
+from tui.film import SECOND_NS
 from tui.keys import key
 from tui.marks import Line, line
-from tui.picture import Picture, lasts
-from tui.playing import Player
+from tui.numbers import seconds_of
+from tui.picture import Picture
+from tui.playing import Player, legible
 from tui.screens.base import TALL_ROWS, WIDE_COLUMNS, BenchScreen
-from tui.widgets.chart import Axis, RateChart
+from tui.widgets.chart import RateChart
 from tui.widgets.lines import Lines
 from tui.widgets.ribbon import ribbon
 from tui.words import stall_words
 
-SECOND_NS = 1_000_000_000
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
 GLANCE_S = 0.2  # between two looks whether a stall has begun
-WINDOWS = (("whole step", 0), ("10 min", 600), ("60 s", 60))
-# The axis of a step whose length is not known yet: it doubles or so, instead of creeping.
-AXES_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 172800, 604800)
 # What the last row leaves out: in a replay, and live.
 LIVE_KEYS = ("live.mark", "live.zoom", "live.role")
 REPLAY_KEYS = ("live.back", "live.slower")
@@ -80,8 +81,8 @@ class LiveScreen(BenchScreen):
         self._held_at: float | None = None  # clock reading at which painting was paused
         self._paint: Timer | None = None
         self._version = -1
-        self._cpu = (0.0, 0.0)  # clock and CPU seconds at the last repaint
-        self._cpu_percent: float | None = None
+        self._cost = Cost()
+        self._trouble = ""  # why there is no new picture
 
     def parts(self) -> Sequence[Widget]:
         """Title, chart, stalls, roles, events; on wide terminals the machine at the side."""
@@ -109,9 +110,12 @@ class LiveScreen(BenchScreen):
 
     def on_screen_resume(self) -> None:
         """Looks at once at what was chosen meanwhile."""
-        super().on_screen_resume()
         self._open()
         self.call_after_refresh(self.repaint)
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Draws anew for another size."""
+        self.call_after_refresh(self._redraw)
 
     def watch_run(self) -> None:
         """Another run, or another cell of it, is to be looked at."""
@@ -141,10 +145,11 @@ class LiveScreen(BenchScreen):
         self._paint = self.set_interval(REPLAY_PAINT_S if replay else PAINT_S, self._tick)
 
     def _tick(self) -> None:
-        if self.is_current and self._held_at is None:
+        still = self.player is not None and self.player.replay and not self.player.playing
+        if self.is_current and self._held_at is None and not still:
             self.repaint()
         elif self.is_current and self.picture is not None:
-            self._show_head(self.picture)
+            self._redraw_head(self.picture)
 
     def _glance(self) -> None:
         """Shows a stall when it begins and when it ends, not at the next beat."""
@@ -172,39 +177,52 @@ class LiveScreen(BenchScreen):
             return
         try:
             picture = self.player.look()
+            self._take(picture)
         except UserError as error:
             self._show_error(str(error))
-            return
+
+    def _take(self, picture: Picture) -> None:
         if self.picture is None or self.picture.step is None or picture.step is None:
             self._kind = ""
         elif picture.step.id != self.picture.step.id:
             self._kind, self._cursor = "", None
         self.picture = picture
-        self._measure()
+        self._cost.measure()
+        self._trouble = ""
         self._show(picture)
+
+    def _redraw(self) -> None:
+        """Shows the same picture again: its size, its window or its role is another."""
+        if self._trouble:
+            self._show_error(self._trouble)
+        elif self.picture is not None:
+            try:
+                self._show(self.picture)
+            except UserError as error:
+                self._show_error(str(error))
 
     def small(self) -> Sequence[Line]:
         """The one page of a small terminal."""
-        return live_text.small(self.picture) if self.picture else [line("no run is looked at")]
+        if self._trouble:
+            return self._error_lines()
+        return live_text.small(self.picture, self._behind_s()) if self.picture else [line("no run is looked at")]
 
     def _show_error(self, text: str) -> None:
-        self._head.show([line((f" {self.TITLE_WORD} ", "title")), line((f" {text}", "warning"))])
+        self._trouble = text
+        self._head.show([line((f" {self.TITLE_WORD} ", "title")), *self._error_lines()])
+        self.refresh_small()
 
-    def _measure(self) -> None:
-        """The CPU of this process since the last repaint: what watching costs."""
-        now_s, cpu_s = time.monotonic(), time.process_time()
-        before_s, cpu_before_s = self._cpu
-        if before_s and now_s - before_s > 0.5 * PAINT_S:
-            percent = 100 * (cpu_s - cpu_before_s) / (now_s - before_s)
-            known = self._cpu_percent
-            self._cpu_percent = percent if known is None else 0.8 * known + 0.2 * percent
-        if not before_s or now_s - before_s > 0.5 * PAINT_S:
-            self._cpu = (now_s, cpu_s)
+    def _error_lines(self) -> list[Line]:
+        return [line((f" {row}", "warning")) for row in textwrap.wrap(self._trouble, max(20, self.size.width - 2))]
 
     def _show(self, picture: Picture) -> None:
-        if self.has_class("-small"):
-            self.refresh_small()
-            return
+        with legible(self.bench.run_folder or self.bench.out):
+            if self.has_class("-small"):
+                self.refresh_small()
+            else:
+                self._show_parts(picture)
+
+    def _show_parts(self, picture: Picture) -> None:
         self._show_head(picture)
         self._ages.show([live_text.ages(picture)])
         rows = self._events.size.height
@@ -213,17 +231,26 @@ class LiveScreen(BenchScreen):
             probes = probes[:2]
         self._roles.show([*live_text.role_table(picture, self.size.width), *probes, live_text.states(picture)])
         self._events.show(live_text.event_log(picture, rows or 3))
-        if self.size.width >= WIDE_COLUMNS:
-            self._side.show(live_text.side(picture, self._environment()))
+        if self.size.width >= WIDE_COLUMNS and self.player is not None:
+            self._side.show(live_text.side(picture, live_text.environment(self.player.manifest)))
         self._show_charts(picture)
 
+    def _behind_s(self) -> float | None:
+        """How long painting has been paused; None while it is not."""
+        return None if self._held_at is None else self.bench.clock.monotonic_ns() / 1e9 - self._held_at
+
+    def _redraw_head(self, picture: Picture) -> None:
+        if self._trouble:
+            return
+        self._show_head(picture)
+        self.refresh_small()
+
     def _show_head(self, picture: Picture) -> None:
-        behind_s = None if self._held_at is None else self.bench.clock.monotonic_ns() / 1e9 - self._held_at
-        percent = self._cpu_percent if self.bench.show_cost else None
+        percent = self._cost.percent if self.bench.show_cost else None
         self._head.show(
             [
                 live_text.title(picture),
-                live_text.progress(picture, self.glyphs, behind_s, percent),
+                live_text.progress(picture, self.glyphs, self._behind_s(), percent),
                 live_text.rates(picture, self._shown_kind(picture), WINDOWS[self._window][0]),
             ]
         )
@@ -238,13 +265,11 @@ class LiveScreen(BenchScreen):
             self._slowest.clear()
             self._ribbon.show([line()])
             return
-        whole = self._axis(picture)
-        seconds = WINDOWS[self._window][1]
-        end = max(whole.start + seconds * SECOND_NS, picture.at_ns) if seconds else whole.end
-        shown = Axis(end - seconds * SECOND_NS, end, whole.at) if seconds else whole
+        whole = axes.whole(step, picture.at_ns)
+        shown = axes.window(whole, WINDOWS[self._window][1])
         kind = self._shown_kind(picture)
         cursor = self._stall_at(self._cursor)
-        stalls = [self._interval(stall, picture) for stall in picture.stalls]
+        stalls = [axes.interval(stall, picture.at_ns) for stall in picture.stalls]
         if kind in film.rates:
             base = picture.base_per_s if kind == picture.headline else None
             at = picture.at_ns if picture.speed is not None else None
@@ -254,45 +279,14 @@ class LiveScreen(BenchScreen):
             self._chart.clear()
             self._slowest.clear()
         cells = self._ribbon.size.width - 8
-        at_cursor = self._interval(cursor, picture) if cursor is not None else None
+        at_cursor = axes.interval(cursor, picture.at_ns) if cursor is not None else None
         if picture.speed is not None and at_cursor is None:
             at_cursor = (picture.at_ns, picture.at_ns)
         self._ribbon.show([(("stalls ", "dim"), *ribbon(cells, (whole.start, whole.end), whole.at, stalls, at_cursor))])
 
-    def _axis(self, picture: Picture) -> Axis:
-        """The whole step; while its end is not known, a length that it has not reached yet."""
-        assert picture.step is not None and picture.film is not None
-        step = picture.step
-        start = step.started_ns
-        at = min(picture.at_ns, step.ended_ns or picture.at_ns)
-        if step.ended_ns is not None:
-            return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
-        wanted_s = max((at - start) / SECOND_NS, float(step.plan.get("seconds") or 0))
-        length_s = next((axis for axis in AXES_S if axis >= wanted_s), wanted_s)
-        return Axis(start, start + int(length_s * SECOND_NS), at)
-
-    @staticmethod
-    def _interval(stall: EventRow, picture: Picture) -> tuple[float, float]:
-        until = picture.at_ns if lasts(stall, picture.at_ns) or stall.ended_ns is None else stall.ended_ns
-        return (stall.started_ns, until)
-
     def _stall_at(self, id: int | None) -> EventRow | None:
         stalls = self.picture.stalls if self.picture else ()
         return next((stall for stall in stalls if stall.id == id), None)
-
-    def _environment(self) -> list[str]:
-        if self.player is None:
-            return []
-        environment = self.player.manifest.environment
-        cpu, kernel = environment.get("cpu", {}), environment.get("kernel", {})
-        workload = self.player.manifest.workload
-        return [
-            f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
-            f"kernel {kernel.get('release', '?')}",
-            f"{workload.get('name')} {workload.get('generation')}, {workload.get('scale')}",
-            f"clients {workload.get('clients')}, seed {self.player.manifest.seed}",
-            f"probes {', '.join(self.player.manifest.observers) or 'none'}",
-        ]
 
     # Keys
 
@@ -307,14 +301,12 @@ class LiveScreen(BenchScreen):
         if self._held_at is None:
             self.repaint()
         elif self.picture is not None:
-            self._show_head(self.picture)
+            self._redraw_head(self.picture)
 
     def action_stall(self, by: int) -> None:
         """The next stall, or the one before; a replay goes there."""
         if self.player is not None and self.player.replay:
-            if not self.player.seek_stall(by):
-                self.notify_line("no stall further on" if by > 0 else "no stall before")
-            self.repaint()
+            self._move(lambda player: self._seek_stall(player, by))
             return
         stalls = self.picture.stalls if self.picture else ()
         if not stalls or self.picture is None:
@@ -326,6 +318,10 @@ class LiveScreen(BenchScreen):
         chosen = stalls[place % len(ids)]
         self.notify_line(f"{place % len(ids) + 1}/{len(ids)} {stall_words(chosen, self.picture.at_ns)}")
         self._show_charts(self.picture)
+
+    def _seek_stall(self, player: Player, by: int) -> None:
+        if not player.seek_stall(by):
+            self.notify_line("no stall further on" if by > 0 else "no stall before")
 
     def action_detail(self) -> None:
         """The stall that was chosen, or the last one: what everything did around it."""
@@ -341,7 +337,7 @@ class LiveScreen(BenchScreen):
     def action_zoom(self) -> None:
         """The whole step, the last ten minutes, the last minute."""
         self._window = (self._window + 1) % len(WINDOWS)
-        self.repaint()
+        self._redraw()
 
     def action_role(self) -> None:
         """The chart of another role."""
@@ -353,7 +349,7 @@ class LiveScreen(BenchScreen):
         self._kind = kinds[(kinds.index(shown) + 1) % len(kinds)] if shown in kinds else kinds[0]
         if len(kinds) == 1:
             self.notify_line(f"{kinds[0]} is the only role of this step")
-        self.repaint()
+        self._redraw()
 
     def action_mark(self) -> None:
         """A word of the user's in the record."""
@@ -370,29 +366,32 @@ class LiveScreen(BenchScreen):
 
         self.app.push_screen(LineScreen("A word for the record, to find this moment again:"), put)
 
-    def _replayed(self) -> Player | None:
+    def _move(self, how: Callable[[Player], object]) -> None:
+        """Does something to the replay, and shows what comes of it."""
         if self.player is None or not self.player.replay:
             self.notify_line("this is live: replay a cell from History (5)")
-            return None
-        return self.player
+            return
+        try:
+            how(self.player)
+        except UserError as error:
+            self._show_error(str(error))
+        else:
+            self.repaint()
 
     def action_seek(self, seconds: int) -> None:
         """So many seconds on, or back."""
-        if (player := self._replayed()) is not None:
-            player.seek(player.position_ns + seconds * SECOND_NS)
-            self.repaint()
+        self._move(lambda player: player.seek(player.position_ns + seconds * SECOND_NS))
 
     def action_speed(self, by: int) -> None:
         """Faster, or slower."""
-        if (player := self._replayed()) is not None:
-            player.faster(by)
-            self.repaint()
+        self._move(lambda player: player.faster(by))
 
     def action_go(self) -> None:
         """To a time of the step."""
         from tui.screens.over import LineScreen
 
-        if (player := self._replayed()) is None or self.picture is None or self.picture.step is None:
+        if self.player is None or not self.player.replay or self.picture is None or self.picture.step is None:
+            self._move(lambda _: None)
             return
         start_ns = self.picture.step.started_ns
 
@@ -400,17 +399,10 @@ class LiveScreen(BenchScreen):
             if not text:
                 return
             try:
-                player.seek(start_ns + int(seconds(text) * SECOND_NS))
-            except ValueError:
+                t_ns = start_ns + int(seconds_of(text) * SECOND_NS)
+            except (ValueError, OverflowError):
                 self.notify_line(f"{text}: give seconds, mm:ss or hh:mm:ss", "warning")
-            self.repaint()
+            else:
+                self._move(lambda player: player.seek(t_ns))
 
         self.app.push_screen(LineScreen("Go to a time of the step (seconds, mm:ss or hh:mm:ss):"), go)
-
-
-def seconds(text: str) -> float:
-    """`90`, `1:30` or `0:01:30` in seconds. Raises ValueError."""
-    total = 0.0
-    for part in text.split(":"):
-        total = total * 60 + float(part)
-    return total

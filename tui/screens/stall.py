@@ -13,7 +13,7 @@ from engine.journal import EventRow
 from tui.keys import key
 from tui.marks import Line, line
 from tui.picture import Picture
-from tui.playing import Player
+from tui.playing import Player, legible
 from tui.screens.base import BenchScreen
 from tui.stall_text import detail
 from tui.widgets.lines import Lines
@@ -58,12 +58,15 @@ class StallScreen(BenchScreen):
 
     def _read(self) -> None:
         try:
-            self._picture = self._player.look()
-            now = [stall for stall in self._picture.stalls if stall.id == self._stall.id]
-            self._stall = now[0] if now else self._stall
-            self._lines = detail(
-                self._player.reader, self._picture, self._stall, self.glyphs, min(self.size.width, 160)
-            )
+            with legible(self._player.run):
+                picture = self._player.look()
+                if picture.step is not None and picture.step.id == self._stall.step_id:
+                    self._picture = picture  # else the step is over, and stays as it was seen last
+                now = [stall for stall in self._picture.stalls if stall.id == self._stall.id]
+                self._stall = now[0] if now else self._stall
+                self._lines = detail(
+                    self._player.reader, self._picture, self._stall, self.glyphs, min(self.size.width, 160)
+                )
         except UserError as error:
             self._lines = [line((f" {error}", "warning"))]
         self.action_scroll(0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui.axes import Axis
 from tui.envelope import Envelope, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span
@@ -28,15 +29,6 @@ class Points(Protocol):
 
     @property
     def value(self) -> Sequence[float]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """What a chart shows: the axis from `start` to `end`, of which data is shown up to `at`."""
-
-    start: float
-    end: float
-    at: float
 
 
 class RateChart(Widget):
@@ -94,7 +86,8 @@ class RateChart(Widget):
         """The envelope of the points up to `axis.at`: what was taken in before is kept while the axis stays."""
         key = (id(points), axis.start, axis.end, cells)
         if self._envelope is None or key != self._key or self._points is not points or self._newest > axis.at:
-            self._points, self._key, self._taken, self._newest = points, key, 0, axis.start
+            self._points, self._key, self._newest = points, key, axis.start
+            self._taken = bisect_right(points.until, axis.start)  # what ended before is not on the axis
             self._envelope = Envelope(axis.start, axis.end, cells * columns_per_cell(self.glyphs))
         untils = points.until
         while self._taken < len(untils) and untils[self._taken] <= axis.at:

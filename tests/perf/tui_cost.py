@@ -1,0 +1,368 @@
+"""What the terminal interface costs: CPU while it watches, a repaint, its start, its memory, replay of a long step.
+
+    python tests/perf/tui_cost.py [--seconds S] [--only watching,charts,start,replay]
+
+No server is needed: the journal is written here, by the journal's own writer. CPU is a share of one core, times are
+medians; beside each figure stands what it may be. Numbers of one machine are not those of another: a chart is
+therefore also told as a multiple of Textual's own Sparkline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import pty
+import random
+import select
+import signal
+import statistics
+import struct
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engine")]
+
+from made_run import make_run  # noqa: E402
+from textual.app import App, ComposeResult  # noqa: E402
+from textual.widgets import Sparkline  # noqa: E402
+
+from engine.journal import RoleSecond  # noqa: E402
+from engine.writer import JournalWriter  # noqa: E402
+from tui.app import Bench  # noqa: E402
+from tui.axes import Axis  # noqa: E402
+from tui.clock import Clock  # noqa: E402
+from tui.film import Series  # noqa: E402
+from tui.glyphs import SETS  # noqa: E402
+from tui.playing import Player  # noqa: E402
+from tui.widgets.chart import RateChart  # noqa: E402
+from workloads import histogram  # noqa: E402
+
+SECOND_NS = 1_000_000_000
+CELL = 1  # of the made run; the one before it is finished
+ROLES = ("insert", "delete", "query")
+HOURS_2_S = 7200
+WARM_S = 5.0
+
+
+@dataclass(slots=True)
+class Report:
+    """Figures with what they may be."""
+
+    missed: list[str] = field(default_factory=list)
+
+    def figure(self, name: str, value: float, unit: str, budget: float | None = None) -> None:
+        """Prints one; `budget` is the most that it may be."""
+        verdict = ""
+        if budget is not None:
+            verdict = f"  (at most {budget:g} {unit}){'' if value <= budget else '  MISSED'}"
+            if value > budget:
+                self.missed.append(name)
+        print(f"  {value:9.2f} {unit:<9} {name}{verdict}", flush=True)
+
+
+class Step:
+    """A running query step in a journal, to which seconds are added. Rates jitter; every ninth minute it stalls."""
+
+    def __init__(self, journal: JournalWriter, cell: str, started_ns: int, length_s: int) -> None:
+        self.journal = journal
+        self.started_ns = started_ns
+        self.attempt = journal.begin_attempt(cell, started_ns, {})
+        plan = {"name": "qr100", "kind": "query", "seconds": length_s, "rate_per_s": 100}
+        self.id = journal.begin_step(self.attempt, 0, "qr100", "query", 0, plan, started_ns)
+        self.roles = [journal.add_role(self.id, 1, name, 1000 + n, 2000 + n) for n, name in enumerate(ROLES)]
+        self.seconds = 0
+        self._random = random.Random(1)
+
+    def second(self) -> None:
+        """One more second, as the engine writes it."""
+        self.seconds += 1
+        t_ns = self.started_ns + self.seconds * SECOND_NS
+        stalled = self.seconds % 540 > 535
+        for role in self.roles:
+            count = 20 if stalled else int(self._random.gauss(8000, 400))
+            counts = {histogram.index(int(self._random.lognormvariate(6, 1))): count // 40 for _ in range(40)}
+            self.journal.add_role_second(
+                RoleSecond(
+                    role, t_ns, SECOND_NS, count, count, 2_000_000, 4000, histogram.pack(counts), None,
+                    600_000_000, 10_000_000, 900, 0, 0, 100_000_000, 1_000_000, 900, "Client:ClientRead",
+                )
+            )  # fmt: skip
+        for source in ("dbms", "engine", "monitor", "process:walwriter", "process:checkpointer", "process:bgwriter"):
+            data = {"cpu_ns": 50_000_000, "runq_ns": 1_000_000, "processes_now": 9}
+            self.journal.add_sample(self.id, t_ns, SECOND_NS, source, data)
+        self.journal.add_sample(self.id, t_ns, SECOND_NS, "device", {"read_kb": 10, "written_kb": 20_000})
+        times = {f"{name}_ns": SECOND_NS for name in ("user", "system", "idle", "iowait")}
+        self.journal.add_sample(self.id, t_ns, SECOND_NS, "host", {**times, "pressure_io_some_ns": 1_000_000})
+        if self.seconds % 540 == 535:
+            record = {"client": 1, "depth": 0.01, "median_per_s": 8000, "rows_not_done": 30_000, "causes": []}
+            self.journal.add_event(
+                "stall", t_ns, record, ended_ns=t_ns + 5 * SECOND_NS, attempt=self.attempt, step=self.id, role="insert"
+            )
+        if self.seconds % 300 == 0:
+            record = {"cause": "time", "buffers": 4000, "total_s": 12.0, "sync_s": 0.3}
+            self.journal.add_event(
+                "checkpoint", t_ns - 12 * SECOND_NS, record, ended_ns=t_ns, attempt=self.attempt, step=self.id
+            )
+
+
+def made(folder: Path, name: str, length_s: int, recorded_s: int, started_ns: int) -> tuple[JournalWriter, Step, str]:
+    """A run with one finished cell and one in a step of which so much is recorded; its journal stays open."""
+    run = make_run(folder / name, builds=("16.3", "17.0"), repeats=1, unfinished=(CELL,))
+    journal = JournalWriter.open(run)
+    cell = next(cell["id"] for cell in _cells(run) if cell["ordinal"] == CELL)
+    step = Step(journal, cell, started_ns, length_s)
+    for _ in range(recorded_s):
+        step.second()
+    journal.commit()
+    return journal, step, cell
+
+
+def _cells(run: Path) -> list[dict[str, str]]:
+    import json
+
+    cells: list[dict[str, str]] = json.loads((run / "manifest.json").read_text())["cells"]
+    return cells
+
+
+class Terminal:
+    """A command in a pseudo-terminal of 80x24 whose output is read, as a terminal would."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.began_s = time.monotonic()
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm-256color", PYTHONPATH=str(ROOT), COLUMNS="80", LINES="24")
+            os.environ.pop("NO_COLOR", None)
+            os.execv(command[0], command)
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    def until(self, word: bytes, patience_s: float = 30.0) -> float:
+        """Seconds from the start until a word was shown."""
+        heard = b""
+        while word not in heard:
+            if time.monotonic() - self.began_s > patience_s:
+                sys.exit(f"{word!r} was not shown: {heard[-2000:]!r}")
+            heard += self._read(0.5)
+        return time.monotonic() - self.began_s
+
+    def watch(self, seconds: float) -> None:
+        """Reads what is shown for a while."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._read(min(left_s, 0.5))
+
+    def cpu_s(self) -> float:
+        """CPU time of the process that shows, so far."""
+        return sum(int(value) for value in self._stat()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        """Its resident memory."""
+        status = Path(f"/proc/{self._shower()}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+    def close(self) -> None:
+        """Leaves by its key."""
+        with suppress(OSError):
+            os.write(self._fd, b"q")
+            self.watch(1.0)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+    def _shower(self) -> int:
+        """The process itself, or the child that it waits for."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return int(children[0]) if children else self.pid
+
+    def _stat(self) -> list[str]:
+        return Path(f"/proc/{self._shower()}/stat").read_text().rpartition(")")[2].split()
+
+    def _read(self, patience_s: float) -> bytes:
+        if not select.select([self._fd], [], [], patience_s)[0]:
+            return b""
+        try:
+            return os.read(self._fd, 65536)
+        except OSError:
+            return b""
+
+
+def watching(report: Report, folder: Path, seconds: int) -> None:
+    """The Live screen on a step of which half an hour is recorded, and which goes on."""
+    print(f"Live at 80x24 on a step with 1,800 s recorded, one more each second, over {seconds} s:")
+    journal, step, _ = made(folder, "watched", 3600, 1800, time.monotonic_ns() - 1800 * SECOND_NS)
+    with journal:
+        terminal = Terminal([sys.executable, "-m", "tui", str(journal.run), "--out", str(folder)])
+        terminal.until(b"in flight")
+        _grow(terminal, step, WARM_S)
+        cpu_s, began_s = terminal.cpu_s(), time.monotonic()
+        _grow(terminal, step, seconds)
+        share = (terminal.cpu_s() - cpu_s) / (time.monotonic() - began_s)
+        report.figure("CPU of the Live screen", 100 * share, "% of one", 1.5)
+        report.figure("resident memory", terminal.resident_mib(), "MiB", 90)
+        terminal.close()
+
+
+def _grow(terminal: Terminal, step: Step, seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        step.second()
+        step.journal.commit()
+        terminal.watch(1.0)
+
+
+class Charts(App[None]):
+    """Three charts, or three of Textual's own sparklines."""
+
+    CSS = "RateChart, Sparkline { height: 1fr; width: 100%; }"
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.theme = "textual-dark"
+        self._own = own
+
+    def compose(self) -> ComposeResult:
+        """Three rows."""
+        for _ in range(3):
+            yield RateChart(SETS["braille"]) if self._own else Sparkline([0.0], summary_function=min)
+
+
+def charts(report: Report) -> None:
+    """CPU of a repaint of three charts of 1,800 points, made anew and with one more point."""
+    print("three charts of 1,800 points, CPU of a repaint:")
+    random_source = random.Random(1)
+    points = Series()
+    for second in range(3600):
+        points.add((second + 1) * SECOND_NS, SECOND_NS, max(0.0, random_source.gauss(29_000, 2000)))
+    stalls = [(900e9, 906e9), (1500e9, 1514e9)]
+
+    def own(app: App[None], axis: Axis) -> None:
+        for chart in app.query(RateChart):
+            chart.show(points, axis, stalls, 31_000.0, "base 16.3")
+
+    def anew(app: App[None], turn: int) -> None:
+        own(app, Axis(turn * SECOND_NS, (1800 + turn) * SECOND_NS, (1800 + turn) * SECOND_NS))
+
+    def on(app: App[None], turn: int) -> None:
+        own(app, Axis(0, 3600 * SECOND_NS, (1800 + turn) * SECOND_NS))
+
+    def sparkline(app: App[None], turn: int) -> None:
+        for chart in app.query(Sparkline):
+            chart.data = points.value[turn : 1800 + turn]
+
+    for size in ((80, 24), (200, 50)):
+        theirs = asyncio.run(_repaint_ms(Charts(False), sparkline, size))
+        for name, paint in (("axis moved: all points anew", anew), ("one more point", on)):
+            ours = asyncio.run(_repaint_ms(Charts(True), paint, size))
+            report.figure(f"{name}, {size[0]}x{size[1]}", ours, "ms", 15)
+            print(f"  {ours / theirs:9.2f} times that of Textual's Sparkline", flush=True)
+
+
+async def _repaint_ms(app: App[None], paint: Callable[[App[None], int], None], size: tuple[int, int]) -> float:
+    """CPU of painting and of what follows on the screen, less that of the waiting itself."""
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+
+        async def turns(act: Callable[[int], None]) -> float:
+            began_s = time.process_time()
+            for turn in range(60):
+                act(turn)
+                await pilot.pause()
+            return time.process_time() - began_s
+
+        await turns(lambda turn: paint(app, turn))
+        idle_s = await turns(lambda _: None)
+        return 1000 * (await turns(lambda turn: paint(app, turn)) - idle_s) / 60
+
+
+def start(report: Report, folder: Path) -> None:
+    """From the command to what it shows first."""
+    print("start to first paint (median of 7):")
+    run = make_run(folder / "started", repeats=1)
+    commands = {
+        "python -m tui RUN": ["-m", "tui", str(run), "--out", str(folder)],
+        "bench watch RUN": ["-m", "engine", "watch", str(run), "--out", str(folder)],
+    }
+    for name, command in commands.items():
+        taken_s = []
+        for _ in range(8):
+            terminal = Terminal([sys.executable, *command])
+            taken_s.append(terminal.until(b"FINISHED"))
+            terminal.close()
+        report.figure(name, statistics.median(taken_s[1:]), "s", 0.7)
+
+
+def replay(report: Report, folder: Path) -> None:
+    """A two-hour step, opened and sought through: what is read, and what the screen does with it."""
+    print("replay of a step of 7,200 s with 3 roles:")
+    journal, step, cell = made(folder, "replayed", HOURS_2_S, HOURS_2_S, SECOND_NS)
+    with journal:
+        end_ns = step.started_ns + HOURS_2_S * SECOND_NS
+        journal.end_step(step.id, end_ns, None)
+        journal.end_attempt(step.attempt, end_ns, "finished")
+    run = journal.run
+    began_s = time.monotonic()
+    with Player(run, Clock(), cell) as player:
+        player.look()
+        report.figure("opened, without the screen", time.monotonic() - began_s, "s", 1.0)
+    asyncio.run(_replay_screen(report, folder, run, cell, (step.started_ns, end_ns)))
+    terminal = Terminal([sys.executable, "-m", "tui", str(run), "--out", str(folder), "--cell", cell])
+    report.figure("opened: from the command to the first paint", terminal.until(b"in flight"), "s", 1.0 + 0.7)
+    terminal.watch(5)
+    report.figure("resident memory", terminal.resident_mib(), "MiB", 90)
+    terminal.close()
+
+
+async def _replay_screen(report: Report, folder: Path, run: Path, cell: str, span: tuple[int, int]) -> None:
+    from tui.screens.live import LiveScreen
+
+    app = Bench(folder, run, SETS["braille"], "live")
+    app.replayed = (cell, None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, LiveScreen) and screen.player is not None
+        random_source, taken_s = random.Random(1), []
+        for _ in range(40):
+            began_s = time.monotonic()
+            screen.player.seek(random_source.randint(*span))
+            screen.repaint()
+            app.screen_text()
+            taken_s.append(time.monotonic() - began_s)
+        report.figure("sought and drawn, median", 1000 * statistics.median(taken_s), "ms", 100)
+        report.figure("sought and drawn, slowest of 40", 1000 * max(taken_s), "ms", 100)
+
+
+def main() -> int:
+    """Reads the options and measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--only", default="watching,charts,start,replay")
+    options = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="pgbed-tui-") as name:
+        folder = Path(name)
+        parts: dict[str, Callable[[], None]] = {
+            "charts": lambda: charts(report),
+            "start": lambda: start(report, folder),
+            "replay": lambda: replay(report, folder),
+            "watching": lambda: watching(report, folder, options.seconds),
+        }
+        for part, measure in parts.items():
+            if part in options.only.split(","):
+                measure()
+    print(f"MISSED: {', '.join(report.missed)}" if report.missed else "all reached")
+    return 1 if report.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
