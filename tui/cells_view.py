@@ -8,6 +8,7 @@ from typing import Any
 
 from tui.comparison import CellStep, Comparison, Subject
 from tui.comparison_table import RATES, SLA, Row, ratio_text
+from tui.comparison_view import folded, judged_by
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, fit, line
 from tui.numbers import short
@@ -99,7 +100,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     if build is not None:
         patches = f", patches {', '.join(build['patches'])}" if build.get("patches") else ""
         made = f"{build['label']}: PostgreSQL {build['version']}, {build['provenance']}{patches}"
-        lines += _folded(
+        lines += folded(
             f"{made}; compiler {build['compiler']}; flags {build['flags']}; {build['digest']}", columns, "dim"
         )
     return lines
@@ -107,19 +108,19 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
     """Why a verdict was withheld, all findings of the step, and every check of the two sides."""
-    found = comparison.ratio(row.step, subject.name, row.metric)
+    found = comparison.ratio(row.step, subject.name, judged_by(row))
     lines: list[Line] = []
     for reason in found.reasons if found is not None else ():
         mark = "sla" if found is not None and found.verdict == "withheld" else "dim"
-        lines += _folded(f"{'withheld: ' if mark == 'sla' else ''}{reason}", columns, mark)
+        lines += folded(f"{'withheld: ' if mark == 'sla' else ''}{reason}", columns, mark)
     drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
     for finding in comparison.findings:
         if finding.startswith((f"{row.step}: ", *drifts)):
-            lines += _folded(finding, columns, "warning")
+            lines += folded(finding, columns, "warning")
     for check in comparison.likeness.get(subject.name, ()):
         sign: Span = ("ok ", "better") if check.ok else ("? ", "warning")
-        folded = textwrap.wrap(f"{check.what}: {check.text}", columns - 5) or [""]
-        lines += [line(" ", sign if place == 0 else "   ", part) for place, part in enumerate(folded)]
+        parts = textwrap.wrap(f"{check.what}: {check.text}", max(10, columns - 5)) or [""]
+        lines += [line(" ", sign if place == 0 else "   ", part) for place, part in enumerate(parts)]
     return lines
 
 
@@ -170,7 +171,7 @@ def _stall(stall: Mapping[str, Any], columns: int) -> list[Line]:
     lines = [fit(line(" ", (f"! {seconds:.1f} s", "stall"), text), columns)]
     for place, cause in enumerate(stall.get("causes") or (), 1):
         score = f" ({cause['score']:.0%})" if "score" in cause else ""
-        lines += _folded(f"{place}. {cause.get('text', cause.get('kind', ''))}{score}", columns, "", indent=4)
+        lines += folded(f"{place}. {cause.get('text', cause.get('kind', ''))}{score}", columns, "", indent=4)
     return lines
 
 
@@ -184,9 +185,3 @@ def _role(name: str, figures: Mapping[str, Any]) -> Line:
     if figures.get("cpu_us_per_statement") is not None:
         parts.append(f"cpu {short(figures['cpu_us_per_statement'])} us each")
     return line(f" {name:<8} ", ", ".join(parts))
-
-
-def _folded(text: str, columns: int, mark: str, indent: int = 1) -> list[Line]:
-    """Text in as many lines as it takes; further lines are indented by two more."""
-    folded = textwrap.wrap(text, columns - indent - 2)
-    return [line((" " * (indent + 2 * (place > 0)) + part, mark)) for place, part in enumerate(folded)]

@@ -33,12 +33,13 @@ LEGEND = (("better", "better for you"), ("worse", "worse"), ("=", "same"), ("~",
           ("?", "verdict withheld"))  # fmt: skip
 
 
-def title(comparison: Comparison, sort: str, wanted: str) -> Line:
+def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
     """What is compared, and how: what matters most first, for where it is cut."""
     pairs = comparison.pairs
     by_pairs = f"{pairs} pairs ABBA  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
     margin = f"margin {comparison.margin:.0%}" if comparison.margin >= 0.01 else f"margin {comparison.margin:.1%}"
-    spans: list[Span] = [(" COMPARE ", "title"), (f" base {comparison.base}  {by_pairs}  {margin}", "")]
+    spans: list[Span] = [(" COMPARE ", "title"), ("  comparing..." if busy else "", "chosen")]
+    spans.append((f" base {comparison.base}  {by_pairs}  {margin}", ""))
     if sort != "steps":
         spans.append((f"  by {sort}", "chosen"))
     if wanted:
@@ -95,14 +96,14 @@ def alike(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns: int
     lines: list[Line] = []
     for check in checks:
         if not check.ok:
-            folded = textwrap.wrap(f"{check.what}: {check.text}", columns - 2) or [""]
-            lines += [line(("? " if place == 0 else "  ", "warning"), part) for place, part in enumerate(folded)]
+            parts = textwrap.wrap(f"{check.what}: {check.text}", max(10, columns - 2)) or [""]
+            lines += [line(("? " if place == 0 else "  ", "warning"), part) for place, part in enumerate(parts)]
     measured = [check for check in checks if check.ok and any(letter.isdigit() for letter in check.text)]
     lines += [line(("ok ", "better"), f"{check.what} {check.text}") for check in measured]
     same = ", ".join(check.what for check in checks if check.ok and check not in measured)
     if same:
-        folded = textwrap.wrap(same, columns - 3)
-        lines += [line(("ok " if place == 0 else "   ", "better"), part) for place, part in enumerate(folded)]
+        parts = textwrap.wrap(same, max(10, columns - 3))
+        lines += [line(("ok " if place == 0 else "   ", "better"), part) for place, part in enumerate(parts)]
     if len(lines) > height:
         lines = [*lines[: height - 1], line((f"{len(lines) - height + 1} more: enter", "dim"))]
     return [fit(each, columns, glyphs.ellipsis) for each in lines]
@@ -130,7 +131,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
 
 def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
     """Why a verdict was withheld, or what else must be known of this line; the legend where there is nothing."""
-    found = comparison.ratio(row.step, subject.name, row.metric)
+    found = comparison.ratio(row.step, subject.name, judged_by(row))
     if found is not None and found.reasons and found.ratio is not None:
         return line((f" {'; '.join(found.reasons)}", "sla" if found.verdict == "withheld" else "dim"))
     if 0 < comparison.pairs < 3:
@@ -143,6 +144,17 @@ def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
     if named and row.metric == "rate_per_s":
         return line((f" {named[0]}", "warning"))
     return legend(glyphs)
+
+
+def judged_by(row: Row) -> str:
+    """The metric whose verdict a line is about: what is counted bears on the rate's."""
+    return "rate_per_s" if row.metric in (STALLS, SLA) else row.metric
+
+
+def folded(text: str, columns: int, mark: str = "", indent: int = 1) -> list[Line]:
+    """Text in as many lines as it takes; further lines are indented by two more."""
+    parts = textwrap.wrap(text, max(10, columns - indent - 2))
+    return [line((" " * (indent + 2 * (place > 0)) + part, mark)) for place, part in enumerate(parts)]
 
 
 def legend(glyphs: Glyphs) -> Line:

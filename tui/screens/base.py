@@ -45,7 +45,7 @@ class BenchScreen(Screen[None]):
     DEFAULT_CSS = """
     BenchScreen { layout: vertical; overflow: hidden; }
     BenchScreen > #parts { height: 1fr; }
-    BenchScreen > #notice { height: auto; max-height: 2; dock: bottom; margin-bottom: 1; }
+    BenchScreen > #notice { height: auto; max-height: 3; dock: bottom; margin-bottom: 1; }
     BenchScreen > #keys { height: 1; dock: bottom; }
     BenchScreen > #small { display: none; height: 1fr; }
     BenchScreen.-small > #small { display: block; }
@@ -108,9 +108,9 @@ class BenchScreen(Screen[None]):
         if self._notice is not None:
             self._notice.stop()
         self._notice = self.set_timer(NOTICE_S, lambda: self.notify_line("")) if text else None
-        # In two rows if need be: where a file was written to is worth more than a row of the screen.
-        rows = textwrap.wrap(text, max(20, self.size.width - 2)) or []
-        shown = [*rows[:1], " ".join(rows[1:])] if rows[1:] else rows
+        # In up to three rows: where a file was written to is worth more than a row of the screen.
+        rows = textwrap.wrap(text, max(20, self.size.width - 2))
+        shown = [*rows[:2], " ".join(rows[2:])] if rows[2:] else rows
         self.query_one("#notice", Lines).show([line((f" {row}", mark)) for row in shown])
 
     def shown_keys(self) -> list[tuple[str, Binding]]:

@@ -78,30 +78,31 @@ class CompareScreen(BenchScreen):
         self.set_interval(LOOK_S, self.look)
 
     def on_screen_resume(self) -> None:
-        """Compares what is looked at now, if that is something else than before."""
+        """Comes back to the front; what went wrong before may go well now."""
         super().on_screen_resume()
-        one = () if self.bench.run_folder is None else (self.bench.run_folder,)
-        wanted = tuple(self.bench.compared) or one
-        if wanted != self._runs:
-            self._runs, self._found, self._base, self._finished = wanted, None, None, ()
-            self._cursor, self._top, self._first = (0, 0), 0, 0
         if self._found is None:
-            self._problem = ""  # what went wrong before may go well now
-        if not self._runs:
-            self._problem = "no run is looked at: choose one in History (5), or start one in Launch (1)"
+            self._problem = ""
         self.look()
         self.draw()
 
     def look(self) -> None:
-        """Compares anew where cells have finished since."""
-        if not self._runs or self.app.screen is not self or self._busy:
+        """Compares anew where other runs are looked at than before, or cells have finished since."""
+        if self.app.screen is not self:
+            return
+        one = () if self.bench.run_folder is None else (self.bench.run_folder,)
+        runs = tuple(self.bench.compared) or one
+        if runs != self._runs:
+            self._runs, self._found, self._base, self._finished, self._problem = runs, None, None, (), ""
+            self._cursor, self._top, self._first = (0, 0), 0, 0
+        if not runs:
+            self._tell("no run is looked at: choose one in History (5), or start one in Launch (1)")
             return
         try:
-            finished = tuple(_finished(run) for run in self._runs)
+            finished = tuple(_finished(run) for run in runs)
         except UserError as error:
             self._tell(str(error))
             return
-        if finished != self._finished or (self._found is None and not self._problem):
+        if finished != self._finished or (self._found is None and not self._problem and not self._busy):
             self._finished = finished
             self._compare()
 
@@ -244,8 +245,9 @@ class CompareScreen(BenchScreen):
 
     def action_again(self) -> None:
         """Compares again."""
-        if self._runs:
-            self._compare()
+        if not self._busy:
+            self._finished, self._problem = (), ""
+            self.look()
 
     def draw(self) -> None:
         """Draws all parts for the size that there is."""
@@ -253,10 +255,10 @@ class CompareScreen(BenchScreen):
         title, table = self.query_one("#title", Lines), self.query_one("#table", Lines)
         if found is None:
             title.show([line((f" {self.TITLE_WORD} ", "title"))])
-            table.show([line(), line((f" {self._problem or 'comparing...'}", "warning" if self._problem else "dim"))])
+            said = self._problem or "comparing..."
+            table.show([line(), *comparison_view.folded(said, columns, "warning" if self._problem else "dim")])
         else:
-            busy = line(("  comparing...", "chosen")) if self._busy else ()
-            title.show([(*comparison_view.title(found, self._sort, self._wanted), *busy)])
+            title.show([comparison_view.title(found, self._sort, self._wanted, self._busy)])
         if found is None or not self._rows or self.subject is None:
             if found is not None:
                 table.show(

@@ -13,6 +13,7 @@ from engine.errors import UserError
 from tui.aligned import TIME, WORK, Recorded, Track, kinds, recorded, track
 from tui.comparison import CellStep, Comparison
 from tui.comparison_table import RATES
+from tui.comparison_view import folded
 from tui.keys import key
 from tui.marks import Line, line
 from tui.numbers import short
@@ -94,7 +95,8 @@ class OverlayScreen(BenchScreen):
         chart, below = self.query_one("#chart", Lines), self.query_one("#below", Lines)
         if self._sides is None:
             self.query_one("#title", Lines).show([head])
-            chart.show([line((f" {self._problem or 'reading...'}", "warning" if self._problem else "dim"))])
+            said = self._problem or "reading..."
+            chart.show(folded(said, self.size.width, "warning" if self._problem else "dim"))
             below.show([])
             return
         tracks = self._tracks()
