@@ -17,6 +17,7 @@ from typing import Any
 from engine.errors import UserError
 
 HOME = str(Path(__file__).parents[1])
+ENDING_S = 2.0  # in which a process that was told to end has ended, or is killed
 
 
 async def ask(*arguments: str, told: Callable[[str], None] | None = None) -> str:
@@ -39,22 +40,39 @@ async def ask_json(*arguments: str, told: Callable[[str], None] | None = None) -
 async def run(*arguments: str, told: Callable[[str], None] | None = None) -> tuple[int, str, str]:
     """Runs `bench ARGUMENTS`; its exit code, standard output and standard error."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([HOME, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "engine", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
+    started = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "engine", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+        )
     )
-    assert process.stdout is not None and process.stderr is not None
     try:
+        process = await asyncio.shield(started)
+        assert process.stdout is not None and process.stderr is not None
         out, err = await asyncio.gather(process.stdout.read(), _lines(process.stderr, told))
         code = await process.wait()
     except asyncio.CancelledError:
-        if process.returncode is None:
-            process.terminate()
+        await _end(await started)
         raise
     return code, out.decode(errors="replace"), err
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends a process and waits for its pipes: what outlives the loop is complained of when that has gone.
+
+    An application that ends cancels twice: it gives up the work, and then all that is still being waited for.
+    """
+    while process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.communicate(), ENDING_S)
+        except TimeoutError:
+            process.kill()
+        except asyncio.CancelledError:
+            continue
 
 
 async def _lines(stream: asyncio.StreamReader, told: Callable[[str], None] | None) -> str:

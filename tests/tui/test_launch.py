@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 import sys
@@ -33,6 +35,7 @@ from tui.widgets.panel import Panel
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchcall import Bench as Command
+from benchcall import processes_of
 from made_run import make_run
 
 ANSWERS = Path(__file__).parent / "recordings" / "answers"
@@ -464,6 +467,28 @@ def test_with_nothing_unfinished_resuming_says_so(out: Path) -> None:
         assert "is unfinished" in notice(pilot.app)  # type: ignore[arg-type]
 
     launched(act, out)
+
+
+@pytest.mark.parametrize("late_s", [0.01, 0.05, 0.2])
+def test_leaving_while_bench_is_asked_ends_that_and_leaves_nothing_behind(
+    out: Path, monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: complaints.append(told.exc_value))
+
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        screen.ask_choices()
+        await asyncio.sleep(late_s)
+
+    launched(act, out, ready=False)
+    gc.collect()
+    assert not _asking(out)
+    assert not complaints
+
+
+def _asking(out: Path) -> list[str]:
+    """Command lines of what asks about a folder."""
+    return [line for _, line in processes_of(out) if "-m engine" in line]
 
 
 def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
