@@ -1,0 +1,120 @@
+"""What is drawn of columns: the least and the greatest of each, in every set of glyphs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui.glyphs import SETS, Glyphs, choose
+from tui.raster import BRAILLE, columns_per_cell, level, raster
+
+SPANS = st.one_of(
+    st.none(),
+    st.tuples(st.floats(0, 120), st.floats(0, 120)).map(lambda pair: (min(pair), max(pair))),
+)
+COLUMNS = st.lists(SPANS, min_size=1, max_size=24)
+ROWS = st.integers(1, 8)
+TOP = 100.0
+
+LEFT, RIGHT = (0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08)
+
+
+def dots(rows: list[str], column: int) -> set[int]:
+    """The dots of a column of braille, from the bottom up."""
+    bits = (LEFT, RIGHT)[column % 2]
+    found = set()
+    for y, row in enumerate(rows):
+        cell = ord(row[column // 2])
+        cell = cell - BRAILLE if cell >= BRAILLE else 0
+        found |= {(len(rows) - 1 - y) * 4 + dot for dot, bit in enumerate(bits) if cell & bit}
+    return found
+
+
+@settings(deadline=None)
+@given(COLUMNS, ROWS)
+def test_braille_draws_the_least_and_the_greatest_of_every_column(
+    columns: list[tuple[float, float] | None], rows: int
+) -> None:
+    drawn = raster(columns, TOP, rows, SETS["braille"])
+    before: tuple[int, int] | None = None
+    for x, span in enumerate(columns):
+        found = dots(drawn, x)
+        if span is None:
+            assert not found  # a gap
+            before = None
+            continue
+        low, high = level(span[0], TOP, rows * 4), level(span[1], TOP, rows * 4)
+        assert set(range(low, high + 1)) <= found
+        reach = (low, high) if before is None else (min(low, before[1] + 1), max(high, before[0] - 1))
+        assert found == set(range(reach[0], reach[1] + 1))  # and what joins it to the column before, no more
+        before = (low, high)
+
+
+@settings(deadline=None)
+@given(COLUMNS)
+def test_a_braille_line_has_no_holes(columns: list[tuple[float, float] | None]) -> None:
+    drawn = raster(columns, TOP, 4, SETS["braille"])
+    for x in range(1, len(columns)):
+        if columns[x] is not None and columns[x - 1] is not None:
+            left, right = dots(drawn, x - 1), dots(drawn, x)
+            assert min(abs(a - b) for a in left for b in right) <= 1
+
+
+@pytest.mark.parametrize("name", ["block", "ascii"])
+@settings(deadline=None)
+@given(columns=COLUMNS, rows=ROWS)
+def test_bars_reach_the_least_and_shade_up_to_the_greatest(
+    name: str, columns: list[tuple[float, float] | None], rows: int
+) -> None:
+    glyphs = SETS[name]
+    full = len(glyphs.levels) - 1
+    drawn = raster(columns, TOP, rows, glyphs)
+    for x, span in enumerate(columns):
+        cells = [row[x] for row in drawn][::-1]  # from the bottom up
+        if span is None:
+            assert set(cells) == {" "}
+            continue
+        low, high = (round(min(value, TOP) / TOP * rows * full) for value in span)
+        assert cells[: low // full] == [glyphs.levels[full]] * (low // full)
+        reached = max(-(-high // full), 1)  # rows that hold some of it, and one where nothing moved
+        assert all(cell != " " for cell in cells[:reached])
+        assert set(cells[reached:]) <= {" "}
+        for row in range(-(-low // full) if low else 0, -(-high // full)):
+            assert cells[row] == glyphs.shade
+
+
+@pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)
+@settings(deadline=None)
+@given(columns=st.lists(SPANS, max_size=24), rows=ROWS, top=st.sampled_from((0.0, 1e-9, 1.0, 100.0)))
+def test_there_are_as_many_rows_and_cells_as_asked_for(
+    glyphs: Glyphs, columns: list[tuple[float, float] | None], rows: int, top: float
+) -> None:
+    drawn = raster(columns, top, rows, glyphs)
+    cells = -(-len(columns) // columns_per_cell(glyphs))
+    assert [len(row) for row in drawn] == [cells] * rows
+
+
+@pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)
+def test_nothing_moved_is_not_the_same_as_no_data(glyphs: Glyphs) -> None:
+    still, gap = raster([(0.0, 0.0)] * 2, TOP, 3, glyphs), raster([None] * 2, TOP, 3, glyphs)
+    assert still[:2] == gap[:2]
+    assert still[2].strip() and not gap[2].strip()
+
+
+def test_every_glyph_is_one_cell_wide_and_the_ascii_set_is_ascii() -> None:
+    from rich.cells import cell_len
+
+    for glyphs in SETS.values():
+        for name in glyphs.__slots__:
+            if name != "name":
+                value = getattr(glyphs, name)
+                assert [cell_len(character) for character in value] == [1] * len(value)
+                assert glyphs.name != "ascii" or value.isascii()
+
+
+def test_what_cannot_show_braille_gets_ascii() -> None:
+    assert choose("auto", {"TERM": "linux"}, "UTF-8").name == "ascii"
+    assert choose("auto", {"TERM": "xterm"}, "ANSI_X3.4-1968").name == "ascii"
+    assert choose("auto", {"TERM": "xterm-256color"}, "utf8").name == "braille"
+    assert choose("block", {"TERM": "linux"}, "ascii").name == "block"
