@@ -41,6 +41,7 @@ METRIC_CELLS = 12
 BASE_CELLS = 12
 RATIO_CELLS = 19  # sign, ratio, interval, and a blank
 DOUBLE_CELLS = 8  # of an A/A: sign, ratio, and a blank
+VALUE_CELLS = 8  # the subject's own value, where there is still room
 WORD_CELLS = 26  # what the whole interval takes more, a verdict in words, and a blank
 
 
@@ -60,6 +61,7 @@ class Layout:
     base: int
     ratio: int
     words: bool
+    values: bool
     first: int
     count: int
 
@@ -102,10 +104,12 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
     room -= base
     words = room >= _needed(others, RATIO_CELLS + WORD_CELLS)
     ratio = RATIO_CELLS + (WORD_CELLS if words else 0)
+    values = room >= _needed(others, ratio) + VALUE_CELLS * len(others)
+    room -= VALUE_CELLS * len(others) if values else 0
     first = max(0, min(first, chosen))
     while _fitting(others[first:], room, ratio) <= chosen - first:
         first += 1
-    return Layout(step, base, ratio, words, first, _fitting(others[first:], room, ratio))
+    return Layout(step, base, ratio, words, values, first, _fitting(others[first:], room, ratio))
 
 
 def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> Line:
@@ -115,7 +119,7 @@ def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> L
         spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
     shown = comparison.others[at.first : at.first + at.count]
     for place, subject in enumerate(shown, at.first):
-        wide = _width(subject, at.ratio) - 1
+        wide = _width(subject, at.ratio) + VALUE_CELLS * at.values - 1
         more = (place == at.first > 0) or (place == at.first + at.count - 1 < len(comparison.others) - 1)
         name = _cut(subject.name if wide > len("A/A") + 5 or not subject.arm else "A/A", wide - 4 * more, glyphs)
         name = f"< {name}" if place == at.first > 0 else name
@@ -145,6 +149,11 @@ def table(
         for column, subject in enumerate(comparison.others[at.first : at.first + at.count], at.first):
             wide = _width(subject, at.ratio)
             found = padded(cell(comparison, row, subject, glyphs, wide - 1, words=at.words), wide - 1)
+            if at.values:
+                value = (
+                    comparison.median(subject.name, row.step, row.metric) if row.metric in comparison.metrics else None
+                )
+                spans.append((f"{short(value) if value is not None else '':<{VALUE_CELLS}}", ""))
             chosen = here and column == cursor[1]
             spans += [(text, "cursor" if chosen else mark) for text, mark in found]
             spans.append((" ", ""))
@@ -201,7 +210,7 @@ def sign(ratio: Ratio, glyphs: Glyphs) -> str:
 
 def ratio_text(ratio: float) -> str:
     """Three decimals in five cells; without them from 100 on."""
-    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.2f}" if ratio < 100 else f"{ratio:5.0f}"
+    return f"{ratio:.3f}" if ratio < 9.9995 else f"{ratio:.2f}" if ratio < 99.995 else f"{ratio:5.0f}"
 
 
 def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
@@ -210,8 +219,8 @@ def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
         return ""
     if whole:
         return f"{ratio.low:.3f}-{ratio.high:.3f}"
-    if ratio.low >= 1:
-        return "-".join(f"{bound:.2f}" if bound < 10 else f"{bound:.0f}" for bound in (ratio.low, ratio.high))
+    if round(ratio.low, 3) >= 1:
+        return "-".join(f"{bound:.2f}" if bound < 9.995 else f"{bound:.0f}" for bound in (ratio.low, ratio.high))
     return f"{_bound(ratio.low)}-{_bound(ratio.high)}"
 
 
@@ -241,7 +250,7 @@ def _bound(value: float) -> str:
     text = f"{value:.3f}"
     if value < 1 and text.startswith("0"):
         return text[1:]
-    return text if value < 1.1 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+    return text if value < 1.1 else f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
 def _holds_something(comparison: Comparison, step: str, metric: str) -> bool:

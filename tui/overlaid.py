@@ -50,9 +50,8 @@ def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) ->
 
 def ribbon(track: Track, end: float, cells: int, label: str, mark: str) -> Line:
     """The stalls of a rate over the same axis: `!` where there was one, dots where it ran, blank after its end."""
-    last = columns_of(0.0, end, track.end, track.end, cells)
-    text = ["."] * (last[-1] + 1 if last else cells if track.end >= end else 0)
-    text += [" "] * (cells - len(text))
+    ran = columns_of(0.0, end, 0.0, track.end, cells) if track.end > 0 else range(0)
+    text = ["."] * len(ran) + [" "] * (cells - len(ran))
     row = [(character, "dim") for character in text]
     for from_, until in track.stalls:
         for x in columns_of(0.0, end, from_, min(until, end), cells):
