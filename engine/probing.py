@@ -326,10 +326,11 @@ class Probing:
 
     def _read_binary(self) -> None:
         """Has what takes a while to read at hand: a probe may be switched on while a step is measured."""
+        if os.geteuid() == 0:  # nobody else is asked, which may take sudo some seconds, before there is a wish
+            with suppress(ProbeError, OSError):
+                _facts()
         with suppress(ProbeError):
-            file = elf.read(self._target.binary)
-            if self._choices:
-                folding.symbols_of(file)
+            folding.symbols_of(elf.read(self._target.binary))
 
     # -- recording
 

@@ -223,6 +223,8 @@ def test_names_of_probes_are_checked() -> None:
     for names, said in (
         (("plannr",), "unknown probe 'plannr' .nearest: planner"),
         (("planner:windows",), "nearest: window"),
+        (("planner:stall",), "nearest: stalls"),
+        (("stacks:stalls",), "costs too little"),
         (("none", "sched"), "excludes"),
         (("sched:window",), "costs too little"),
         (("planner", "planner:window"), "two ways"),
