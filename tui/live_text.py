@@ -45,6 +45,7 @@ def _badge(picture: Picture) -> Span:
         "running": (" REC ", "cursor"),
         "finished": (" FINISHED ", "title"),
         "failed": (" FAILED ", "error"),
+        "died": (" DIED ", "error"),
     }.get(picture.state, (f" {picture.state.upper()} ", "title"))
 
 

@@ -7,6 +7,7 @@ import difflib
 import gzip
 import os
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGBED_KEYS", str(tmp_path / "keys.toml"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
 
 
 def drive(
@@ -53,9 +55,12 @@ def drive(
     size: tuple[int, int] = (80, 24),
     glyphs: str = "braille",
     clock: Clock = STOPPED,
+    replayed: tuple[str, str | None] | None = None,
 ) -> Bench:
     """Runs the application without a terminal, and a script of key presses in it; returns it as it was at the end."""
     app = Bench(out, run, SETS[glyphs], screen, clock)
+    app.replayed = replayed
+    app.show_cost = False
 
     async def act() -> None:
         async with app.run_test(size=size) as pilot:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from made_run import make_run
 
 START_NS = 50_000 * SECOND_NS
+WALL_NS = 1_795_180_800 * SECOND_NS  # of START_NS
 CELL = "002-17.0-auto-r1"
 
 
@@ -90,5 +91,7 @@ def growing(folder: Path, *, work: int = 100_000) -> Iterator[Growing]:
         roles = {
             name: journal.add_role(step, 1, name, 4100 + n, 4200 + n) for n, name in enumerate(("insert", "delete"))
         }
+        anchor = (START_NS, WALL_NS, journal.session.id)
+        journal._db.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
         journal.commit()
         yield Growing(run, Hand(), journal, attempt, step, roles)
