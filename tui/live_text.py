@@ -52,6 +52,8 @@ def _badge(picture: Picture) -> Span:
 def progress(picture: Picture, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None) -> Line:
     """How far the step is, how long it will take, whether the SLA holds, what the interface itself costs."""
     spans: list[Span] = []
+    if behind_s is not None:
+        spans += [(" ", ""), (f" PAUSED {span(behind_s)} behind ", "cursor")]
     if picture.doing:
         spans.append((f" {picture.doing} ", "strong"))
     elif picture.fraction is not None:
@@ -67,8 +69,6 @@ def progress(picture: Picture, glyphs: Glyphs, behind_s: float | None, interface
     spans.append((f" {picture.cells_done} cells done", "dim"))
     if picture.cells_failed:
         spans.append((f" x {picture.cells_failed} failed", "worse"))
-    if behind_s is not None:
-        spans.append((f"  PAUSED {span(behind_s)} behind", "cursor"))
     if interface_percent is not None:
         hot = interface_percent > 2
         spans.append((f"  {'? ' if hot else ''}screen {interface_percent:.1f}% cpu", "warning" if hot else "dim"))
@@ -107,9 +107,8 @@ def ages(picture: Picture) -> Line:
     if picture.stalls:
         last = picture.stalls[-1]
         because = cause(last)
-        spans.append(
-            (f" | {len(picture.stalls)} stalls, last {last.role} {stall_seconds(last, picture.at_ns):.1f}s", "")
-        )
+        many = f"{len(picture.stalls)} stall{'s' if len(picture.stalls) > 1 else ''}"
+        spans.append((f" | {many}, last {last.role} {stall_seconds(last, picture.at_ns):.1f}s", ""))
         spans.append((f": {because}" if because else "", "dim"))
     else:
         spans.append((" | no stall in this step", "dim"))

@@ -122,8 +122,11 @@ class LiveScreen(BenchScreen):
         if self.player is not None:
             self.player.close()
         self.player, self.picture, self._cursor, self._kind, self._held_at = None, None, None, "", None
-        self._chart.clear()
-        self._slowest.clear()
+        self._trouble = ""
+        for chart in (self._chart, self._slowest):
+            chart.clear()
+        for part in (self._head, self._ribbon, self._ages, self._roles, self._events, self._side):
+            part.show([])
         self._open()
         self._beat()
         self.show_keys()
