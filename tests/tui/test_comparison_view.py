@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import tables
@@ -105,6 +105,7 @@ def test_a_ratio_and_its_interval_never_outgrow_their_columns(ratio: float, spre
 
 
 @settings(deadline=None)
+@example(80, 4, 3, 0, "ascii")
 @given(st.integers(80, 250), st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.sampled_from(list(SETS)))
 def test_the_table_fits_and_shows_the_chosen_subject(
     columns: int, others: int, chosen: int, first: int, glyphs: str
