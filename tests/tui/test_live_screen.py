@@ -266,7 +266,7 @@ def test_each_key_of_the_last_row_does_something_live(tmp_path: Path) -> None:
             "m": "A word for the record",
             "question_mark": "keys of this screen",
         }
-        for key, binding in screen.shown_keys():
+        for key, _ in screen.shown_keys():
             if key == "q":
                 continue
             before = text(pilot)
