@@ -219,10 +219,11 @@ class Bench(App[None]):
     def action_export_screen(self) -> None:
         """The screen's text into a file in the current folder."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self.clock.wall_ns() / 1e9))
-        path = Path.cwd() / f"bench-{self.current_mode}-{stamp}.txt"
+        name = f"bench-{self.current_mode}-{stamp}.txt"
         try:
+            path = Path.cwd() / name
             path.write_text(self.screen_text())
         except OSError as error:
-            self.say(f"{path}: cannot be written: {error.strerror}", "warning")
+            self.say(f"{name}: cannot be written into this folder: {error.strerror}", "warning")
             return
         self.say(f"written: {path}")

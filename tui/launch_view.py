@@ -208,4 +208,4 @@ def _padded(spans: Line, cells: int) -> Line:
 
 
 def _wrapped(text: str, cells: int) -> list[str]:
-    return wrap(text, cells, break_on_hyphens=False)
+    return wrap(text, max(1, cells), break_on_hyphens=False)
