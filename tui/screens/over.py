@@ -20,7 +20,7 @@ from tui.widgets.lines import Lines
 class _Over(ModalScreen[bool]):
     DEFAULT_CSS = """
     _Over { align: center middle; }
-    _Over > Vertical { width: 90%; max-width: 76; height: auto; max-height: 90%; border: ascii $primary; padding: 0 1; }
+    _Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 90%; border: ascii $primary; padding: 0 1; }
     _Over Lines { height: auto; }
     """
 
@@ -70,8 +70,9 @@ def _key_lines(of: Screen[object]) -> list[Line]:
             lines.append(line(("everywhere", "strong")))
         pressed, words = rows[id]
         shown = " ".join(KEY_WORDS.get(name, name) for name in pressed)
-        lines.append(line((f"{shown:<16}", "key"), f" {words:<34}", (f" {id}", "dim")))
-    lines.append(line((f"{'ctrl+p':<16}", "key"), " all of these by name (palette)"))
+        # An id that is cut could not be given another key: rather the words are.
+        lines.append(line((f"{shown:<15}", "key"), f" {words[:34]:<34}", (f" {id}", "dim")))
+    lines.append(line((f"{'ctrl+p':<15}", "key"), " all of these by name (palette)"))
     return lines
 
 

@@ -1,0 +1,244 @@
+"""What holds on every screen: opening the others, help, palette, jump, theme, copy, export, stopping, leaving."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import drive
+from growing import growing
+from textual.pilot import Pilot
+
+from tui.app import Bench
+from tui.marks import STYLES, THEMES
+from tui.screens.base import BenchScreen
+from tui.screens.over import AskScreen, JumpScreen, KeysScreen
+
+SCREENS = {"1": "launch", "2": "live", "3": "compare", "4": "probes", "5": "history"}
+
+
+def app_of(pilot: Pilot[Any]) -> Bench:
+    assert isinstance(pilot.app, Bench)
+    return pilot.app
+
+
+def text(pilot: Pilot[Any]) -> str:
+    return app_of(pilot).screen_text()
+
+
+async def until(pilot: Pilot[Any], held: Callable[[], bool]) -> None:
+    """Waits for what another process is asked."""
+    for _ in range(1200):
+        await pilot.pause(0.05)
+        if held():
+            return
+    raise AssertionError(text(pilot))
+
+
+def on_each_screen(recording: Path, act: Callable[[Pilot[Any]], Awaitable[None]], **options: Any) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        for key, mode in SCREENS.items():
+            await pilot.press(key)
+            await pilot.pause()
+            assert app_of(pilot).current_mode == mode
+            await act(pilot)
+
+    drive(script, recording, recording.parent, **options)
+
+
+def test_the_five_screens_are_opened_by_their_numbers_and_have_their_keys_in_the_last_row(recording: Path) -> None:
+    async def act(pilot: Pilot[Any]) -> None:
+        screen = app_of(pilot).screen
+        assert isinstance(screen, BenchScreen)
+        last = text(pilot).splitlines()[-1]
+        assert len(text(pilot).splitlines()) == 24 and len(last) <= 80
+        for _, binding in screen.shown_keys():
+            assert binding.description in last, (app_of(pilot).current_mode, binding, last)
+
+    on_each_screen(recording, act)
+
+
+@pytest.mark.parametrize("size", [(60, 18), (40, 10), (20, 5), (10, 3), (2, 1)])
+def test_the_five_screens_have_a_page_for_a_small_terminal(recording: Path, size: tuple[int, int]) -> None:
+    async def act(pilot: Pilot[Any]) -> None:
+        rows = text(pilot).splitlines()
+        assert len(rows) <= size[1] and all(len(row) <= size[0] for row in rows)
+        if size[0] >= 40:
+            assert "need" in text(pilot)
+
+    on_each_screen(recording, act, size=size)
+
+
+def test_help_lists_every_key_with_its_id(recording: Path) -> None:
+    async def act(pilot: Pilot[Any]) -> None:
+        below = app_of(pilot).screen
+        ids = {active.binding.id for active in below.active_bindings.values() if active.binding.id}
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(app_of(pilot).screen, KeysScreen)
+        pages = [text(pilot)]
+        while re.search(r": \d+ more", pages[-1]):
+            await pilot.press("space")
+            await pilot.pause()
+            pages.append(text(pilot))
+            assert len(pages) < 20
+        assert ids and not [id for id in ids if f" {id}" not in "".join(pages)]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app_of(pilot).screen is below
+
+    on_each_screen(recording, act)
+
+
+def test_the_palette_finds_a_key_by_its_words(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"zoom")
+        await until(pilot, lambda: "key z" in text(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: "10 min" in text(pilot))
+
+    drive(script, recording, recording.parent)
+
+
+def test_jumping_takes_the_focus_to_a_part(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert isinstance(app_of(pilot).screen, JumpScreen)
+        await pilot.press("e")
+        await pilot.pause()
+        focused = app_of(pilot).focused
+        assert focused is not None and focused.id == "events"
+        await pilot.press("ctrl+o", "x")  # a letter of no part goes nowhere
+        await pilot.pause()
+        assert isinstance(app_of(pilot).screen, BenchScreen) and app_of(pilot).focused is focused
+
+    drive(script, recording, recording.parent)
+
+
+def test_themes_go_round_and_say_the_same(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        shown = text(pilot)
+        seen = [app_of(pilot).theme]
+        for _ in THEMES:
+            await pilot.press("t")
+            await pilot.pause()
+            seen.append(app_of(pilot).theme)
+            assert text(pilot) == shown
+        assert seen[0] == seen[-1] and set(seen) == {theme.name for theme in THEMES} == set(STYLES)
+
+    drive(script, recording, recording.parent)
+
+
+def test_without_colour_the_theme_has_none(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def script(pilot: Pilot[Any]) -> None:
+        assert app_of(pilot).theme == "bench-mono"
+
+    drive(script, recording, recording.parent)
+    for style in STYLES["bench-mono"].values():
+        assert style.color is None and style.bgcolor is None
+
+
+def test_no_state_is_its_colour_alone() -> None:
+    """In every theme what must be seen differs from plain text by more than colour; the words come with glyphs."""
+    for theme in STYLES.values():
+        for mark in ("stall", "error", "title", "cursor"):
+            style = theme[mark]
+            assert style.reverse or style.bold, mark
+        assert theme["stall"].reverse and theme["cursor"].reverse
+
+
+def test_y_copies_the_screen(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        shown = text(pilot)
+        await pilot.press("y")
+        await pilot.pause()
+        assert app_of(pilot).clipboard == shown
+        assert "clipboard" in text(pilot)
+
+    drive(script, recording, recording.parent)
+
+
+def test_e_writes_the_screen_into_a_file(recording: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        shown = text(pilot)
+        await pilot.press("e")
+        await pilot.pause()
+        (written,) = folder.iterdir()
+        assert written.name == "bench-live-20261120-132000.txt"
+        assert written.read_text() == shown
+        assert "written:" in text(pilot)
+        written.unlink()
+        folder.rmdir()
+        await pilot.press("e")
+        await pilot.pause()
+        assert "cannot be written" in text(pilot)
+
+    drive(script, recording, recording.parent)
+
+
+def test_stopping_asks_and_no_is_no(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+
+        async def script(pilot: Pilot[Any]) -> None:
+            for key in ("n", "escape", "q"):
+                await pilot.press("S")
+                await pilot.pause()
+                assert isinstance(app_of(pilot).screen, AskScreen)
+                assert f"Stop {live.run.name}?" in " ".join(text(pilot).replace("|", " ").split())
+                await pilot.press(key)
+                await pilot.pause()
+                assert isinstance(app_of(pilot).screen, BenchScreen) and not app_of(pilot)._exit
+                assert "stopping" not in text(pilot)
+
+        drive(script, live.run, tmp_path, clock=live.hand.clock)
+
+
+def test_stopping_a_run_without_an_engine_says_so(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("S", "y")
+        await until(pilot, lambda: "no engine is running it" in " ".join(text(pilot).split()))
+
+    drive(script, recording, recording.parent)
+
+
+def test_stopping_without_a_run_says_so(tmp_path: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("S")
+        assert "no run is looked at" in text(pilot)
+
+    drive(script, None, tmp_path)
+
+
+def test_ctrl_c_says_how_to_leave(recording: Path) -> None:
+    async def act(pilot: Pilot[Any]) -> None:
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert "q leaves, the run goes on; S stops the run" in text(pilot)
+        assert not app_of(pilot)._exit
+
+    on_each_screen(recording, act)
+
+
+def test_q_closes_what_lies_over_a_screen_and_then_leaves(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark", "q")
+        await pilot.pause()
+        assert isinstance(app_of(pilot).screen, BenchScreen) and not app_of(pilot)._exit
+        await pilot.press("q")
+        assert app_of(pilot)._exit
+
+    app = drive(script, recording, recording.parent)
+    assert app.return_code == 0
