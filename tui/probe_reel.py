@@ -1,158 +1,55 @@
-"""What probes counted in a step: one probe's frames of one role in memory, of the others what they did just now.
+"""What one probe counted of one role in a step: its frames in memory, added up and laid over an axis as they grow.
 
-A step of hours has a hundred thousand frames, so that only those that are shown are kept; others are read again when
-somebody wants them. `look` runs beside the picture. What the engine samples of the kernel's scheduler anyway is told as
-frames of the probe `procsched`.
+Everything is brought up to date by what is new, so that a step of hours costs a repaint no more than a short one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
-from engine.journal import FAR_NS, Attempt, EventRow, JournalReader, ProbeFrame, Session, StepRow, is_locked
-from engine.model import Cell, cell_of
+from engine.journal import ProbeFrame, StepRow
+from tui.envelope import columns_of
 
 SECOND_NS = 1_000_000_000
-READ_NS = 300 * SECOND_NS  # so much is decoded at once
 LATE_NS = 5 * SECOND_NS  # probes beat by themselves: a frame may be recorded after a later one of another probe
-FRESH_NS = 4 * SECOND_NS  # a frame a second comes; one that is older than this has no successor
-SAMPLED = "procsched"
 CONNECTIONS = ("insert", "delete", "query", "index", "transaction")
-TOLD = ("probe", "probe_gap", "stall")  # kinds of events that matter here
+LARGEST = ("max_us", "processes")  # are not summed
 Histogram = dict[int, int]  # power-of-two bucket: count
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A step, and where it lies."""
+@dataclass(slots=True)
+class Sums:
+    """Frames added up: figures (sums, of some the greatest; of `phases` as `phase NAME`) and histograms by field."""
 
-    step: StepRow
-    attempt: Attempt
-    session: Session
-    cell: Cell
+    figures: dict[str, int] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    seconds: float = 0.0
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be read: frames of one probe and role in one step that end after a time; the state at another.
-
-    `newest_step` and `event` are the last ones known, `lasting` the events that had not ended.
-    """
-
-    step: StepRow | None = None
-    probe: str = ""
-    role: str = ""
-    after_ns: int = 0
-    at_ns: int = FAR_NS
-    newest_step: int = 0
-    event: int = 0
-    lasting: tuple[int, ...] = ()
+    def add(self, frames: Iterable[ProbeFrame]) -> Sums:
+        """Adds frames; returns itself."""
+        figures = self.figures
+        for frame in frames:
+            self.seconds += frame.dt_ns / SECOND_NS
+            for name, value in frame.data.items():
+                if isinstance(value, list):
+                    add_pairs(self.histograms.setdefault(name, {}), value)
+                elif isinstance(value, dict):
+                    for part, count in value.items():
+                        figures[f"phase {part}"] = figures.get(f"phase {part}", 0) + count
+                elif isinstance(value, (int, float)):
+                    known = figures.get(name, 0)
+                    figures[name] = max(known, int(value)) if name in LARGEST else known + int(value)
+        return self
 
 
-@dataclass(frozen=True, slots=True)
-class News:
-    """What a look brought. `places` are all steps of the run, None where no step is new.
+@dataclass(slots=True)
+class Column:
+    """What ended in one column of an axis: its greatest value, and all its counts."""
 
-    `end_ns` is how far the step has come, `frames` are the wanted ones, `fresh` those of all probes and roles just
-    before the time that was asked for, `roles` what each probe was seen to tell of.
-    """
-
-    running: bool
-    observers: tuple[str, ...]
-    places: tuple[Place, ...] | None
-    step: StepRow | None
-    events: tuple[EventRow, ...]
-    end_ns: int = 0
-    frames: tuple[ProbeFrame, ...] = ()
-    fresh: tuple[ProbeFrame, ...] = ()
-    roles: frozenset[tuple[str, str]] = frozenset()
-
-
-def look(run: Path, wanted: Wanted) -> News:
-    """Reads what is new in a run. Raises UserError when it cannot be read."""
-    with JournalReader(run) as reader:
-        attempts = reader.attempts(origins=False)
-        latest = [step for attempt in attempts[-2:] if (step := reader.latest_step(attempt.id)) is not None]
-        newest = max((step.id for step in latest), default=0)
-        places = _places(reader, attempts) if newest != wanted.newest_step else None
-        events = [event for event in reader.events(after_id=wanted.event) if event.kind in TOLD]
-        events += [reader.event(id) for id in wanted.lasting]
-        news = News(
-            is_locked(run), tuple(reader.manifest.get("observers", ())), places, None, tuple(events)
-        )  # fmt: skip
-        return news if wanted.step is None else _of_step(reader, wanted, news, latest, places)
-
-
-def _of_step(
-    reader: JournalReader, wanted: Wanted, news: News, latest: Sequence[StepRow], places: Sequence[Place] | None
-) -> News:
-    assert wanted.step is not None
-    known = [*latest, *(place.step for place in places or ()), wanted.step]
-    step = next(step for step in known if step.id == wanted.step.id)
-    end_ns = step.ended_ns or _newest_ns(reader, step, wanted.after_ns)
-    frames, roles = _frames(reader, wanted, end_ns + LATE_NS)
-    at_ns = min(wanted.at_ns, end_ns + LATE_NS)
-    fresh = reader.probe_frames(step.id, at_ns - FRESH_NS - LATE_NS, at_ns)
-    newest_ns = max((frame.t_ns for frame in fresh), default=0)
-    fresh = [frame for frame in fresh if frame.t_ns > min(at_ns, max(newest_ns, end_ns)) - FRESH_NS]
-    fresh += _sampled(reader, step.id, "", min(at_ns, end_ns) - FRESH_NS, at_ns)
-    seen = roles | {(frame.probe, frame.role) for frame in fresh}
-    return replace(news, step=step, end_ns=end_ns, frames=tuple(frames), fresh=tuple(fresh), roles=frozenset(seen))
-
-
-def _newest_ns(reader: JournalReader, step: StepRow, after_ns: int) -> int:
-    """How far a step without an end has come."""
-    return max((count.t_ns for count in reader.counts(step.id, after_ns)), default=max(after_ns, step.started_ns))
-
-
-def _frames(reader: JournalReader, wanted: Wanted, until_ns: int) -> tuple[list[ProbeFrame], set[tuple[str, str]]]:
-    assert wanted.step is not None
-    if wanted.probe == SAMPLED:
-        return _sampled(reader, wanted.step.id, wanted.role, wanted.after_ns, until_ns), set()
-    found: list[ProbeFrame] = []
-    roles: set[tuple[str, str]] = set()
-    for after_ns in range(wanted.after_ns, until_ns, READ_NS):
-        frames = reader.probe_frames(wanted.step.id, after_ns, min(until_ns, after_ns + READ_NS))
-        roles.update((frame.probe, frame.role) for frame in frames)
-        found += [frame for frame in frames if frame.probe == wanted.probe and frame.role == wanted.role]
-    return found, roles
-
-
-def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[Place, ...]:
-    cells = {cell["id"]: cell_of(cell) for cell in reader.manifest["cells"]}
-    sessions = {session.id: session for session in reader.sessions()}
-    return tuple(
-        Place(step, attempt, sessions[attempt.session_id], cells[attempt.cell])
-        for attempt in attempts
-        if attempt.cell in cells
-        for step in reader.steps(attempt.id)
-        if step.kind != "pause"
-    )
-
-
-def _sampled(reader: JournalReader, step: int, wanted: str, after_ns: int, until_ns: int) -> list[ProbeFrame]:
-    """The intervals of a role's connections (of all roles for none) as frames."""
-    sums: dict[tuple[int, str], ProbeFrame] = {}
-    for role in reader.roles(step):
-        if wanted and role.name != wanted:
-            continue
-        for second in reader.role_seconds(role.id, after_ns, until_ns):
-            if second.backend_cpu_ns is None:
-                continue
-            data = {
-                "processes": 1,
-                "oncpu_us": second.backend_cpu_ns // 1000,
-                "runq_us": (second.backend_runq_ns or 0) // 1000,
-                "switches": second.backend_switches or 0,
-            }
-            key = (second.t_ns, role.name)
-            if key in sums:  # several clients
-                data = {name: value + sums[key].data[name] for name, value in data.items()}
-            sums[key] = ProbeFrame(step, second.t_ns, second.dt_ns, SAMPLED, role.name, data, {})
-    return [sums[key] for key in sorted(sums)]
+    peak: float = 0.0
+    counts: Histogram = field(default_factory=dict)
 
 
 class Reel:
@@ -163,6 +60,9 @@ class Reel:
         self.whole = False  # once all that there was has been read
         self._frames: list[ProbeFrame] = []
         self._ends: list[int] = []
+        self._sums, self._summed = Sums(), 0
+        self._columns: list[Column | None] = []
+        self._laid, self._laid_key = 0, ("", (0, 0), 0)
 
     @property
     def after_ns(self) -> int:
@@ -181,36 +81,47 @@ class Reel:
         """The frames that end within a time."""
         return self._frames[bisect_right(self._ends, after_ns) : bisect_right(self._ends, until_ns)]
 
+    def sums(self, until_ns: int) -> Sums:
+        """All frames that ended by a time, added up."""
+        count = bisect_right(self._ends, until_ns)
+        if count < self._summed:
+            self._sums, self._summed = Sums(), 0
+        self._sums.add(self._frames[self._summed : count])
+        self._summed = count
+        return self._sums
 
-def in_order(roles: Iterable[str]) -> tuple[str, ...]:
-    """Roles: connections first, then their clients, then all else."""
-    return tuple(sorted(set(roles), key=_order))
+    def columns(self, name: str, axis: tuple[int, int], cells: int, until_ns: int) -> Sequence[Column | None]:
+        """A field laid over an axis: None where no frame is."""
+        count = bisect_right(self._ends, until_ns)
+        if self._laid_key != (name, axis, cells) or count < self._laid:
+            self._columns, self._laid, self._laid_key = [None] * cells, 0, (name, axis, cells)
+        for frame in self._frames[self._laid : count]:
+            value = value_of(frame, name)
+            if value is None:
+                continue
+            counted = frame.data[name] if isinstance(frame.data[name], list) else ()
+            for x in columns_of(*axis, frame.t_ns - frame.dt_ns, frame.t_ns, cells):
+                column = self._columns[x] = self._columns[x] or Column()
+                column.peak = max(column.peak, value)
+                add_pairs(column.counts, counted)
+        self._laid = count
+        return self._columns
 
 
-def _order(role: str) -> tuple[int, int, str]:
-    of = role.removeprefix("client:")
-    kind = of.rstrip("0123456789")
-    place = CONNECTIONS.index(kind) if kind in CONNECTIONS else len(CONNECTIONS)
-    return (0 if of == role and place < len(CONNECTIONS) else 1 if of != role else 2, place, role)
+def add_pairs(into: Histogram, pairs: Iterable[Sequence[int]]) -> None:
+    """Adds a frame's histogram to another one."""
+    for bucket, count in pairs:
+        into[bucket] = into.get(bucket, 0) + count
 
 
-def added(frames: Iterable[ProbeFrame]) -> tuple[dict[str, int], dict[str, Histogram]]:
-    """The figures and histograms of frames together: sums, of `max_us` the greatest; `phases` as `phase NAME`."""
-    figures: dict[str, int] = {}
-    merged: dict[str, Histogram] = {}
-    for frame in frames:
-        for name, value in frame.data.items():
-            if isinstance(value, list):
-                into = merged.setdefault(name, {})
-                for bucket, count in value:
-                    into[bucket] = into.get(bucket, 0) + count
-            elif isinstance(value, dict):
-                for part, count in value.items():
-                    figures[f"phase {part}"] = figures.get(f"phase {part}", 0) + count
-            elif isinstance(value, (int, float)):
-                largest = name in ("max_us", "processes")
-                figures[name] = max(figures.get(name, 0), int(value)) if largest else figures.get(name, 0) + int(value)
-    return figures, merged
+def value_of(frame: ProbeFrame, name: str) -> float | None:
+    """What a frame is worth over time: the p99 of a histogram, else the field per second."""
+    value = frame.data.get(name)
+    if isinstance(value, list):
+        return quantile_us(dict(value), 0.99)
+    if isinstance(value, (int, float)) and frame.dt_ns > 0:
+        return value * SECOND_NS / frame.dt_ns
+    return None
 
 
 def quantile_us(histogram: Histogram, q: float) -> int | None:
@@ -222,3 +133,15 @@ def quantile_us(histogram: Histogram, q: float) -> int | None:
         if total and seen >= q * total:
             return (1 << bucket) - 1
     return None
+
+
+def in_order(roles: Iterable[str]) -> tuple[str, ...]:
+    """Roles: connections first, then their clients, then all else."""
+    return tuple(sorted(set(roles), key=_order))
+
+
+def _order(role: str) -> tuple[int, int, str]:
+    of = role.removeprefix("client:")
+    kind = of.rstrip("0123456789")
+    place = CONNECTIONS.index(kind) if kind in CONNECTIONS else len(CONNECTIONS)
+    return (0 if of == role and place < len(CONNECTIONS) else 1 if of != role else 2, place, role)

@@ -12,7 +12,7 @@ from tui.envelope import columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, fit, line, width
 from tui.numbers import clock, short
-from tui.probe_reel import Histogram, quantile_us
+from tui.probe_reel import Column, Histogram, add_pairs, quantile_us
 from tui.probe_states import ProbeRow
 
 NAMES = {
@@ -102,23 +102,22 @@ def _block(glyphs: Glyphs) -> str:
 
 
 def stalled_buckets(
-    frames: Sequence[ProbeFrame], field: str, stalls: Sequence[EventRow], wall_ns: int
+    frames: Sequence[ProbeFrame], field: str, histogram: Histogram, stalls: Sequence[EventRow], wall_ns: int
 ) -> dict[int, str]:
-    """The buckets that were mostly filled while something stood still, with the time of the (last) stall.
+    """The buckets of a histogram that were mostly filled while something stood still, with the time of that stall.
 
-    `wall_ns` is to be added to monotonic time to have wall-clock time.
+    `frames` are those of the histogram, or of it those around the stalls. `wall_ns` is to be added to monotonic time to
+    have the wall clock's.
     """
-    within: dict[int, int] = {}
-    all_: dict[int, int] = {}
+    within: Histogram = {}
     times: dict[int, str] = {}
     for frame in frames:
         stall = next((stall for stall in stalls if _overlaps(frame, stall)), None)
-        for bucket, count in frame.data.get(field) or ():
-            all_[bucket] = all_.get(bucket, 0) + count
-            if stall is not None:
-                within[bucket] = within.get(bucket, 0) + count
-                times[bucket] = time.strftime("%H:%M:%S", time.localtime((stall.started_ns + wall_ns) / 1e9))
-    return {bucket: times[bucket] for bucket, count in within.items() if count > all_[bucket] / 2}
+        if stall is not None:
+            add_pairs(within, frame.data.get(field) or ())
+            began = time.strftime("%H:%M:%S", time.localtime((stall.started_ns + wall_ns) / 1e9))
+            times |= {bucket: began for bucket, _ in frame.data.get(field) or ()}
+    return {bucket: times[bucket] for bucket, count in within.items() if count > histogram[bucket] / 2}
 
 
 def _overlaps(frame: ProbeFrame, stall: EventRow) -> bool:
@@ -180,94 +179,61 @@ def _words(probe: str, name: str) -> str:
 # -- over time
 
 
-def strip_value(frame: ProbeFrame, field: str) -> float | None:
-    """What a frame adds to the strip: the p99 of a histogram, else the field per second."""
-    value = frame.data.get(field)
-    if isinstance(value, list):
-        return quantile_us(dict(value), 0.99)
-    if isinstance(value, (int, float)) and frame.dt_ns > 0:
-        return value * 1e9 / frame.dt_ns
-    return None
+def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
+    """A field over time: in one row the greatest value of each column, in several a heat map of its buckets.
 
-
-def strip(
-    frames: Sequence[ProbeFrame],
-    field: str,
-    axis: tuple[int, int],
-    at_ns: int,
-    stalls: Sequence[EventRow],
-    cells: int,
-    rows: int,
-    glyphs: Glyphs,
-) -> list[Line]:
-    """The field over time: in one row the greatest p99 of each column, in several a heat map of its buckets.
-
-    A column without a frame stays empty, stalled columns are marked.
+    A column without a frame stays empty; those of `stalled` are marked.
     """
-    stalled = _stalled(axis, at_ns, stalls, cells)
-    histogram = any(isinstance(frame.data.get(field), list) for frame in frames)
-    if rows >= 3 and histogram:
-        return _heat(frames, field, axis, stalled, cells, rows, glyphs)
-    columns: dict[int, float] = {}
-    for frame in frames:
-        value = strip_value(frame, field)
-        for x in columns_of(*axis, frame.t_ns - frame.dt_ns, frame.t_ns, cells) if value is not None else ():
-            columns[x] = max(columns.get(x, 0.0), value or 0.0)
-    least, most = (math.log1p(found(columns.values(), default=0.0)) for found in (min, max))
+    if rows >= 3 and any(column is not None and column.counts for column in columns):
+        return _heat(columns, stalled, rows, glyphs)
+    peaks = [math.log1p(column.peak) for column in columns if column is not None]
+    least, most = min(peaks, default=0.0), max(peaks, default=0.0)
     steps = len(glyphs.levels) - 1
     spans: list[Span] = []
-    for x in range(cells):
-        if x in columns:
-            share = (math.log1p(columns[x]) - least) / (most - least) if most > least else 0.0
+    for x, column in enumerate(columns):
+        character = " "
+        if column is not None:
+            share = (math.log1p(column.peak) - least) / (most - least) if most > least else 0.0
             character = glyphs.levels[1 + round(share * (steps - 1))]
-        else:
-            character = " "
         spans.append((character, "stall" if x in stalled else "rate"))
     return [_joined(spans)]
 
 
-def axis_line(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow], cells: int, glyphs: Glyphs) -> Line:
+def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyphs) -> Line:
     """The foot of the strip: its first and last second, and `!` where something stood still."""
     left, right = "00:00:00 ", f" {clock((axis[1] - axis[0]) / 1e9)}"
-    stalled = _stalled(axis, at_ns, stalls, cells)
     middle = range(len(left), max(len(left), cells - len(right)))
     spans = [("!", "worse") if x in stalled else (glyphs.rule, "dim") for x in middle]
     return ((left, "dim"), *_joined(spans), (right, "dim"))
 
 
-def _stalled(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow], cells: int) -> set[int]:
+def stalled_columns(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow], cells: int) -> set[int]:
+    """The columns in which something stood still, as far as that was known at a time."""
     spans = ((stall.started_ns, min(stall.ended_ns or at_ns, at_ns)) for stall in stalls)
     return {x for from_, until in spans for x in columns_of(*axis, from_, until, cells)}
 
 
-def _heat(
-    frames: Sequence[ProbeFrame], field: str, axis: tuple[int, int], stalled: set[int], cells: int, rows: int,
-    glyphs: Glyphs,
-) -> list[Line]:  # fmt: skip
+HEAT_LABEL = 10  # cells
+
+
+def _heat(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
     """Buckets from top to bottom over time; the shade says how much of the column's count fell there."""
-    columns: dict[int, Histogram] = {}
-    for frame in frames:
-        for x in columns_of(*axis, frame.t_ns - frame.dt_ns, frame.t_ns, cells):
-            into = columns.setdefault(x, {})
-            for bucket, count in frame.data.get(field) or ():
-                into[bucket] = into.get(bucket, 0) + count
     everything: Histogram = {}
-    for one in columns.values():
-        for bucket, count in one.items():
-            everything[bucket] = everything.get(bucket, 0) + count
-    bands = grouped(everything, rows)
+    for column in columns:
+        if column is not None:
+            add_pairs(everything, column.counts.items())
     steps = len(glyphs.levels) - 1
     lines = []
-    for low, high, _ in reversed(bands):
-        label = f"{bucket_words(low, high):>9} "
+    for low, high, _ in reversed(grouped(everything, rows)):
         spans: list[Span] = []
-        for x in range(len(label), cells):
-            counts = columns.get(x, {})
-            count = sum(counts.get(bucket, 0) for bucket in range(low, high + 1))
-            share = math.log1p(count) / math.log1p(max(1, sum(counts.values()))) if count else 0.0
+        for x in range(HEAT_LABEL, len(columns)):
+            column = columns[x]
+            count = sum(column.counts.get(bucket, 0) for bucket in range(low, high + 1)) if column is not None else 0
+            whole = sum(column.counts.values()) if column is not None else 0
+            share = math.log1p(count) / math.log1p(whole) if count else 0.0
             character = glyphs.levels[max(1, round(share * steps))] if count else " "
             spans.append((character, "stall" if x in stalled else "rate"))
-        lines.append(((label, "dim"), *_joined(spans)))
+        lines.append(((f"{bucket_words(low, high):>9} ", "dim"), *_joined(spans)))
     return lines
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.journal import EventRow, ProbeFrame
-from tui import probe_text
+from engine.journal import EventRow
+from tui import axes, probe_text
 from tui.glyphs import Glyphs
 from tui.marks import Line, fit, line
 from tui.numbers import clock, short
-from tui.probe_reel import SECOND_NS, Place, Reel, added, quantile_us
+from tui.probe_reading import Place
+from tui.probe_reel import SECOND_NS, Reel, Sums
 from tui.probe_states import ProbeRow
 
 WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
@@ -34,16 +35,16 @@ class Moment:
     running: bool
 
     @property
-    def frames(self) -> Sequence[ProbeFrame]:
-        """The chosen probe's frames of the chosen role up to the moment."""
-        return self.reel.within(0, self.at_ns) if self.reel is not None else ()
+    def after_ns(self) -> int:
+        """From when on frames are in the histograms."""
+        return self.at_ns - self.window_s * SECOND_NS if self.window_s else 0
 
     @property
-    def windowed(self) -> Sequence[ProbeFrame]:
-        """Those of them that histograms are made of."""
-        if self.reel is None or not self.window_s:
-            return self.frames
-        return self.reel.within(self.at_ns - self.window_s * SECOND_NS, self.at_ns)
+    def sums(self) -> Sums:
+        """What histograms are made of."""
+        if self.reel is None:
+            return Sums()
+        return Sums().add(self.reel.within(self.after_ns, self.at_ns)) if self.window_s else self.reel.sums(self.at_ns)
 
     @property
     def wall_ns(self) -> int:
@@ -80,21 +81,26 @@ def title(moment: Moment, role: str, columns: int) -> Line:
 def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """Histograms of the chosen probe, beside each other, or one beside its figures."""
     cells = (columns - 1) // 2
-    frames = moment.windowed
-    if not frames or moment.reel is None:
+    sums, reel = moment.sums, moment.reel
+    if reel is None or not sums.seconds:
         return [line((f" {_nothing(moment)}", "dim")), *[()] * rows]
-    figures, merged = added(frames)
+    around = {  # by their ends: stalls of several roles overlap
+        frame.t_ns: frame
+        for stall in moment.stalls
+        for frame in reel.within(
+            max(moment.after_ns, stall.started_ns), min(moment.at_ns, (stall.ended_ns or moment.at_ns) + 2 * SECOND_NS)
+        )
+    }
     made: list[list[Line]] = []
-    for name, histogram in list(merged.items())[:2]:
+    for name, histogram in list(sums.histograms.items())[:2]:
         # The longest that is told is that of the first field: of waits, of plannings.
-        longest_us = figures.get("max_us") if not made else None
-        stalled = probe_text.stalled_buckets(frames, name, moment.stalls, moment.wall_ns)
+        longest_us = sums.figures.get("max_us") if not made else None
+        stalled = probe_text.stalled_buckets(tuple(around.values()), name, histogram, moment.stalls, moment.wall_ns)
         bars = probe_text.bars(histogram, stalled, cells, rows, log=moment.log, glyphs=glyphs)
         made.append([probe_text.summary(name, histogram, longest_us), *bars])
     if len(made) < 2:
-        seconds = sum(frame.dt_ns for frame in frames) / 1e9
-        heading = line((f" {moment.reel.probe}, {moment.reel.role}", "strong"), (f"  {short(seconds)} s", "dim"))
-        lines = probe_text.figure_lines(moment.reel.probe, figures, seconds, cells, glyphs)
+        heading = line((f" {reel.probe}, {reel.role}", "strong"), (f"  {short(sums.seconds)} s", "dim"))
+        lines = probe_text.figure_lines(reel.probe, sums.figures, sums.seconds, cells, glyphs)
         made.append([heading, *lines])
     left, right = made if len(made) == 2 else (made[0], [])
     return probe_text.side_by_side(left, right, cells, rows + 1, glyphs)
@@ -108,38 +114,41 @@ def _nothing(moment: Moment) -> str:
     return f"{moment.reel.probe} told nothing of {moment.reel.role} in this time; d is another role, w another time"
 
 
-def over_time(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
+def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """The chosen probe over the whole step, with a heading and the axis."""
-    frames, step = moment.frames, moment.place.step
-    if not frames or moment.reel is None:
+    reel = moment.reel
+    sums = reel.sums(moment.at_ns) if reel is not None else Sums()
+    if reel is None or not sums.seconds:
         return []
-    field = _field(frames)
-    axis = (step.started_ns, max(moment.end_ns, step.started_ns + SECOND_NS))
-    if any(isinstance(frame.data.get(field), list) for frame in frames):
-        each = [quantile_us(dict(frame.data.get(field) or ()), 0.99) or 0 for frame in frames]
-        peak = f"highest <{probe_text.size_us(max(each) + 1)}"
-        what = f"{probe_text.named(field)} us over time, p99"
+    field = _field(sums)
+    axis = _axis(moment)
+    columns = reel.columns(field, axis, cells, moment.at_ns)
+    peak = max((column.peak for column in columns if column is not None), default=0.0)
+    if field in sums.histograms:
+        what, most = f"{probe_text.named(field)} us over time, p99", f"highest <{probe_text.size_us(int(peak) + 1)}"
     else:
-        peak = f"highest {short(max(probe_text.strip_value(frame, field) or 0.0 for frame in frames))}"
         what = f"{field.removesuffix('_us')} over time, {'us' if field.endswith('_us') else 'times'} per s"
-    heading = line(
-        (f" {what}", "strong"), (f"  {peak}", ""), ("  ! where it stalled" if moment.stalls else "", "worse")
-    )
-    drawn = probe_text.strip(frames, field, axis, moment.at_ns, moment.stalls, columns, rows, glyphs)
+        most = f"highest {short(peak)}"
+    stalled = probe_text.stalled_columns(axis, moment.at_ns, moment.stalls, cells)
+    mark = ("  ! where it stalled" if stalled else "", "worse")
     return [
-        fit(heading, columns, glyphs.ellipsis),
-        *drawn,
-        probe_text.axis_line(axis, moment.at_ns, moment.stalls, columns, glyphs),
+        fit(line((f" {what}", "strong"), f"  {most}", mark), cells, glyphs.ellipsis),
+        *probe_text.strip(columns, stalled, rows, glyphs),
+        probe_text.axis_line(axis, stalled, cells, glyphs),
     ]
 
 
-def _field(frames: Sequence[ProbeFrame]) -> str:
+def _axis(moment: Moment) -> tuple[int, int]:
+    """The whole step; while its end is not known, a length that it has not reached yet."""
+    axis = axes.whole(moment.place.step, moment.end_ns)
+    return (int(axis.start), int(axis.end))
+
+
+def _field(sums: Sums) -> str:
     """What of a probe is drawn over time: its first histogram, else what says most."""
-    names = [name for frame in frames[-20:] for name, value in frame.data.items() if isinstance(value, list)]
-    if names:
-        return names[0]
-    there = {name for frame in frames[-20:] for name in frame.data}
-    return next((name for name in ("runq_us", "plan_us", "samples", "n") if name in there), "processes")
+    for name in sums.histograms:
+        return name
+    return next((name for name in ("runq_us", "plan_us", "samples", "n") if name in sums.figures), "processes")
 
 
 def small(moment: Moment | None, rows: Sequence[ProbeRow]) -> list[Line]:

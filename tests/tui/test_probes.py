@@ -18,13 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from engine.journal import EventRow, JournalReader, ProbeFrame
+from engine.journal import EventRow, JournalReader, ProbeFrame, StepRow
 from engine.writer import JournalWriter
 from probes import buckets
 from tui import bench, probe_reel, probe_states, probe_text, probe_view
 from tui.app import Bench
 from tui.glyphs import SETS
-from tui.probe_reel import Reel, Wanted, look
+from tui.probe_reading import Wanted, look
+from tui.probe_reel import Reel, Sums
 from tui.screens.probes import ProbesScreen
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -422,11 +423,13 @@ def test_reading_on_brings_what_reading_at_once_does(recording: Path) -> None:
     for middle in range(0, len(frames), 3):
         bit_by_bit.take(frames[max(0, middle - 2) : middle + 3])
     assert at_once.within(0, 2**62) == bit_by_bit.within(0, 2**62) == list(frames)
-    figures, merged = probe_reel.added(frames)
+    sums = at_once.sums(2**62)
+    assert bit_by_bit.sums(frames[4].t_ns) == Sums().add(frames[:5])
+    assert bit_by_bit.sums(2**62) == sums == Sums().add(frames)
     assert place.step.totals is not None
     totals = place.step.totals.probes["delete"]["sched"]
-    assert sorted(merged["runq_us"].items()) == [(bucket, count) for bucket, count in totals["runq_us"]]
-    assert figures["max_us"] == totals["max_us"] and figures["oncpu_us"] == totals["oncpu_us"]
+    assert sorted(sums.histograms["runq_us"].items()) == [(bucket, count) for bucket, count in totals["runq_us"]]
+    assert sums.figures["max_us"] == totals["max_us"] and sums.figures["oncpu_us"] == totals["oncpu_us"]
 
 
 # -- pure
@@ -476,6 +479,9 @@ def test_buckets_are_named_by_their_values(low: int, high: int, words: str) -> N
     assert probe_text.bucket_words(low, high) == words
 
 
+STEP = StepRow(1, 1, 0, "l.i1", "write", "running", 0, None, 0, {}, None)
+
+
 def frame(t_s: float, plan: list[list[int]], **values: Any) -> ProbeFrame:
     return ProbeFrame(1, round(t_s * SECOND), SECOND, "planner", "delete", {"plan_us": plan, **values}, {})
 
@@ -487,24 +493,47 @@ def stall(from_s: float, until_s: float | None) -> EventRow:
 
 def test_a_bucket_that_a_stall_filled_tells_its_time() -> None:
     frames = [frame(second, [[8, 100]]) for second in range(1, 10)] + [frame(10, [[8, 3], [16, 7]])]
-    at = probe_text.stalled_buckets(frames, "plan_us", [stall(9.2, 9.9)], 0)
-    assert at == {16: "00:00:09"}
-    assert probe_text.stalled_buckets(frames, "plan_us", [stall(20, None)], 0) == {}
+    histogram = Sums().add(frames).histograms["plan_us"]
+    at = probe_text.stalled_buckets(frames, "plan_us", histogram, [stall(9.2, 9.9)], 0)
+    assert at == {16: "00:00:09"} == probe_text.stalled_buckets(frames[9:], "plan_us", histogram, [stall(9.2, 9.9)], 0)
+    assert probe_text.stalled_buckets(frames, "plan_us", histogram, [stall(20, None)], 0) == {}
+
+
+AXIS = (0, 10 * SECOND)
+
+
+def laid(frames: list[ProbeFrame], cells: int, until_s: float = 10) -> Any:
+    reel = Reel(STEP, "planner", "delete")
+    for one in frames:  # as they come
+        reel.take([one])
+        reel.columns("plan_us", AXIS, cells, one.t_ns)
+    columns = reel.columns("plan_us", AXIS, cells, round(until_s * SECOND))
+    at_once = Reel(STEP, "planner", "delete")
+    at_once.take(frames)
+    assert columns == at_once.columns("plan_us", AXIS, cells, round(until_s * SECOND))
+    return columns
 
 
 def test_the_strip_leaves_gaps_and_marks_stalls() -> None:
     frames = [frame(second, [[8, 100]]) for second in (1, 2, 3)] + [frame(8, [[14, 1]])]
-    (row,) = probe_text.strip(frames, "plan_us", (0, 10 * SECOND), 10 * SECOND, [stall(7, 8)], 10, 1, BRAILLE)
+    stalled = probe_text.stalled_columns(AXIS, 10 * SECOND, [stall(7, 8)], 10)
+    (row,) = probe_text.strip(laid(frames, 10), stalled, 1, BRAILLE)
     text = "".join(part for part, _ in row)
     assert text == f"{BRAILLE.levels[1] * 3}    {BRAILLE.levels[-1]}  "
     assert (BRAILLE.levels[-1], "stall") in row
-    foot = probe_text.axis_line((0, 10 * SECOND), 10 * SECOND, [stall(7, 8)], 60, BRAILLE)
+    wide = probe_text.stalled_columns(AXIS, 10 * SECOND, [stall(7, 8)], 60)
+    foot = probe_text.axis_line(AXIS, wide, 60, BRAILLE)
     assert "".join(part for part, _ in foot)[42:48] == "!" * 6
+
+
+def test_the_strip_ends_at_the_moment() -> None:
+    frames = [frame(second, [[8, 100]]) for second in range(1, 11)]
+    assert [column is not None for column in laid(frames, 10, 4)] == [True] * 4 + [False] * 6
 
 
 def test_a_heat_map_has_a_row_for_each_band_of_buckets() -> None:
     frames = [frame(second, [[8, 100], [9, 5]]) for second in range(1, 10)] + [frame(10, [[14, 1]])]
-    lines = probe_text.strip(frames, "plan_us", (0, 10 * SECOND), 10 * SECOND, [], 40, 5, BRAILLE)
+    lines = probe_text.strip(laid(frames, 40), set(), 5, BRAILLE)
     texts = ["".join(part for part, _ in line) for line in lines]
     assert [text[:10].strip() for text in texts] == ["8k-16k", "256-512", "128-256"]
     assert all(len(text) == 40 for text in texts)

@@ -16,7 +16,8 @@ from engine.journal import EventRow, is_locked
 from tui import bench, probe_text, probe_view
 from tui.keys import key
 from tui.marks import Line, line
-from tui.probe_reel import SAMPLED, SECOND_NS, News, Place, Reel, Wanted, in_order, look
+from tui.probe_reading import SAMPLED, News, Place, Wanted, look
+from tui.probe_reel import SECOND_NS, Reel, in_order
 from tui.probe_states import AT_START, ProbeRow, probe_rows
 from tui.probe_view import WINDOWS, Moment
 from tui.screens.base import BenchScreen
