@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
-from engine import metrics, origins
+from engine import hangs, metrics, origins
 from engine.model import PROBED_ARM, Subject
 from engine.results import CellResult, RunResult, StepResult
 
@@ -192,10 +192,14 @@ class Comparison:
                 "kind": step.kind,
                 **metrics.summary(step.kind, step.totals),
                 "stall_s": step.stall_s,
-                "stalls": list(step.stalls),
+                "stalls": [{**stall, "where": _where(stall)} for stall in step.stalls],
             }
             for step in cell.steps.values()
         ]
+
+
+def _where(stall: dict[str, Any]) -> list[str]:
+    return hangs.lines(str(stall.get("role", "")), stall.get("snapshot"))
 
 
 def _ratio_record(ratio: Ratio) -> dict[str, Any]:

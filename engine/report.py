@@ -20,7 +20,8 @@ The JSON (`--json`), of which keys are only ever added:
                 by the clock, as windows and budget are; steps of fewer than 5 frames),
                 buckets {role: {bucket: percent}}, roles {role: {figure: value}}, saturated [role],
                 sla null or {passed, reference_passed, achieved_per_s, target_per_s, required_per_s},
-                stall_s, stalls [engine.stalls.Stall, with snapshot: engine.snapshots.StallSnapshot.record]
+                stall_s, stalls [engine.stalls.Stall, with snapshot: engine.snapshots.StallSnapshot.record,
+                and where [text]: the same in words]
     ratios[]    one per step, subject and metric: step, subject, build, config, kernel, arm, metric, ratio, low, high
                 (95 %), pairs, verdict, reasons [text], more_pairs, better, noise_floor
                 verdict: faster, slower, same, inconclusive, withheld, none (one pair, or nothing to judge)

@@ -84,7 +84,7 @@ def table(
 
 def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     """All that is known of one cell's step: SLA, stalls with their causes, roles, where it lies, what was built how."""
-    lines: list[Line] = [line((f" {cell.subject} repeat {cell.repeat}, cell {cell.cell} of {cell.run}", "strong"))]
+    lines = folded(f"{cell.subject} repeat {cell.repeat}, cell {cell.cell} of {cell.run}", columns, "strong")
     lines += _sla(cell, columns)
     for stall in cell.stalls:
         lines += _stall(stall, columns)
@@ -94,8 +94,14 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     saturated = cell.figures.get("saturated") or ()
     if saturated:
         lines.append(line((f" the client used up its core: {', '.join(saturated)}", "warning")))
-    probes = cell.figures.get("observers") or ()
-    lines.append(line((f" probes: {', '.join(probes) or 'none'}", "dim")))
+    covered = cell.figures.get("coverage") or {}
+    probes = [
+        f"{name} ({covered[name]:.0%} of the step)" if name in covered else name
+        for name in cell.figures.get("observers") or ()
+    ]
+    lines += folded(f"probes: {', '.join(probes) or 'none'}", columns, "dim")
+    for note in cell.figures.get("probe_notes") or ():
+        lines += folded(note, columns, "warning", indent=2)
     build = next((b for b in comparison.builds if (b["run"], b["label"]) == (cell.run, cell.figures["build"])), None)
     if build is not None:
         patches = f", patches {', '.join(build['patches'])}" if build.get("patches") else ""
@@ -167,11 +173,13 @@ def _stall(stall: Mapping[str, Any], columns: int) -> list[Line]:
     missing = stall.get("rows_not_done", 0)
     text = f" {role} at {stall.get('depth', 0.0):.0%} of {short(stall.get('median_per_s'))} rows/s"
     text += f", {missing:,} rows not done" if missing > 0 else ""
-    text += f", a statement took {flight:.1f} s" if flight else ""
+    text += f", in flight {flight:.1f} s" if flight else ""
     lines = [fit(line(" ", (f"! {seconds:.1f} s", "stall"), text), columns)]
     for place, cause in enumerate(stall.get("causes") or (), 1):
         score = f" ({cause['score']:.0%})" if "score" in cause else ""
         lines += folded(f"{place}. {cause.get('text', cause.get('kind', ''))}{score}", columns, "", indent=4)
+    for place, text in enumerate(stall.get("where") or ()):
+        lines += folded(f"{'hung: ' if place == 0 else ''}{text}", columns, "dim", indent=4)
     return lines
 
 

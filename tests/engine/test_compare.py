@@ -366,6 +366,7 @@ def test_the_record_has_the_documented_keys_and_no_nan(tmp_path: Path) -> None:
         assert ratio["ratio"] is None or math.isfinite(ratio["ratio"])
     stalls = [stall for cell in record["cells"] for stall in cell["stalls"]]
     assert [stall["role"] for stall in stalls] == ["delete"] * 3
+    assert [stall["where"] for stall in stalls] == [[]] * 3
     assert {cell["stall_s"] for cell in record["cells"] if cell["stalls"]} == {4.0}
     unread = [ratio for ratio in record["ratios"] if (ratio["step"], ratio["metric"]) == ("l.i0", "read_kb_per_op")]
     assert [(ratio["ratio"], ratio["verdict"]) for ratio in unread] == [(None, "none")]

@@ -266,7 +266,8 @@ def test_enter_opens_every_cell_with_stalls_causes_and_what_was_found_alike(reco
         for _ in range(4):
             await pilot.press("pagedown")
             seen += text(pilot)
-        for wanted in ("process 5879 of the insert backend is stopped", "16.3-prebuilt: PostgreSQL 16.3, prebuilt",
+        for wanted in ("process 5879 of the insert backend is stopped", "hung: insert backend stopped by a signal",
+                       "do_signal_stop < get_signal", "16.3-prebuilt: PostgreSQL 16.3, prebuilt",
                        "ok kernel: 6.18.44", "? others' load: at most 50% of the CPUs", "ok work: equal"):  # fmt: skip
             assert wanted in seen
         await pilot.press("pageup", "pageup", "pageup", "pageup", "up")
