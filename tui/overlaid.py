@@ -15,10 +15,10 @@ from tui.widgets.chart import nice
 
 def columns(track: Track, end: float, count: int) -> list[Span | None]:
     """The least and the greatest of each column of an axis from 0 to `end`; None where there is no data."""
-    made = Envelope(0.0, end, count)
+    made, least = Envelope(0.0, end, count), end * 1e-9
     for until, length, value in zip(track.until, track.length, track.value, strict=True):
-        # What moved nothing has no length by work, and would not reach into the axis' last column.
-        made.add(min(until, end), max(length, end * 1e-9), value)
+        # What moved nothing has no length by work: it would lie on an edge of the axis, and not be on it.
+        made.add(min(max(until, least), end), max(length, least), value)
     return made.columns
 
 

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
@@ -53,6 +53,8 @@ def test_by_work_the_axis_ends_at_all_that_was_done_and_never_turns_back(seconds
 
 
 @settings(deadline=None)
+@example([(1.0, 0.0), (1.0, 1.0)], "work", 1)
+@example([(1.0, 1.0), (1.0, 0.0)], "work", 7)
 @given(SECONDS, st.sampled_from(["time", "work"]), st.integers(1, 120))
 def test_the_least_and_the_greatest_are_drawn_however_it_is_aligned(
     seconds: list[tuple[float, float]], by: str, cells: int
