@@ -61,7 +61,9 @@ int main(int argc, char **argv) {
 """
 
 # Has children that plan once each and end, so many as it is told and `argv[2]` us apart, on each line that it reads.
-FORKER = PLANNER.partition("int main")[0] + r"""
+FORKER = (
+    PLANNER.partition("int main")[0]
+    + r"""
 #include <sys/wait.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
@@ -75,6 +77,33 @@ int main(int argc, char **argv) {
     }
     puts("done"); fflush(stdout);
   }
+  return 0;
+}
+"""
+)
+
+# Two pairs of children that wake each other in turn, as fast as they can and until they are killed.
+WAKERS = r"""
+#include <stdio.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+static void turns(int in, int out) {
+  char token = 0;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (;;) { write(out, &token, 1); read(in, &token, 1); }
+}
+int main(void) {
+  char line[64];
+  if (!fgets(line, sizeof line, stdin)) return 1;
+  for (int pair = 0; pair < 2; pair++) {
+    int a[2], b[2];
+    pipe(a); pipe(b);
+    if (fork() == 0) turns(a[0], b[1]);
+    if (fork() == 0) turns(b[0], a[1]);
+  }
+  puts("done"); fflush(stdout);
+  pause();
   return 0;
 }
 """
