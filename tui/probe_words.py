@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from engine.journal import ProbeFrame
 from tui.marks import Line, Span, line
 from tui.numbers import short
+from tui.probe_reel import quantile_us
 
 # The histogram of each probe that says most, and what it is of. Buckets are powers of two of microseconds.
 HISTOGRAMS = {
@@ -32,25 +33,14 @@ def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:
     return found
 
 
-def p99_us(pairs: Sequence[tuple[int, int]]) -> int | None:
-    """The upper bound of the bucket that holds the 99th percentile; None without any."""
-    total = sum(count for _, count in pairs)
-    seen = 0
-    for bucket, count in sorted(pairs):
-        seen += count
-        if seen >= 0.99 * total:
-            return int(2 ** (bucket + 1))
-    return None
-
-
 def _what(probe: str) -> str:
     return f"{HISTOGRAMS[probe][0]} p99 in us" if probe in HISTOGRAMS else "% of its time on CPU"
 
 
 def _words(frame: ProbeFrame) -> str:
     if frame.probe in HISTOGRAMS:
-        bound_us = p99_us(frame.data.get(HISTOGRAMS[frame.probe][1]) or [])
-        return f"<{short(bound_us)}" if bound_us is not None else ""
+        highest_us = quantile_us(dict(frame.data.get(HISTOGRAMS[frame.probe][1]) or ()), 0.99)
+        return f"<{short(highest_us + 1)}" if highest_us is not None else ""
     phases = frame.data.get("phases") or {}
     total = sum(phases.values())
     ranked = sorted(phases.items(), key=lambda phase: -phase[1])[:3]
