@@ -426,6 +426,7 @@ def test_reading_on_brings_what_reading_at_once_does(recording: Path) -> None:
     sums = at_once.sums(2**62)
     assert bit_by_bit.sums(frames[4].t_ns) == Sums().add(frames[:5])
     assert bit_by_bit.sums(2**62) == sums == Sums().add(frames)
+    assert bit_by_bit.sums(frames[4].t_ns) == Sums().add(frames[:5])  # a replay went back
     assert place.step.totals is not None
     totals = place.step.totals.probes["delete"]["sched"]
     assert sorted(sums.histograms["runq_us"].items()) == [(bucket, count) for bucket, count in totals["runq_us"]]
