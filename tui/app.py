@@ -106,7 +106,9 @@ class Bench(App[None]):
 
     def replay(self, run: Path, cell: str, step: str | None = None) -> None:
         """Plays a recorded cell, from a step of it on, in the Live screen."""
+        together = self.compared if run in self.compared else []  # a cell was opened from their comparison
         self._choose(run, (cell, step))
+        self.compared = together
         self.action_open("live")
 
     def compare_runs(self, runs: list[Path]) -> None:

@@ -508,6 +508,12 @@ def test_runs_that_were_picked_are_compared_together(recording: Path, tmp_path: 
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", *["down"] * 11)
         assert f"of {second.name}" in text(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "REPLAY" in text(pilot))
+        await pilot.press("3")
+        screen.look()
+        await compared(pilot)
+        assert "6 pairs" in text(pilot)
 
     compare(recording, script)
 
