@@ -22,6 +22,7 @@ from engine import flame, stacks
 from engine.journal import read_manifest
 from engine.model import cell_of
 from tui.glyphs import SETS
+from tui.screens.base import BenchScreen
 from tui.screens.cells import CellsScreen
 from tui.screens.compare import CompareScreen
 from tui.screens.overlay import OverlayScreen
@@ -250,6 +251,44 @@ def test_every_key_of_the_last_row_does_something(recording: Path) -> None:
     keys = shown.splitlines()[-1]
     assert keys.endswith("q quit")
     assert len(keys) <= 80
+
+
+@pytest.mark.parametrize(
+    ("opened_by", "screen", "words"),
+    [
+        ("enter", CellsScreen, {"replay in Live", "overlay", "further", "back", "keys", "quit"}),
+        ("o", OverlayScreen, {"by time / work", "role", "next pair", "replay", "back", "keys", "quit"}),
+    ],
+)
+def test_every_key_of_the_screens_behind_it_does_something(
+    recording: Path, opened_by: str, screen: type[BenchScreen], words: set[str]
+) -> None:
+    """Each key on a freshly opened screen: the text, the screen in front or the mode is another one after it."""
+    pressed: dict[str, bool] = {}
+
+    async def opened(pilot: Pilot[Any]) -> BenchScreen:
+        while len(pilot.app.screen_stack) > 1:
+            await pilot.press("escape")
+        await pilot.press("3")
+        await on_line(pilot, "l.i1", "rate_per_s")
+        await pilot.press(opened_by)
+        front = pilot.app.screen
+        assert isinstance(front, screen)
+        if isinstance(front, OverlayScreen):
+            await until(pilot, lambda: front._sides is not None)
+        return front
+
+    async def script(pilot: Pilot[Any]) -> None:
+        for key, binding in (await opened(pilot)).shown_keys():
+            await opened(pilot)
+            before = text(pilot), pilot.app.screen
+            await pilot.press(key)
+            await pilot.pause()
+            pressed[binding.description] = before != (text(pilot), pilot.app.screen)
+            assert len(text(pilot).splitlines()[-1]) <= 80
+
+    compare(recording, script)
+    assert pressed == dict.fromkeys(words, True)
 
 
 def test_enter_opens_every_cell_with_stalls_causes_and_what_was_found_alike(recording: Path) -> None:
