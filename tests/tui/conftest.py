@@ -1,28 +1,17 @@
-"""Recorded runs, and screens as plain text. PGBED_UPDATE_SCREENS=1 writes what a screen should be like anew."""
+"""Recorded runs, and settings that are nobody's."""
 
 from __future__ import annotations
 
-import asyncio
-import difflib
 import gzip
-import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
-
-from tui.app import Bench
-from tui.clock import Clock
-from tui.glyphs import SETS
+from driving import STOPPED, check_screen, drive  # kept here for those that look for them here
 
 HERE = Path(__file__).parent
-STOPPED = Clock(monotonic_ns=lambda: 12_140_000_000_000, wall_ns=lambda: 1_795_180_800_000_000_000)
-
-Script = Callable[[Pilot[Any]], Awaitable[None]]
+__all__ = ["STOPPED", "check_screen", "drive"]
 
 
 @pytest.fixture
@@ -44,40 +33,3 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-
-
-def drive(
-    script: Script,
-    run: Path | None,
-    out: Path,
-    *,
-    screen: str = "live",
-    size: tuple[int, int] = (80, 24),
-    glyphs: str = "braille",
-    clock: Clock = STOPPED,
-    replayed: tuple[str, str | None] | None = None,
-) -> Bench:
-    """Runs the application without a terminal, and a script of key presses in it; returns it as it was at the end."""
-    app = Bench(out, run, SETS[glyphs], screen, clock)
-    app.replayed = replayed
-    app.show_cost = False
-
-    async def act() -> None:
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            await script(pilot)
-
-    asyncio.run(act())
-    return app
-
-
-def check_screen(app: Bench, name: str) -> None:
-    """Holds the screen in front against `screens/NAME.txt`."""
-    path = HERE / "screens" / f"{name}.txt"
-    shown = app.screen_text()
-    if os.environ.get("PGBED_UPDATE_SCREENS"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(shown)
-    expected = path.read_text().splitlines()
-    differences = list(difflib.unified_diff(expected, shown.splitlines(), "expected", "shown", lineterm="", n=1))
-    assert not differences, "\n".join(differences)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import drive
+from driving import drive
 from growing import growing
 from textual.pilot import Pilot
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import check_screen, drive
+from driving import check_screen, drive
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot

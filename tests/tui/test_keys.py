@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import drive
+from driving import drive
 from textual.binding import Binding
 from textual.pilot import Pilot
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-from conftest import check_screen, drive
+from driving import check_screen, drive
 from textual.pilot import Pilot
 from textual.widgets import Input
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import check_screen, drive
+from driving import check_screen, drive
 from growing import Growing, Hand, growing
 from textual.pilot import Pilot
 
