@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import check_screen, drive
+from driving import check_screen, drive
 from textual.pilot import Pilot
 
 from engine import flame, stacks
