@@ -120,7 +120,8 @@ def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     callback=_names,
     metavar="NAME,…|default|none",
     help="Probes to attach [default: none, or the preset's]. default: sched and stacks, where the machine has them. "
-    "Dearer ones by name, or NAME:window (10 s of 60), NAME:budget (where cheap); see bench probes list.",
+    "Dearer ones by name, or NAME:window (10 s of 60), NAME:stalls (around stalls), NAME:budget (where cheap); "
+    "see bench probes list.",
 )
 @click.option(
     "--probe-budget",
