@@ -25,6 +25,7 @@ pytestmark = pytest.mark.outside
 
 Servers = Callable[[int | str], Server]
 STATEMENTS = 20
+PATIENCE_S = 30.0
 STACK_SQL = "select count(*) from generate_series(1, 400000) as a(x) where x % 7 = 3"
 
 
@@ -64,11 +65,12 @@ def client(server: Server, prepare_threshold: int | None = None) -> Iterator[psy
         yield connection
 
 
-def settled(running: ProbeSession, seconds: float = 2.1) -> list[Frame]:
-    """The frames up to one that begins after now."""
+def settled(running: ProbeSession) -> list[Frame]:
+    """The frames up to one that ends after now."""
     now_ns, found = time.monotonic_ns(), list[Frame]()
-    end = time.monotonic() + seconds + 5
-    while time.monotonic() < end and not (found and found[-1].t_ns > now_ns):
+    end = time.monotonic() + PATIENCE_S
+    while not (found and found[-1].t_ns > now_ns):
+        assert time.monotonic() < end, f"no frame for {PATIENCE_S:.0f} s: {running.messages}"
         found += running.poll()
         time.sleep(0.02)
     return found
