@@ -38,8 +38,8 @@ debian_tarball() {
   [ ! -e "$debian_keyring" ] || signed="[signed-by=$debian_keyring] "
   printf 'deb-src %s%s %s main\n' "$signed" "$mirror" "$release" > "$folder/sources.list"
   private=(-qq -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=-
-    -o "Dir::State::Lists=$folder/lists" -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=2
-    -o APT::Update::Error-Mode=any)
+    -o "Dir::State::Lists=$folder/lists" -o "Dir::Cache=$folder/cache"
+    -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=2 -o APT::Update::Error-Mode=any)
   apt-get "${private[@]}" update > "$folder/apt.log" 2>&1 \
     || { why="the package mirror of this machine has no sources of Debian's $release"; return 1; }
   # Asked first, so that no other version is fetched in vain.
