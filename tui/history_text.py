@@ -87,7 +87,8 @@ _RUNS: tuple[Column[Past], ...] = (
 
 
 def _flags(row: CellStep, _: int) -> Span:
-    return (" ".join(text for text, _ in row.flags), row.flags[0][1] if row.flags else "")
+    """The flags without their reasons, which the row's own line tells."""
+    return (" ".join(text.partition(":")[0] for text, _ in row.flags), row.flags[0][1] if row.flags else "")
 
 
 _CELLS: tuple[Column[CellStep], ...] = (

@@ -231,7 +231,8 @@ def read_cells(run: Past) -> tuple[CellStep, ...]:
                 cell, session = cells.get(attempt.cell), sessions.get(attempt.session_id)
                 if cell is not None and session is not None:
                     base = _of_cell(run, cell, attempt, session, several)
-                    steps = [_of_step(base, step, session, by_step) for step in reader.steps(attempt.id)]
+                    said = [event for event in by_step.get(None, ()) if event.attempt_id == attempt.id]
+                    steps = [_of_step(base, step, session, by_step, said) for step in reader.steps(attempt.id)]
                     found += [step for step in steps if step.step != "pause"] or [base]
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return ()
@@ -270,7 +271,14 @@ def _unfinished(state: str, reason: str | None, run: Past) -> tuple[tuple[str, s
     return ((f"x {state}" + (f": {reason}" if reason else ""), "worse"),)
 
 
-def _of_step(base: CellStep, step: StepRow, session: Session, by_step: dict[int | None, list[EventRow]]) -> CellStep:
+def _of_step(
+    base: CellStep,
+    step: StepRow,
+    session: Session,
+    by_step: dict[int | None, list[EventRow]],
+    said: Sequence[EventRow],
+) -> CellStep:
+    """A step; `said` are the events of its cell that belong to no step."""
     totals = step.totals
     flags = [*base.flags] if step.state != "finished" else []
     events = by_step.get(step.id, [])
@@ -278,6 +286,8 @@ def _of_step(base: CellStep, step: StepRow, session: Session, by_step: dict[int 
         flags += _flags(step.kind, totals)
     if any(event.kind == "server_error" for event in events):
         flags.append(("? errors", "warning"))
+    flags += [(f"? drift: {event.data.get('text', '')}", "warning") for event in said if event.kind == "drift"][-1:]
+    flags += [("probed", "dim")] if totals is not None and totals.observers else []
     return replace(
         base,
         step=step.name,
@@ -297,8 +307,6 @@ def _flags(kind: str, totals: StepTotals) -> list[tuple[str, str]]:
         flags.append((f"x SLA {share:.0%}", "sla"))
     if any(role.saturated for role in totals.roles.values()):
         flags.append(("? client-bound", "warning"))
-    if totals.observers:
-        flags.append(("probed", "dim"))
     return flags
 
 

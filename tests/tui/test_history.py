@@ -168,6 +168,13 @@ def test_a_failed_cell_is_told_with_its_reason(out: Path) -> None:
     assert {row.build for row in rows} == {"16.3/auto", "16.3/cx9a2", "17.0/auto", "17.0/cx9a2"}
 
 
+def test_a_machine_that_changed_is_told_with_each_step_of_the_cell(recording: Path) -> None:
+    flags = {row.cell[:3]: [text for text, _ in row.flags] for row in past.read_cells(past.read_run(recording))}
+    drifted = "? drift: other programs keep the machine busy: 50% of its CPUs with no cell running"
+    assert drifted in flags["001"] and not any("drift" in text for text in flags["002"])
+    assert "? drift: other programs keep" in shown(recording.parent, "enter", "end").splitlines()[21]
+
+
 def test_rates_and_stalls_are_those_of_the_journal(recording: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "engine", "compare", str(recording), "--json"],

@@ -348,11 +348,13 @@ class ProbesScreen(BenchScreen):
         def measure(sure: bool | None) -> None:
             if sure:
                 command = ("probes", "cost", "--probe", probe, "--out", str(self.bench.out), *self._build())
-                self.bench.ask_bench(command, f"measuring what {probe} costs", lambda _: self._measured(probe))
+                self.bench.ask_bench(
+                    command, f"measuring what {probe} costs: History (5) has the run", lambda _: self._measured(probe)
+                )
 
         question = (
             f"Measure what {probe} costs on this machine? Cells with and without it in turn, 8 pairs, "
-            "take some minutes; leave the machine alone meanwhile."
+            "take some minutes; leave the machine alone and this open meanwhile."
         )
         self.app.push_screen(AskScreen(question), measure)
 
