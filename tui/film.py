@@ -96,10 +96,6 @@ class Film:
         index = bisect_right(self._ends, t_ns)
         return self._ends[index - 1] if index else self.step.started_ns
 
-    def stalls(self, t_ns: int) -> list[EventRow]:
-        """The stalls that had begun by a time, oldest first."""
-        return [event for event in self.events if event.kind == "stall" and event.started_ns <= t_ns]
-
     def done(self, kind: str, t_ns: int) -> int:
         """What the roles of a kind had done by a time: rows, or queries."""
         ends, counts = self._done.get(kind, ([], []))

@@ -231,9 +231,10 @@ class Player:
         until_ns = min(at_ns, step.ended_ns or at_ns)
         length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
         newest_ns = film.tick_ns(until_ns)
-        stalls = tuple(film.stalls(at_ns))
+        events = [event for event in film.events if event.started_ns <= at_ns]
         if picture.state == "died":  # nobody saw the end of what lasted
-            stalls = tuple(replace(stall, ended_ns=stall.ended_ns or at_ns) for stall in stalls)
+            events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
+        stalls = tuple(event for event in events if event.kind == "stall")
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
         seconds = self._reader.seconds(step.id, max(newest_ns - TICK_NS, 0), newest_ns)
         tick = [second for second in seconds if second.t_ns == newest_ns]
@@ -266,7 +267,7 @@ class Player:
             machine=machine(samples, rate or 0.0),
             frames=tuple(self._reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
-            events=tuple(event for event in film.events if event.started_ns <= at_ns),
+            events=tuple(events),
         )
 
     def _fraction(self, film: Film, kind: str, until_ns: int, length_s: float) -> float | None:

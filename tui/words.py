@@ -20,8 +20,8 @@ def stall_seconds(stall: EventRow, at_ns: int) -> float:
 
 def cause(stall: EventRow) -> str:
     """The likeliest cause in words; empty while none is known."""
-    causes = stall.data.get("causes") or []
-    return str(causes[0]["text"]) if causes else ""
+    causes = stall.data.get("causes")
+    return str(causes[0]["text"]) if isinstance(causes, list) and causes else ""
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:

@@ -18,7 +18,7 @@ from tui import axes, live_text, probe_words
 from tui.axes import WINDOWS
 from tui.cost import Cost
 from tui.film import SECOND_NS
-from tui.keys import key
+from tui.live_keys import KEYS, LIVE_ONLY, REPLAY_ONLY
 from tui.marks import Line, line
 from tui.numbers import seconds_of
 from tui.picture import Picture
@@ -32,9 +32,7 @@ from tui.words import stall_words
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
 GLANCE_S = 0.2  # between two looks whether a stall has begun
-# What the last row leaves out: in a replay, and live.
-LIVE_KEYS = ("live.mark", "live.zoom", "live.role")
-REPLAY_KEYS = ("live.back", "live.slower")
+EVENTS_MOST = 8  # that are shown at once
 
 
 class LiveScreen(BenchScreen):
@@ -54,22 +52,7 @@ class LiveScreen(BenchScreen):
     LiveScreen.-tall #events { height: 8; }
     LiveScreen.-tall #slowest { height: 4; }
     """
-    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        key("space", "hold", "pause", "live.pause"),
-        key("n", "stall(1)", "stall", "live.next_stall", shown="n/N"),
-        key("N", "stall(-1)", "stall before", "live.previous_stall", show=False),
-        key("enter", "detail", "detail", "live.detail"),
-        key("z", "zoom", "zoom", "live.zoom"),
-        key("i", "role", "role", "live.role"),
-        key("m", "mark", "mark", "live.mark"),
-        key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
-        key("right_square_bracket", "seek(1)", "on 1 s", "live.on", show=False),
-        key("left_curly_bracket", "seek(-10)", "back 10 s", "live.back_more", show=False),
-        key("right_curly_bracket", "seek(10)", "on 10 s", "live.on_more", show=False),
-        key("comma", "speed(-1)", "speed", "live.slower", shown=", ."),
-        key("full_stop", "speed(1)", "faster", "live.faster", show=False),
-        key("g", "go", "go to a time", "live.go", show=False),
-    ]
+    BINDINGS: ClassVar[list[Binding]] = KEYS  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +69,7 @@ class LiveScreen(BenchScreen):
 
     def parts(self) -> Sequence[Widget]:
         """Title, chart, stalls, roles, events; on wide terminals the machine at the side."""
-        self._chart = RateChart(self.glyphs, id="chart")
+        self._chart = RateChart(self.glyphs, id="chart", resized=self._redraw)
         self._slowest = RateChart(self.glyphs, id="slowest")
         self._head, self._ages, self._ribbon = Lines(id="head"), Lines(id="ages"), Lines(id="ribbon")
         self._roles, self._events, self._side = Lines(id="roles"), Lines(id="events"), Lines(id="side")
@@ -100,7 +83,7 @@ class LiveScreen(BenchScreen):
     def shown_keys(self) -> list[tuple[str, Binding]]:
         """Of a replay those that move it, live those that bear on the run."""
         replay = self.player is not None and self.player.replay
-        hidden = LIVE_KEYS if replay else REPLAY_KEYS
+        hidden = LIVE_ONLY if replay else REPLAY_ONLY
         return [entry for entry in super().shown_keys() if entry[1].id not in hidden]
 
     def on_mount(self) -> None:
@@ -178,9 +161,14 @@ class LiveScreen(BenchScreen):
             if self.bench.run_folder is None:
                 self._show_error("no run is looked at: start one in Launch (1), or choose one in History (5)")
             return
+        player = self.player
+        self._try(lambda: self._take(player.look()))
+
+    def _try(self, act: Callable[[], object]) -> None:
+        """Does what reads the record; where that cannot be understood, says so in a line."""
         try:
-            picture = self.player.look()
-            self._take(picture)
+            with legible(self.bench.run_folder or self.bench.out):
+                act()
         except UserError as error:
             self._show_error(str(error))
 
@@ -198,11 +186,8 @@ class LiveScreen(BenchScreen):
         """Shows the same picture again: its size, its window or its role is another."""
         if self._trouble:
             self._show_error(self._trouble)
-        elif self.picture is not None:
-            try:
-                self._show(self.picture)
-            except UserError as error:
-                self._show_error(str(error))
+        elif (picture := self.picture) is not None:
+            self._try(lambda: self._show(picture))
 
     def small(self) -> Sequence[Line]:
         """The one page of a small terminal."""
@@ -219,21 +204,16 @@ class LiveScreen(BenchScreen):
         return [line((f" {row}", "warning")) for row in textwrap.wrap(self._trouble, max(20, self.size.width - 2))]
 
     def _show(self, picture: Picture) -> None:
-        with legible(self.bench.run_folder or self.bench.out):
-            if self.has_class("-small"):
-                self.refresh_small()
-            else:
-                self._show_parts(picture)
-
-    def _show_parts(self, picture: Picture) -> None:
+        if self.has_class("-small"):
+            self.refresh_small()
+            return
         self._show_head(picture)
         self._ages.show([live_text.ages(picture)])
-        rows = self._events.size.height
         probes = probe_words.rows(picture.frames, [role.name for role in picture.roles])
         if self.size.height < TALL_ROWS:
             probes = probes[:2]
         self._roles.show([*live_text.role_table(picture, self.size.width), *probes, live_text.states(picture)])
-        self._events.show(live_text.event_log(picture, rows or 3))
+        self._events.show(live_text.event_log(picture, EVENTS_MOST))
         if self.size.width >= WIDE_COLUMNS and self.player is not None:
             self._side.show(live_text.side(picture, live_text.environment(self.player.manifest)))
         self._show_charts(picture)
@@ -310,7 +290,10 @@ class LiveScreen(BenchScreen):
         """The next stall, or the one before; a replay goes there."""
         if self.player is not None and self.player.replay:
             self._move(lambda player: self._seek_stall(player, by))
-            return
+        else:
+            self._try(lambda: self._choose_stall(by))
+
+    def _choose_stall(self, by: int) -> None:
         stalls = self.picture.stalls if self.picture else ()
         if not stalls or self.picture is None:
             self.notify_line("no stall in this step so far")
@@ -320,7 +303,7 @@ class LiveScreen(BenchScreen):
         self._cursor = ids[place % len(ids)]
         chosen = stalls[place % len(ids)]
         self.notify_line(f"{place % len(ids) + 1}/{len(ids)} {stall_words(chosen, self.picture.at_ns)}")
-        self._show_charts(self.picture)
+        self._redraw()
 
     def _seek_stall(self, player: Player, by: int) -> None:
         if not player.seek_stall(by):
@@ -374,12 +357,9 @@ class LiveScreen(BenchScreen):
         if self.player is None or not self.player.replay:
             self.notify_line("this is live: replay a cell from History (5)")
             return
-        try:
-            how(self.player)
-        except UserError as error:
-            self._show_error(str(error))
-        else:
-            self.repaint()
+        player = self.player
+        self._try(lambda: how(player))
+        self.repaint()
 
     def action_seek(self, seconds: int) -> None:
         """So many seconds on, or back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.binding import Binding
@@ -68,7 +69,7 @@ class StallScreen(BenchScreen):
                     self._player.reader, self._picture, self._stall, self.glyphs, min(self.size.width, 160)
                 )
         except UserError as error:
-            self._lines = [line((f" {error}", "warning"))]
+            self._lines = [line((f" {row}", "warning")) for row in wrap(str(error), max(20, self.size.width - 2))]
         self.action_scroll(0)
         self.refresh_small()
 

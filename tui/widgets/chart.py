@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from textual.strip import Strip
@@ -36,9 +36,10 @@ class RateChart(Widget):
 
     DEFAULT_CSS = "RateChart { height: 1fr; background: $background; }"
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None, resized: Callable[[], None] = lambda: None) -> None:
         super().__init__(id=id)
         self.glyphs = glyphs
+        self._resized = resized  # called when it wants to be shown anew, for another size
         self.top = 0.0  # the value at the upper edge
         self._points: Points | None = None
         self._envelope: Envelope | None = None
@@ -68,6 +69,10 @@ class RateChart(Widget):
         drawn = raster(made.columns, self.top, rows, self.glyphs)
         self._rows = _rows(drawn, cells, stalled, base, base_label, self.top, self.glyphs, set(at))
         self.refresh()
+
+    def on_resize(self) -> None:
+        """Asks to be shown anew."""
+        self._resized()
 
     def clear(self) -> None:
         """Shows nothing."""

@@ -1,0 +1,407 @@
+"""What is wrong with a run is one line on the screen: nothing of it brings the interface down, nor touches the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import drive
+from growing import CELL, Growing, Hand, growing
+from terminal import Terminal
+from textual.pilot import Pilot
+
+from engine.errors import UserError
+from engine.journal import JournalReader, is_locked
+from engine.model import SCHEMA
+from engine.writer import create_run
+from tui.app import Bench
+from tui.playing import Player
+from tui.screens.live import LiveScreen
+from tui.screens.stall import StallScreen
+
+STALLED = "002-16.3-prebuilt-auto-r1"
+ROOT = Path(__file__).parents[2]
+
+Harm = Callable[[Path], None]
+
+
+def text(pilot: Pilot[Any]) -> str:
+    """The screen in one line, so that what was folded is found."""
+    assert isinstance(pilot.app, Bench)
+    return " ".join(pilot.app.screen_text().split())
+
+
+def live_of(pilot: Pilot[Any]) -> LiveScreen:
+    return next(screen for screen in pilot.app.screen_stack if isinstance(screen, LiveScreen))
+
+
+def contents(run: Path) -> dict[str, str]:
+    """The run's files; what SQLite keeps beside a journal that is open is not the run's."""
+    return {
+        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(run.rglob("*"))
+        if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+    }
+
+
+def change(statement: str) -> Harm:
+    def of(run: Path) -> None:
+        with closing(sqlite3.connect(run / "journal.db")) as journal:
+            journal.execute(statement)
+            journal.commit()
+
+    return of
+
+
+def cut_to(part: float) -> Harm:
+    return lambda run: os.truncate(run / "journal.db", int((run / "journal.db").stat().st_size * part))
+
+
+def write(name: str, data: bytes) -> Harm:
+    def of(run: Path) -> None:
+        (run / name).write_bytes(data)
+
+    return of
+
+
+def manifest_with(**values: Any) -> Harm:
+    def of(run: Path) -> None:
+        record = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").write_text(json.dumps(record | values))
+
+    return of
+
+
+HARMED: dict[str, tuple[Harm, str]] = {
+    "cut in half": (cut_to(0.5), "damaged or truncated"),
+    "cut to a page": (cut_to(0.002), "damaged or truncated"),
+    "empty": (cut_to(0), "damaged or truncated"),
+    "garbage": (write("journal.db", b"\x93garbage" * 9999), "damaged or truncated"),
+    "another database": (write("journal.db", b"SQLite format 3\0" + bytes(9999)), "damaged or truncated"),
+    "no journal": (lambda run: (run / "journal.db").unlink(), "its journal.db is missing"),
+    "no manifest": (lambda run: (run / "manifest.json").unlink(), "not a run directory"),
+    "manifest cut": (write("manifest.json", b'{"schema": [1'), "manifest.json: cannot be read"),
+    "manifest in no encoding": (write("manifest.json", b'{"run": "\xff\xfe"}'), "manifest"),
+    "manifest is a list": (write("manifest.json", b"[1, 2]"), "holds what cannot be understood"),
+    "manifest of nothing": (write("manifest.json", b'{"schema": [1, 0]}'), "holds what cannot be understood"),
+    "manifest with odd cells": (manifest_with(cells=[{"id": 3}]), "holds what cannot be understood"),
+    "newer major manifest": (manifest_with(schema=[SCHEMA[0] + 1, 0]), f"schema {SCHEMA[0] + 1}, this pgbed reads"),
+    "newer major journal": (
+        change(f"UPDATE meta SET value = '{SCHEMA[0] + 1}' WHERE key = 'schema_major'"),
+        f"journal schema {SCHEMA[0] + 1}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it",
+    ),
+    "no version": (change("DELETE FROM meta"), "journal schema none"),
+    "odd version": (change("UPDATE meta SET value = 'x'"), "holds what cannot be understood"),
+    "plan is no JSON": (change("UPDATE step SET plan = '{'"), "holds what cannot be understood"),
+    "totals of another kind": (change("UPDATE step SET totals = '[1]'"), "holds what cannot be understood"),
+    "events of another kind": (change("UPDATE event SET data = '[]'"), "holds what cannot be understood"),
+    "odd causes": (
+        change("""UPDATE event SET kind = 'stall', role = 'query', data = '{"causes": [3]}'"""),
+        "holds what cannot be understood",
+    ),
+    "samples of another kind": (change("UPDATE sample SET data = '7'"), "holds what cannot be understood"),
+    "text for numbers": (change("UPDATE role_second SET rows = 'many', dt_ns = 'long'"), "cannot be understood"),
+    "no length": (change("UPDATE role_second SET dt_ns = 0"), "holds what cannot be understood"),
+    "no histograms": (change("UPDATE role_second SET service = x'01'"), "holds what cannot be understood"),
+    "roles gone": (change("DELETE FROM role"), ""),
+    "a table gone": (change("DROP TABLE event"), "damaged or truncated"),
+    "sessions gone": (change("DELETE FROM session"), "holds what cannot be understood"),
+    "no attempts": (change("DELETE FROM attempt"), "no cell was begun"),
+    "a cell that was not planned": (change("UPDATE attempt SET cell = 'another'"), ""),
+    "time runs back": (change("UPDATE step SET ended_ns = started_ns - 5"), ""),
+}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 18), (30, 8)], ids=str)
+@pytest.mark.parametrize("name", HARMED)
+def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: str, size: tuple[int, int]) -> None:
+    harm, said = HARMED[name]
+    harm(recording)
+    before = contents(recording)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        if size == (80, 24):
+            assert said in text(pilot)
+        elif size == (60, 18):  # shows less, and so may not meet what is damaged
+            assert said in text(pilot) or "cells done" in text(pilot)
+        assert "Traceback" not in text(pilot)
+        for key in ("space", "n", "N", "enter", "escape", "z", "i", "g", "escape", "left_square_bracket", "comma"):
+            await pilot.press(key)
+        live_of(pilot)._tick()
+        live_of(pilot)._glance()
+        await pilot.pause()
+        assert not pilot.app._exit
+
+    drive(script, recording, recording.parent, size=size)
+    assert contents(recording) == before
+
+
+@pytest.mark.parametrize("name", HARMED)
+def test_the_player_complains_of_damage_by_user_errors_only(recording: Path, name: str) -> None:
+    HARMED[name][0](recording)
+    with suppress(UserError), Player(recording, Hand().clock) as player:
+        player.look()
+    with suppress(UserError), Player(recording, Hand().clock, STALLED) as player:
+        player.look()
+        player.seek_stall(1)
+        player.look()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_bytes_turned_anywhere_are_borne(recording: Path, seed: int) -> None:
+    random_source = random.Random(seed)
+    journal = bytearray((recording / "journal.db").read_bytes())
+    for _ in range(random_source.choice((1, 20, 400))):
+        place = random_source.randrange(100, len(journal))
+        journal[place : place + 8] = random_source.randbytes(8)
+    (recording / "journal.db").write_bytes(journal)
+    with suppress(UserError), Player(recording, Hand().clock) as player:
+        player.look()
+    with suppress(UserError), Player(recording, Hand().clock, STALLED) as player:
+        player.pause(False)
+        for _ in range(5):
+            player.seek(random_source.randrange(2**44))
+            player.look()
+            player.seek_stall(random_source.choice((-1, 1)))
+
+
+def test_a_newer_minor_schema_is_read(recording: Path) -> None:
+    shown: list[str] = []
+
+    async def script(pilot: Pilot[Any]) -> None:
+        shown.append(text(pilot))
+        await pilot.press("i", "enter")
+
+    drive(script, recording, recording.parent)
+    newer = SCHEMA[1] + 1
+    manifest_with(schema=[SCHEMA[0], newer], moon="full")(recording)
+    with closing(sqlite3.connect(recording / "journal.db")) as journal:
+        journal.executescript(f"""
+            UPDATE meta SET value = '{newer}' WHERE key = 'schema_minor';
+            CREATE TABLE moon (phase TEXT);
+            ALTER TABLE step ADD COLUMN moon TEXT;
+            UPDATE step SET plan = json_set(plan, '$.moon', 'full');
+        """)
+    drive(script, recording, recording.parent)
+    assert shown[0] == shown[1]
+    change("UPDATE event SET kind = 'moonrise'")(recording)
+    change("UPDATE step SET kind = 'moonlight'")(recording)
+    drive(script, recording, recording.parent)
+    assert "cannot be understood" not in shown[2] and "moonrise" in shown[2]
+
+
+def test_a_run_that_has_no_journal_yet_is_shown_once_it_has(tmp_path: Path) -> None:
+    with growing(tmp_path / "made") as live:
+        live.second()
+        record = json.loads((live.run / "manifest.json").read_text())
+        run = tmp_path / "new"
+        create_run(run, record)
+
+        async def script(pilot: Pilot[Any]) -> None:
+            assert "its journal.db is missing" in text(pilot)
+            with closing(sqlite3.connect(live.run / "journal.db")) as journal:
+                journal.execute("VACUUM INTO ?", (str(run / "journal.db"),))
+            live_of(pilot)._tick()
+            await pilot.pause()
+            assert "l.i1" in text(pilot) and "missing" not in text(pilot)
+
+        drive(script, run, tmp_path, clock=live.hand.clock)
+
+
+def test_a_dead_engine_is_said_and_its_run_is_left_as_it_is(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        live.stall()
+        before = contents(live.run)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        assert "DIED" in text(pilot) and "the engine is gone; r in Launch resumes the run" in text(pilot)
+        assert "lasting" not in text(pilot)
+
+    for size in ((80, 24), (60, 18)):
+        drive(script, live.run, tmp_path, clock=live.hand.clock, size=size)
+    assert not is_locked(live.run)
+    assert {name: contents(live.run)[name] for name in before if name != "journal.db"} == {
+        name: before[name] for name in before if name != "journal.db"
+    }
+    with JournalReader(live.run) as reader:
+        assert reader.attempts()[-1].state == "running"
+
+
+@pytest.mark.parametrize("replayed", [None, (STALLED, "l.i1")], ids=["live", "replay"])
+def test_a_run_deleted_under_it_is_said(recording: Path, replayed: tuple[str, str | None] | None) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        shutil.rmtree(recording)
+        live_of(pilot).repaint()
+        await pilot.pause()
+        assert "the run directory is gone" in text(pilot)
+        for key in ("space", "n", "enter", "escape", "z", "i", "m", "g", "escape", "right_square_bracket", "full_stop"):
+            await pilot.press(key)
+            await pilot.pause()
+        await pilot.resize_terminal(60, 18)
+        await pilot.pause()
+        assert "the run directory is gone" in text(pilot)
+        await pilot.resize_terminal(80, 24)
+        for key in "134525":
+            await pilot.press(key)
+            await pilot.pause()
+            assert not pilot.app._exit
+        await pilot.press("2")
+        await pilot.pause()
+        assert "the run directory is gone" in text(pilot)
+
+    drive(script, recording, recording.parent, replayed=replayed)
+    assert not recording.exists()
+
+
+def test_a_run_deleted_under_the_detail_of_a_stall_is_said(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("n", "enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, StallScreen)
+        shutil.rmtree(recording)
+        await pilot.press("n", "N", "down", "up")
+        await pilot.pause()
+        assert "the run directory is gone" in text(pilot)
+
+    drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
+
+
+def test_a_journal_cut_under_it_is_said(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        cut_to(0.3)(recording)
+        (recording / "journal.db").write_bytes(b"?" * 8192)
+        live_of(pilot).repaint()
+        await pilot.press("n", "enter", "i")
+        await pilot.pause()
+        assert "damaged or truncated" in text(pilot)
+
+    drive(script, recording, recording.parent)
+
+
+SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
+
+
+@pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
+def test_a_storm_of_sizes_is_borne_and_the_last_one_is_drawn(recording: Path, screen: str) -> None:
+    shown: list[str] = []
+
+    async def script(pilot: Pilot[Any]) -> None:
+        if screen == "live":
+            shown.append(text(pilot))
+        for turn in range(3):
+            for size in SIZES:
+                await pilot.resize_terminal(*size)
+                if turn:
+                    await pilot.pause()
+        await pilot.pause()
+        assert isinstance(pilot.app, Bench)
+        rows = pilot.app.screen_text().splitlines()
+        assert len(rows) == 24 and all(len(row) <= 80 for row in rows)
+        if screen == "live":
+            assert text(pilot) == shown[0]
+
+    drive(script, recording, recording.parent, screen=screen)
+
+
+def test_a_storm_of_sizes_over_the_detail_of_a_stall_is_borne(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("n", "space", "enter")
+        await pilot.pause()
+        before = text(pilot)
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+        await pilot.pause()
+        await pilot.press("n", "N")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, StallScreen) and text(pilot) == before
+
+    drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
+
+
+# -- processes of their own
+
+
+@pytest.fixture
+def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
+    """Starts interfaces on a run, each in a terminal of its own; ends what is left of them."""
+    started: list[Terminal] = []
+
+    def watch(live: Growing) -> Terminal:
+        command = [sys.executable, "-m", "tui", str(live.run), "--out", str(tmp_path)]
+        started.append(Terminal(command, {"PGBED_KEYS": str(tmp_path / "keys.toml")}))
+        return started[-1]
+
+    yield watch
+    for terminal in started:
+        terminal.close()
+
+
+def test_ten_watch_one_run_and_are_killed_and_the_writer_never_knows(
+    tmp_path: Path, watchers: Callable[[Growing], Terminal]
+) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminals = [watchers(live) for _ in range(10)]
+        for terminal in terminals:
+            terminal.until(b"in flight", patience_s=120)
+        live.second(insert=4321)
+        for terminal in terminals:
+            terminal.until(b"4321", patience_s=120)
+        for terminal in terminals[::2]:
+            os.kill(terminal.pid, signal.SIGKILL)
+        live.second(insert=8765)
+        for terminal in terminals[1::2]:
+            terminal.until(b"8765", patience_s=120)
+        for number, terminal in enumerate(terminals[1::2]):
+            if number % 2:
+                terminal.write(b"q")
+                assert terminal.wait() == 0
+            else:
+                terminal.hang_up()
+        live.second()
+        live.end_step()
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished")
+        assert is_locked(live.run)
+    with JournalReader(live.run) as reader:
+        (step,) = reader.steps(live.attempt)
+        assert step.state == "finished" and len(reader.counts(step.id)) == 8
+    with Player(live.run, live.hand.clock, CELL) as player:
+        assert player.look().film is not None
+    assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json"}
+
+
+def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminal = watchers(live)
+        terminal.until(b"in flight", patience_s=120)
+        terminal.hang_up()
+        terminal.wait()
+        live.second()
+
+
+def test_a_torrent_of_sizes_in_a_real_terminal(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminal = watchers(live)
+        terminal.until(b"in flight", patience_s=120)
+        for turn in range(40):
+            terminal.resize(*SIZES[turn % len(SIZES)])
+            terminal.watch(0.02)
+        terminal.resize(80, 24)
+        live.second(insert=7654)
+        terminal.until(b"7654", patience_s=120)
+        terminal.write(b"q")
+        assert terminal.wait() == 0
