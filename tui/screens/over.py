@@ -106,7 +106,6 @@ class LineScreen(ModalScreen[str]):
     DEFAULT_CSS = """
     LineScreen { align: center middle; }
     LineScreen > Vertical { width: 90%; max-width: 76; height: auto; border: ascii $primary; padding: 0 1; }
-    LineScreen Input { border: none; height: 1; padding: 0; }
     """
     BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
 
@@ -119,7 +118,7 @@ class LineScreen(ModalScreen[str]):
         """The question and the line."""
         yield Vertical(
             Lines([line((self._question, "strong"))]),
-            Input(self._value, id="typed"),
+            Input(self._value, id="typed", compact=True),  # with a border there is no row left for the text
             Lines([line(("enter takes it, esc does not", "dim"))]),
         )
 

@@ -1,0 +1,27 @@
+"""What lies over a screen: the line that is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import drive
+from textual.pilot import Pilot
+
+from tui.app import Bench
+from tui.screens.over import LineScreen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 18), (200, 60)])
+def test_what_is_typed_is_seen(recording: Path, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        assert isinstance(pilot.app, Bench)
+        pilot.app.push_screen(LineScreen("What?", "as it was"))
+        await pilot.pause()
+        assert "as it was" in pilot.app.screen_text()
+        await pilot.press("end", "comma", "n", "e", "w")
+        await pilot.pause()
+        assert "as it was,new" in pilot.app.screen_text()
+
+    drive(script, recording, recording.parent, size=size)
