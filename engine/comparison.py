@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from engine import hangs, metrics, origins
-from engine.model import PROBED_ARM, Subject
+from engine.model import PROBED_ARM, Subject, sla
 from engine.results import CellResult, RunResult, StepResult
 
 Pair = tuple[CellResult, CellResult]  # base, other
@@ -139,7 +139,7 @@ class Comparison:
 
     def sla(self, subject: Subject, step: str) -> tuple[int, int] | None:
         """Cells that passed the step's SLA, and all; None where there is none."""
-        judged = [metrics.sla(result.kind, result.totals) for result in self.of(subject, step)]
+        judged = [sla(result.kind, result.totals) for result in self.of(subject, step)]
         passed = [agreement.passed for agreement in judged if agreement is not None]
         return (sum(passed), len(passed)) if passed else None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from engine import probed
 from engine.host import CPU_COLUMNS
-from engine.model import HEADLINE, StepTotals, ops
+from engine.model import HEADLINE, Sla, StepTotals, ops, rows, sla
 from workloads import histogram
 from workloads.insert.spec import role_kind
 
@@ -21,8 +21,6 @@ GIB = 2**30
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
 SLIVER_NS = 500_000_000  # an interval shorter than this, such as a step's last one, has no rate of its own
-SLA_FRACTION = 0.95
-SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 
 # The columns of the published line, in its order: unit and digits after the point.
 PUBLISHED: dict[str, tuple[str, int]] = {
@@ -65,27 +63,6 @@ class Second:
     t_ns: int
     dt_ns: int
     count: int  # see `progress`
-
-
-@dataclass(frozen=True, slots=True)
-class Sla:
-    """Whether a query step kept up its insert rate. Rates are over all clients, per second.
-
-    `passed`, which verdicts go by: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
-    The limiters lose no second: the last round is due when the nominal time has passed. `reference_passed` is the
-    published rule, by whole seconds rounded up, of which a short step may fall short by the rounding alone.
-    """
-
-    passed: bool
-    reference_passed: bool
-    achieved_per_s: float
-    target_per_s: float
-    required_per_s: float
-
-
-def rows(kind: str, totals: StepTotals) -> int:
-    """The rows that a step inserted, or indexed."""
-    return totals.rows_indexed if kind == "index" else sum(role.rows for role in totals.of_kind("insert"))
 
 
 def step_figures(kind: str, totals: StepTotals) -> dict[str, float | None]:
@@ -253,24 +230,6 @@ def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[fl
     if len(rates) < MIN_INTERVALS:
         return [None] * len(percents)
     return [rates[max(1, int(percent / 100 * len(rates) + 0.5)) - 1] for percent in percents]
-
-
-def sla(kind: str, totals: StepTotals) -> Sla | None:
-    """The 95 % rule on the insert rate; None for a step without a target."""
-    target = totals.rate_target_per_s
-    if kind != "query" or target <= 0 or totals.seconds <= 0:
-        return None
-    inserted = rows(kind, totals)
-    required = round(SLA_FRACTION * target)
-    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference sees the end at its next one-second tick
-    counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
-    return Sla(
-        passed=inserted / counted_s >= required,
-        reference_passed=inserted / whole_s >= required,
-        achieved_per_s=inserted / totals.seconds,
-        target_per_s=target,
-        required_per_s=required,
-    )
 
 
 def bucket_percent(counts: Sequence[int]) -> dict[str, float]:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from workloads.insert.spec import role_kind
 
+SLA_FRACTION = 0.95
+SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 SCHEMA = (1, 1)  # of the journal: major, minor
 
 # The kind of role whose progress is the step's: by kind of step.
@@ -227,6 +229,45 @@ def ops(kind: str, totals: StepTotals) -> int:
     if kind == "index":
         return totals.rows_indexed
     return sum(progress(HEADLINE[kind], role) for role in totals.of_kind(HEADLINE[kind])) if kind in HEADLINE else 0
+
+
+def rows(kind: str, totals: StepTotals) -> int:
+    """The rows that a step inserted, or indexed."""
+    return totals.rows_indexed if kind == "index" else sum(role.rows for role in totals.of_kind("insert"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    """Whether a query step kept up its insert rate. Rates are over all clients, per second.
+
+    `passed`, which verdicts go by: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
+    The limiters lose no second: the last round is due when the nominal time has passed. `reference_passed` is the
+    published rule, by whole seconds rounded up, of which a short step may fall short by the rounding alone.
+    """
+
+    passed: bool
+    reference_passed: bool
+    achieved_per_s: float
+    target_per_s: float
+    required_per_s: float
+
+
+def sla(kind: str, totals: StepTotals) -> Sla | None:
+    """The 95 % rule on the insert rate; None for a step without a target."""
+    target = totals.rate_target_per_s
+    if kind != "query" or target <= 0 or totals.seconds <= 0:
+        return None
+    inserted = rows(kind, totals)
+    required = round(SLA_FRACTION * target)
+    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference sees the end at its next one-second tick
+    counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
+    return Sla(
+        passed=inserted / counted_s >= required,
+        reference_passed=inserted / whole_s >= required,
+        achieved_per_s=inserted / totals.seconds,
+        target_per_s=target,
+        required_per_s=required,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine import hangs, metrics
 from engine.comparison import Comparison, Ratio, middle
-from engine.model import Subject
+from engine.model import Subject, sla
 from engine.results import StepResult, published_by_cell
 from workloads.histogram import REFERENCE_BUCKETS
 
@@ -235,7 +235,7 @@ def _longest_stall(results: Sequence[StepResult]) -> dict[str, Any] | None:
 
 def _sla(comparison: Comparison) -> Section:
     def rows(step: str, subject: Subject) -> Rows:
-        judged = [a for a in (metrics.sla(r.kind, r.totals) for r in comparison.of(subject, step)) if a is not None]
+        judged = [a for a in (sla(r.kind, r.totals) for r in comparison.of(subject, step)) if a is not None]
         if judged:
             passed = sum(agreement.passed for agreement in judged)
             worst = min(agreement.achieved_per_s / agreement.target_per_s for agreement in judged)

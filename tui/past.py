@@ -17,10 +17,9 @@ from typing import Any
 
 from engine.errors import UserError
 from engine.journal import Attempt, EventRow, JournalReader, Session, StepRow, is_locked, read_manifest, read_tags
-from engine.model import Cell, StepTotals, cell_of, ops
+from engine.model import Cell, StepTotals, cell_of, ops, sla
 
 SECOND_NS = 1_000_000_000
-SLA_FRACTION, SLA_ALLOWANCE_S = 0.95, 0.1  # as in engine.metrics, which no screen may load
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal", "tags.json")
 Spans = tuple[tuple[int, int], ...]  # from, until: monotonic ns, in order and apart
 
@@ -302,24 +301,12 @@ def _of_step(
 
 def _flags(kind: str, totals: StepTotals) -> list[tuple[str, str]]:
     flags = []
-    share = kept_share(totals) if kind == "query" else None
-    if share is not None and share < SLA_FRACTION:
-        flags.append((f"x SLA {share:.0%}", "sla"))
+    agreement = sla(kind, totals)
+    if agreement is not None and not agreement.passed:
+        flags.append((f"x SLA {agreement.achieved_per_s / agreement.target_per_s:.0%}", "sla"))
     if any(role.saturated for role in totals.roles.values()):
         flags.append(("? client-bound", "warning"))
     return flags
-
-
-def kept_share(totals: StepTotals) -> float | None:
-    """The rows that a query step inserted of those that it was to insert; None for a step without a target.
-
-    Below `SLA_FRACTION` the agreement is missed. The last tenth of a second is not held against it.
-    """
-    target = totals.rate_target_per_s
-    counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
-    if target <= 0 or counted_s <= 0:
-        return None
-    return sum(role.rows for role in totals.of_kind("insert")) / counted_s / target
 
 
 def _by_step(events: Iterable[EventRow]) -> dict[int | None, list[EventRow]]:

@@ -12,7 +12,6 @@ from engine.model import HEADLINE, Cell, progress
 from tui.film import SECOND_NS, Film
 
 UNITS = {"insert": "ins/s", "delete": "del/s", "query": "q/s", "index": "rows/s"}
-SLA_FRACTION = 0.95
 
 
 @dataclass(frozen=True, slots=True)

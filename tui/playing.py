@@ -14,10 +14,10 @@ from typing import Self
 
 from engine.errors import UserError
 from engine.journal import Attempt, JournalReader, Session, StepRow, is_locked
-from engine.model import Cell, Manifest, ops
+from engine.model import SLA_FRACTION, Cell, Manifest, ops
 from tui.clock import Clock
 from tui.film import SECOND_NS, Film
-from tui.picture import SLA_FRACTION, Picture, Sla, headline, lasts, machine, role_lines
+from tui.picture import Picture, Sla, headline, lasts, machine, role_lines
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end

@@ -9,7 +9,7 @@ from made_run import SECOND_NS, made_role, made_totals
 
 from engine import metrics
 from engine.metrics import Second
-from engine.model import StepTotals, ops
+from engine.model import StepTotals, ops, rows, sla
 
 LOAD = replace(made_totals("l.i0", "load", 100_000.0), seconds=20.0)  # 2M rows, 20 000 statements
 QUERY = made_totals("qr100", "query", 8_000.0)  # 61 s, 488 000 queries, 6 000 rows inserted
@@ -79,7 +79,7 @@ def test_the_published_line_of_a_query_step_divides_by_queries_but_writes_by_ins
 
 def test_index_steps_count_rows_indexed_once() -> None:
     totals = made_totals("l.x", "index", 400_000.0)
-    assert ops("index", totals) == metrics.rows("index", totals) == 100_100
+    assert ops("index", totals) == rows("index", totals) == 100_100
     assert metrics.step_figures("index", totals)["rate_per_s"] == pytest.approx(400_000)
     assert metrics.published("index", totals)["ips"] == pytest.approx(400_000)
 
@@ -122,7 +122,7 @@ def test_role_figures_and_quantiles() -> None:
 )
 def test_sla_is_the_reference_rule_by_exact_time(elapsed_s: float, reference: bool, passed: bool) -> None:
     totals = query_step(100.0, 180_000, elapsed_s)
-    agreement = metrics.sla("query", totals)
+    agreement = sla("query", totals)
     assert agreement is not None
     assert (agreement.required_per_s, agreement.reference_passed, agreement.passed) == (95, reference, passed)
 
@@ -130,20 +130,20 @@ def test_sla_is_the_reference_rule_by_exact_time(elapsed_s: float, reference: bo
 @pytest.mark.parametrize(("elapsed_s", "passed"), [(10.05, True), (10.6, True), (10.7, False), (11.0, False)])
 def test_sla_of_a_short_step_forgives_the_rounding_but_no_second(elapsed_s: float, passed: bool) -> None:
     """The last of 10 s of rounds is made when 10 s have passed, by either limiter: 11 s are 909/s for 1000/s."""
-    agreement = metrics.sla("query", query_step(1000.0, 10_000, elapsed_s))
+    agreement = sla("query", query_step(1000.0, 10_000, elapsed_s))
     assert agreement is not None
     assert (agreement.reference_passed, agreement.passed) == (False, passed)
 
 
 def test_sla_counts_all_clients_against_the_target_of_all() -> None:
-    agreement = metrics.sla("query", query_step(4 * 500.0, 4 * 500 * 60, 61.0))
+    agreement = sla("query", query_step(4 * 500.0, 4 * 500 * 60, 61.0))
     assert agreement is not None
     assert (agreement.required_per_s, agreement.passed) == (1900, True)
 
 
 def test_steps_without_a_target_have_no_sla() -> None:
-    assert metrics.sla("load", LOAD) is None
-    assert metrics.sla("query", replace(QUERY, rate_target_per_s=0.0)) is None
+    assert sla("load", LOAD) is None
+    assert sla("query", replace(QUERY, rate_target_per_s=0.0)) is None
 
 
 def query_step(target_per_s: float, rows: int, elapsed_s: float) -> StepTotals:
