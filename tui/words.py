@@ -25,8 +25,8 @@ def cause(stall: EventRow) -> str:
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:
-    """`STALL insert 3.2s and lasting: backend 123 is stopped (SIGSTOP)`."""
-    lasting = " and lasting" if lasts(stall, at_ns) else ""
+    """`STALL insert 3.2s so far: backend 123 is stopped (SIGSTOP)`."""
+    lasting = " so far" if lasts(stall, at_ns) else ""
     because = cause(stall)
     return f"STALL {stall.role} {stall_seconds(stall, at_ns):.1f}s{lasting}{': ' + because if because else ''}"
 

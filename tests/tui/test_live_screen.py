@@ -209,14 +209,14 @@ def test_a_stall_is_shown_before_the_next_beat(tmp_path: Path) -> None:
         screen._glance()  # five times a second
         await pilot.pause()
         shown = text(pilot)
-        assert "! STALL insert 0.0s and lasting" in shown
+        assert "! STALL insert 0.0s so far" in shown
         assert "!insert" in shown  # in the table of roles
         assert "!" in next(row for row in shown.splitlines() if row.startswith("stalls"))
         live.second(insert=0)
         live.end_stall(stall, "backend 4100 is stopped (SIGSTOP)")
         screen._glance()
         await pilot.pause()
-        assert "lasting" not in text(pilot)
+        assert "s so far" not in text(pilot)
         assert "1 stall, last insert 1.0s: backend 4100" in text(pilot)
         assert "STALL insert 1.0s: backend 4100 is stopped (SIGSTOP)" in text(pilot)
 
@@ -261,7 +261,7 @@ def test_each_key_of_the_last_row_does_something_live(tmp_path: Path) -> None:
             "space": "PAUSED",
             "n": "1/2 STALL delete 3.0s: backend 4101 is stopped",
             "enter": " STALL ",
-            "z": "10 min",
+            "z": "the whole step is no longer than 60 s",
             "i": "del/s",
             "m": "A word for the record",
             "question_mark": "keys of this screen",
@@ -295,7 +295,7 @@ def test_the_stalls_of_the_step_are_gone_through_and_each_has_its_detail(tmp_pat
         await pilot.press("n")
         assert "1/2 STALL delete 3.0s: backend 4101" in text(pilot)
         await pilot.press("n")
-        assert "2/2 STALL insert 1.5s and lasting" in text(pilot)
+        assert "2/2 STALL insert 1.5s so far" in text(pilot)
         await pilot.press("n")
         assert "1/2" in text(pilot)
         await pilot.press("N")
@@ -401,7 +401,7 @@ def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path) -
 def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) -> None:
     expected = {
         "space": "HELD",
-        "n": "STALL delete 0.0s and lasting",
+        "n": "STALL delete 0.0s so far",
         "enter": " STALL ",
         "left_square_bracket": "00:00:07",
         "comma": "REPLAY x1 ",
