@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.journal import EventRow, StepRow
 from tui.film import SECOND_NS
+from tui.numbers import span
 from tui.picture import lasts
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
@@ -34,11 +35,33 @@ def whole(step: StepRow, at_ns: int) -> Axis:
 
 
 def window(axis: Axis, seconds: int) -> Axis:
-    """The last so many seconds of what is shown, from the start on while there are not so many; 0 for all."""
-    if not seconds:
+    """The last so many seconds of what is shown, from the start on while there are not so many; 0 for all.
+
+    A step that is not as long is shown whole: zooming never shrinks it.
+    """
+    if not seconds or _length_s(axis) <= seconds:
         return axis
     end = max(axis.start + seconds * SECOND_NS, axis.at)
     return Axis(end - seconds * SECOND_NS, end, axis.at)
+
+
+def words(step: StepRow | None, at_ns: int, window: int) -> str:
+    """How wide a window is: `0-2m00s` for a whole step, `60 s` for as much of its end."""
+    if step is None:
+        return ""
+    length_s = _length_s(whole(step, at_ns))
+    name, seconds = WINDOWS[window]
+    return name if 0 < seconds < length_s else f"0-{span(length_s)}"
+
+
+def narrower(step: StepRow, at_ns: int, window: int) -> int:
+    """The next window that shows less than the whole step; after the last the whole."""
+    length_s = _length_s(whole(step, at_ns))
+    return next((place for place, (_, seconds) in enumerate(WINDOWS) if place > window and seconds < length_s), 0)
+
+
+def _length_s(axis: Axis) -> float:
+    return (axis.end - axis.start) / SECOND_NS
 
 
 def interval(stall: EventRow, at_ns: int) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from tui.picture import UNITS, Picture, RoleLine, lasts
 from tui.words import cause, event_line, stall_seconds, stall_words
 
 BAR_CELLS = 16
+SCALE_CELLS = 7  # left of the charts and the ribbon, whose columns are the same moments
 # The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq us", 8), ("wait", 11),
@@ -58,11 +59,14 @@ def progress(picture: Picture, glyphs: Glyphs, behind_s: float | None, interface
         spans.append((f" {picture.doing} ", "strong"))
     elif picture.fraction is not None:
         filled = int(BAR_CELLS * picture.fraction)
-        spans.append((f" {glyphs.done * filled}{glyphs.todo * (BAR_CELLS - filled)} {picture.fraction:4.0%} ", ""))
+        bar = glyphs.done * filled + glyphs.todo * (BAR_CELLS - filled)
+        spans.append((f" {bar} {int(100 * picture.fraction):3}% ", ""))  # 99.6 % is not all
         if picture.eta_s is not None and picture.fraction < 1:
             spans.append((f" ETA {span(picture.eta_s)} ", ""))
     elif picture.step is not None:
         spans.append((f" {span(picture.length_s)} so far ", ""))
+    if picture.silent_s is not None:
+        spans.append((f" ? no figures for {span(picture.silent_s)} ", "warning"))
     if picture.sla is not None:
         kept = f" SLA {picture.sla.fraction:.0%} "
         spans.append((f" ok{kept}", "") if picture.sla.passed else (f" x{kept}", "sla"))
@@ -81,7 +85,7 @@ def rates(picture: Picture, kind: str, window: str) -> Line:
     if film is None:
         return line()
     series = film.rates.get(kind)
-    now = series.at(min(picture.at_ns, film.newest_ns)) if series else None
+    now = series.at(picture.at_ns) if series and picture.silent_s is None else None
     spans: list[Span] = [(f" {UNITS.get(kind, 'ops/s')} ", "dim"), (short(now), "strong")]
     if kind == picture.headline:
         if picture.median_per_s is not None:
@@ -89,12 +93,18 @@ def rates(picture: Picture, kind: str, window: str) -> Line:
         if picture.base_per_s is not None:
             spans += [("  base ", "dim"), (short(picture.base_per_s), "base")]
         if picture.relative is not None:
-            spans.append((f" ({picture.relative:.3f} so far)", ""))
+            spans.append((f" ({picture.relative:.3f}{'' if picture.fraction == 1 else ' so far'})", ""))
     others = [name for name in film.rates if name != kind]
     if others:
         spans.append((f"  i: {', '.join(others)}", "dim"))
     spans.append((f"  {window}", "dim"))
     return tuple(spans)
+
+
+def scale(top: float, rows: int, foot: str, cells: int = SCALE_CELLS) -> list[Line]:
+    """What stands left of a chart: the value at its upper edge, and `foot` at the lower."""
+    edge = [line((f"{short(top) if top > 0 else '':>{cells - 1}}", "dim"))]
+    return [*edge, *[line()] * (rows - 2), line((f"{foot:>{cells - 1}}", "dim"))] if rows > 1 else edge
 
 
 def ages(picture: Picture) -> Line:
@@ -125,9 +135,7 @@ def role_table(picture: Picture, columns: int) -> list[Line]:
         "dbms",
         "all" if machine.dbms_processes is None else f"{machine.dbms_processes} pr",
         "",
-        _number(machine.dbms_cpu_percent),
-        _number(machine.dbms_cpu_us_per_op),
-        _whole(machine.dbms_runq_us_per_s),
+        *_in_room(heads, machine.dbms_cpu_percent, machine.dbms_cpu_us_per_op, machine.dbms_runq_us_per_s),
     ]
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
     lines.append(line(" " + _row(dbms, heads[:6]), ("  " + (", ".join(workers) or "background processes idle"), "dim")))
@@ -144,24 +152,31 @@ def _role(role: RoleLine, heads: Sequence[tuple[str, int]]) -> Line:
         role.name,
         pid,
         short(role.rate_per_s),
-        _number(role.cpu_percent),
-        _number(role.cpu_us_per_op),
-        _whole(role.runq_us_per_s),
+        *_in_room(heads, role.cpu_percent, role.cpu_us_per_op, role.runq_us_per_s),
         role.wait or "-",
         _ms(role.p50_us),
         _ms(role.p99_us),
         _ms(role.max_us),
-        f"{role.in_flight_s:.2f}",
+        f"{role.in_flight_s:.2f}" if role.in_flight_s < 100 else f"{role.in_flight_s:.0f}",
     ]
     text = _row(values, heads)
     return line(("!", "stall"), (text, "stall")) if role.stalled else line(" " + text)
 
 
+def _in_room(
+    heads: Sequence[tuple[str, int]], cpu_percent: float | None, cpu_us: float | None, runq_us: float | None
+) -> list[str]:
+    """CPU, CPU per operation and run-queue wait as their columns hold them: in short rather than without a digit."""
+    room = dict(heads)
+    whole = {"cpu%": (cpu_percent, _number), "us/op": (cpu_us, _number), "runq us": (runq_us, _whole)}
+    return [text if len(text := form(value)) < room[head] else short(value) for head, (value, form) in whole.items()]
+
+
 def _row(values: Sequence[str], heads: Sequence[tuple[str, int]]) -> str:
+    """The cells of a row. Words are cut to their columns; a figure never is, it rather touches the one before."""
     cells = []
     for value, (head, width) in zip(values, heads, strict=True):
-        cut = value[: width - 1] if len(value) >= width else value
-        cells.append(f" {cut:<{width - 1}}" if head in ("role", "wait") else f"{cut:>{width}}")
+        cells.append(f" {value[: width - 1]:<{width - 1}}" if head in ("role", "wait") else f"{value:>{width}}")
     return "".join(cells)[1:]
 
 
@@ -171,7 +186,7 @@ def states(picture: Picture) -> Line:
     for kind in ("checkpoint", "autovacuum"):
         found = [event for event in picture.events if event.kind == kind]
         word = {"checkpoint": "ckpt", "autovacuum": "avac"}[kind]
-        if found and lasts(found[-1], picture.at_ns) and found[-1].ended_ns is None:
+        if found and lasts(found[-1], picture.at_ns):
             spans.append((f" {word} running {span((picture.at_ns - found[-1].started_ns) / 1e9)} ", "strong"))
         elif found:
             ended_ns = found[-1].ended_ns or found[-1].started_ns
@@ -254,7 +269,7 @@ def wall(picture: Picture) -> str:
 
 
 def _ms(value_us: int | None) -> str:
-    return "-" if value_us is None else three(value_us / 1000)
+    return "-" if value_us is None else three(value_us / 1000) if value_us < 100_000_000 else short(value_us / 1000)
 
 
 def _number(value: float | None) -> str:

@@ -45,12 +45,13 @@ class LiveScreen(BenchScreen):
     LiveScreen #main { width: 1fr; }
     LiveScreen #side { display: none; width: 44; padding: 0 1; height: 1fr; }
     LiveScreen.-wide #side { display: block; }
-    LiveScreen #chart { min-height: 4; }
-    LiveScreen #slowest { height: 2; }
+    LiveScreen #rates { height: 1fr; min-height: 4; }
+    LiveScreen #times { height: 2; }
+    LiveScreen #scale, LiveScreen #slowest-scale { width: 7; height: 1fr; }
     LiveScreen #ribbon { height: 1; }
     LiveScreen #events { height: 3; }
     LiveScreen.-tall #events { height: 8; }
-    LiveScreen.-tall #slowest { height: 4; }
+    LiveScreen.-tall #times { height: 4; }
     """
     BINDINGS: ClassVar[list[Binding]] = KEYS  # type: ignore[assignment]
 
@@ -73,9 +74,10 @@ class LiveScreen(BenchScreen):
         self._slowest = RateChart(self.glyphs, id="slowest")
         self._head, self._ages, self._ribbon = Lines(id="head"), Lines(id="ages"), Lines(id="ribbon")
         self._roles, self._events, self._side = Lines(id="roles"), Lines(id="events"), Lines(id="side")
-        main = Vertical(
-            self._head, self._chart, self._ribbon, self._ages, self._slowest, self._roles, self._events, id="main"
-        )
+        self._scale, self._slowest_scale = Lines(id="scale"), Lines(id="slowest-scale")
+        rates = Horizontal(self._scale, self._chart, id="rates")
+        times = Horizontal(self._slowest_scale, self._slowest, id="times")
+        main = Vertical(self._head, rates, self._ribbon, self._ages, times, self._roles, self._events, id="main")
         for part in (self._chart, self._ribbon, self._events):
             part.can_focus = True
         return [Horizontal(main, self._side, id="middle")]
@@ -108,7 +110,8 @@ class LiveScreen(BenchScreen):
         self._trouble = ""
         for chart in (self._chart, self._slowest):
             chart.clear()
-        for part in (self._head, self._ribbon, self._ages, self._roles, self._events, self._side):
+        texts = (self._head, self._ribbon, self._ages, self._roles, self._events, self._side)
+        for part in (*texts, self._scale, self._slowest_scale):
             part.show([])
         self._open()
         self._beat()
@@ -143,11 +146,12 @@ class LiveScreen(BenchScreen):
         if not self.is_current or player is None or player.replay or picture is None or picture.film is None:
             return
         try:
-            version = player.version()
-            if version == self._version:
-                return
-            self._version = version
-            changed = self._held_at is None and picture.film.catch_up_events()
+            with legible(player.run):
+                version = player.version()
+                if version == self._version:
+                    return
+                self._version = version
+                changed = self._held_at is None and picture.film.catch_up_events()
         except UserError:
             return  # the next beat says it
         if changed:
@@ -230,11 +234,12 @@ class LiveScreen(BenchScreen):
 
     def _show_head(self, picture: Picture) -> None:
         percent = self._cost.percent if self.bench.show_cost else None
+        window = axes.words(picture.step, picture.at_ns, self._window)
         self._head.show(
             [
                 live_text.title(picture),
                 live_text.progress(picture, self.glyphs, self._behind_s(), percent),
-                live_text.rates(picture, self._shown_kind(picture), WINDOWS[self._window][0]),
+                live_text.rates(picture, self._shown_kind(picture), window),
             ]
         )
 
@@ -246,7 +251,8 @@ class LiveScreen(BenchScreen):
         if film is None or step is None:
             self._chart.clear()
             self._slowest.clear()
-            self._ribbon.show([line()])
+            for part in (self._ribbon, self._scale, self._slowest_scale):
+                part.show([])
             return
         whole = axes.whole(step, picture.at_ns)
         shown = axes.window(whole, WINDOWS[self._window][1])
@@ -258,10 +264,14 @@ class LiveScreen(BenchScreen):
             at = picture.at_ns if picture.speed is not None else None
             self._chart.show(film.rates[kind], shown, stalls, base, f"base {picture.base}", at)
             self._slowest.show(film.slowest[kind], shown, stalls)
+            self._scale.show(live_text.scale(self._chart.top, self._chart.size.height, "0"))
+            self._slowest_scale.show(live_text.scale(self._slowest.top, self._slowest.size.height, "max ms"))
         else:
             self._chart.clear()
             self._slowest.clear()
-        cells = self._ribbon.size.width - 8
+            self._scale.show([])
+            self._slowest_scale.show([])
+        cells = self._ribbon.size.width - live_text.SCALE_CELLS
         at_cursor = axes.interval(cursor, picture.at_ns) if cursor is not None else None
         if picture.speed is not None and at_cursor is None:
             at_cursor = (picture.at_ns, picture.at_ns)
@@ -322,7 +332,13 @@ class LiveScreen(BenchScreen):
 
     def action_zoom(self) -> None:
         """The whole step, the last ten minutes, the last minute."""
-        self._window = (self._window + 1) % len(WINDOWS)
+        if self.picture is None or self.picture.step is None:
+            self.notify_line("no step has begun yet")
+            return
+        before = self._window
+        self._window = axes.narrower(self.picture.step, self.picture.at_ns, before)
+        if before == self._window:
+            self.notify_line(f"the whole step is no longer than {WINDOWS[-1][0]}")
         self._redraw()
 
     def action_role(self) -> None:

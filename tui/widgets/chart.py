@@ -34,7 +34,7 @@ class Points(Protocol):
 class RateChart(Widget):
     """The chart. `show` is cheap where only points were added and the axis stayed."""
 
-    DEFAULT_CSS = "RateChart { height: 1fr; background: $background; }"
+    DEFAULT_CSS = "RateChart { width: 1fr; height: 1fr; background: $background; }"
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None, resized: Callable[[], None] = lambda: None) -> None:
         super().__init__(id=id)
