@@ -81,6 +81,7 @@ class Picture:
     length_s: float = 0.0  # of the step so far
     fraction: float | None = None
     eta_s: float | None = None
+    silent_s: float | None = None  # since the last interval, where the next is overdue: nothing is known of now
     headline: str = "insert"
     rate_per_s: float | None = None
     median_per_s: float | None = None
@@ -141,7 +142,9 @@ def _role_line(
     name: str, seconds: Sequence[RoleSecond], roles: Mapping[int, RoleRow], ops: int, stalled: bool
 ) -> RoleLine:
     length_ns = max(second.dt_ns for second in seconds)
-    p50, p99 = service_quantiles_us(seconds, 0.5, 0.99)
+    max_us = max(second.max_us for second in seconds)
+    # A quantile is told by its bucket's bound, which may lie above the longest there was.
+    p50, p99 = (None if q is None else min(q, max_us) for q in service_quantiles_us(seconds, 0.5, 0.99))
     cpu_ns = _sum(second.backend_cpu_ns for second in seconds)
     runq_ns = _sum(second.backend_runq_ns for second in seconds)
     client_ns = _sum(second.client_cpu_ns for second in seconds)
@@ -158,7 +161,7 @@ def _role_line(
         waits.most_common(1)[0][0].partition(":")[2] if waits else "",
         p50,
         p99,
-        max(second.max_us for second in seconds),
+        max_us,
         max(second.in_flight_ns for second in seconds) / 1e9,
         stalled,
     )

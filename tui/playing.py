@@ -23,6 +23,7 @@ SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
 FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
 MEDIAN_NS = 60 * SECOND_NS
+LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
 SETTLED_S = 2.0  # before, a mean says too little to be held against the base's
 
 
@@ -236,18 +237,21 @@ class Player:
             events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
         stalls = tuple(event for event in events if event.kind == "stall")
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
-        seconds = self._reader.seconds(step.id, max(newest_ns - TICK_NS, 0), newest_ns)
+        silent = until_ns - newest_ns > LATE_NS  # what was last known is not told as what is
+        after_ns = max(newest_ns - TICK_NS, 0)
+        seconds = [] if silent else self._reader.seconds(step.id, after_ns, newest_ns)
         tick = [second for second in seconds if second.t_ns == newest_ns]
         rates = film.rates.get(kind)
-        rate = rates.at(newest_ns) if rates else None
+        rate = rates.at(newest_ns) if rates and not silent else None
         base = self._base_rate(picture.cell, step.name)
         counted_s = (newest_ns - step.started_ns) / 1e9
         done = film.done(kind, newest_ns)
         samples = {
             source: (dt_ns, data)
-            for _, dt_ns, source, data in self._reader.samples(step.id, newest_ns - TICK_NS, newest_ns)
+            for _, dt_ns, source, data in ([] if silent else self._reader.samples(step.id, after_ns, newest_ns))
         }
         fraction = self._fraction(film, kind, until_ns, length_s)
+        goes_on = (picture.state == "running" and step.state == "running") or picture.state == "replay"
         return replace(
             picture,
             at_ns=at_ns,
@@ -256,7 +260,8 @@ class Player:
             film=film,
             length_s=length_s,
             fraction=fraction,
-            eta_s=length_s * (1 - fraction) / fraction if fraction else None,
+            eta_s=length_s * (1 - fraction) / fraction if fraction and goes_on else None,
+            silent_s=(until_ns - newest_ns) / 1e9 if silent else None,
             headline=kind,
             rate_per_s=rate if step.kind != "index" and step.kind != "pause" else None,
             median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,
@@ -272,7 +277,7 @@ class Player:
 
     def _fraction(self, film: Film, kind: str, until_ns: int, length_s: float) -> float | None:
         step = film.step
-        if step.state != "running" and step.ended_ns is not None and until_ns >= step.ended_ns:
+        if step.state == "finished" and step.ended_ns is not None and until_ns >= step.ended_ns:
             return 1.0
         if step.kind == "index" or kind == "index":
             return None

@@ -37,6 +37,8 @@ def event_words(event: EventRow, at_ns: int) -> str:
     words = _WORDS.get(event.kind)
     if event.kind == "stall":
         return stall_words(event, at_ns)
+    if lasts(event, at_ns):  # of one that is replayed, what it came to is known, but not yet true
+        data = {name: value for name, value in data.items() if name not in _AT_END}
     return words(data) if words else str(data.get("text") or data.get("message") or event.kind)
 
 
@@ -69,6 +71,7 @@ def _autovacuum(data: dict[str, Any]) -> str:
     return f"{what} {data['elapsed_s']}s{removed}"
 
 
+_AT_END = ("total_s", "elapsed_s")  # by which events are told that are over
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "checkpoint": _checkpoint,
     "autovacuum": _autovacuum,
