@@ -33,8 +33,13 @@ async def ask(*arguments: str, told: Callable[[str], None] | None = None) -> str
 
 
 async def ask_json(*arguments: str, told: Callable[[str], None] | None = None) -> Any:
-    """The JSON that `bench ARGUMENTS --json` prints. Raises UserError when it fails."""
-    return json.loads(await ask(*arguments, "--json", told=told))
+    """The JSON that `bench ARGUMENTS --json` prints. Raises UserError when it fails, or prints anything else."""
+    answer = await ask(*arguments, "--json", told=told)
+    try:
+        return json.loads(answer)
+    except ValueError:
+        first = next(iter(answer.split("\n")), "")[:40]
+        raise UserError(f"bench {arguments[0]} answered no JSON but '{first}'; is it another pgbed's?") from None
 
 
 async def run(*arguments: str, told: Callable[[str], None] | None = None) -> tuple[int, str, str]:

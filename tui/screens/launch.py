@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
@@ -57,11 +56,11 @@ class LaunchScreen(PlanScreen):
             )
             self.bench.say(told, "warning")
         else:
-            words = ("run", *self.plan.arguments(), "--out", str(self.bench.out), "--detach", "--json")
+            words = ("run", *self.plan.arguments(), "--out", str(self.bench.out), "--detach")
             self._do("preparing the builds and starting", self._started(words))
 
     async def _started(self, words: tuple[str, ...]) -> None:
-        found = json.loads(await bench.ask(*words, told=self.progress))
+        found = await bench.ask_json(*words, told=self.progress)
         self._watch(Path(found["folder"]))
 
     def action_resume(self) -> None:
@@ -142,7 +141,7 @@ class LaunchScreen(PlanScreen):
         """Takes a plan from a file, which `bench` checks."""
 
         async def load(path: Path) -> None:
-            found = json.loads(await bench.ask("run", "--plan", str(path), "--out", self._out, "--estimate"))
+            found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
             self.file, self.kept = str(path), Plan.of(found["plan"])
             self.change(self.kept, found)
             self.show_base()
@@ -176,7 +175,7 @@ class LaunchScreen(PlanScreen):
                 await work
             except UserError as error:
                 self.bench.complain(error)
-            except (ValueError, KeyError) as error:  # no JSON where some was promised, or another bench's
+            except (TypeError, KeyError) as error:  # the JSON of another pgbed's bench
                 self.bench.complain(UserError(f"bench answered something else than was asked: {error!r}"))
             finally:
                 self.progress("")

@@ -117,7 +117,7 @@ class PlanScreen(BenchScreen):
 
         async def ask() -> None:
             try:
-                self.offer = Offer.of(json.loads(await bench.ask("list", "choices", "--out", str(self.bench.out))))
+                self.offer = Offer.of(await bench.ask_json("list", "choices", "--out", str(self.bench.out)))
             except UserError as error:
                 self.trouble = str(error)
             self.draw_all()
@@ -160,7 +160,7 @@ class PlanScreen(BenchScreen):
 
     async def _ask_estimate(self, plan: Plan) -> None:
         try:
-            found = json.loads(await bench.ask("run", *plan.arguments(), "--out", str(self.bench.out), "--estimate"))
+            found = await bench.ask_json("run", *plan.arguments(), "--out", str(self.bench.out), "--estimate")
         except UserError as error:
             if plan == self.plan:
                 self.trouble = str(error)

@@ -88,7 +88,7 @@ class ProbesScreen(BenchScreen):
             try:
                 self._listed = await bench.ask_json("probes", "list", "--out", str(self.bench.out))
                 self._asked = True
-            except (UserError, ValueError) as error:
+            except UserError as error:
                 self.bench.say(f"bench probes list: {error}", "warning")
             self.paint()
 
