@@ -65,7 +65,7 @@ class Bench(App[None]):
         "history": _history,
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
-    CSS = "Screen { background: $background; } Lines { background: $background; }"
+    CSS = "BenchScreen, Lines { background: $background; }"
 
     def __init__(self, out: Path, run: Path | None, glyphs: Glyphs, start: str, clock: Clock | None = None) -> None:
         super().__init__()

@@ -39,7 +39,6 @@ WORDS = {
     "off_disk_us": "disk",
     "off_stopped_us": "stopped",
     "off_other_us": "off, other",
-    "n": "plannings",
 }
 
 
@@ -173,6 +172,8 @@ def figure_lines(probe: str, figures: Mapping[str, int], seconds: float, cells: 
 def _words(probe: str, name: str) -> str:
     if name == "sum_us" and probe in ("sched", "runq"):
         return "ready, waiting"
+    if name == "n":
+        return {"planner": "plannings", "runq": "waits"}.get(probe, "times")
     return WORDS.get(name, name)
 
 
