@@ -16,13 +16,17 @@ class Quality:
     """What to know before believing a frame.
 
     `missed_frames` lie between the frame before and this one, whose `dt_ns` spans them. `new_series` are processes
-    whose counters fell (a reused pid), left out of this frame. `map_keys_pct` is the fullest map. `attach` is usdt,
-    function, tracepoint or timer; `slow_entry`: the kernel single-steps, and the probe costs much.
+    whose counters fell (a reused pid), left out of this frame. `emptied`: the histograms were emptied behind what was
+    printed of them, and may lack what fell between the two; counts and sums are whole. `late_ms`: so late bpftrace came
+    to the tick, and so much longer the frame is. `map_keys_pct` is the fullest map. `attach` is usdt, function,
+    tracepoint or timer; `slow_entry`: the kernel single-steps, and the probe costs much.
     """
 
     lost_events: int = 0
     helper_errors: int = 0
     broken_lines: int = 0
+    emptied: int = 0
+    late_ms: int = 0
     missed_frames: int = 0
     map_keys_pct: int = 0
     fullest_map: str = ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from probes.render import CLIENT, LAUNCHER, SERVER
@@ -62,6 +64,39 @@ def started_ns(pid: int) -> int | None:
         return int(data[data.rindex(b")") + 2 :].split()[19]) * 1_000_000_000 // TICKS_PER_S
     except (OSError, ValueError, IndexError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """What processes had of the CPUs by `at_ns`: ns on one, ns that they waited for one, whether one can run now."""
+
+    at_ns: int
+    on_ns: int
+    waited_ns: int
+    runnable: bool
+
+    def starved(self, before: CpuUse) -> bool:
+        """Whether since `before` the processes were kept from running, rather than asleep, stopped or at work.
+
+        The kernel counts a wait when it ends, so that of one that lasts only the state tells.
+        """
+        elapsed_ns = self.at_ns - before.at_ns
+        lasting = self.runnable and 2 * (self.on_ns - before.on_ns) < elapsed_ns
+        return lasting or 5 * (self.waited_ns - before.waited_ns) > elapsed_ns
+
+
+def cpu_use(pid: int) -> CpuUse:
+    """Of the process and all that descend from it; those that are gone count for nothing."""
+    on_ns, waited_ns, runnable = 0, 0, False
+    for one in descendants(pid, parents()):
+        for tid in threads(one):
+            with suppress(OSError, ValueError, IndexError):
+                folder = Path(f"/proc/{one}/task/{tid}")
+                on, waited, _ = (folder / "schedstat").read_bytes().split()
+                data = (folder / "stat").read_bytes()
+                on_ns, waited_ns = on_ns + int(on), waited_ns + int(waited)
+                runnable = runnable or data[data.rindex(b")") + 2 :].startswith(b"R")
+    return CpuUse(time.monotonic_ns(), on_ns, waited_ns, runnable)
 
 
 def process_of(tid: int) -> int:

@@ -2,14 +2,15 @@
 
 The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A script forgets
 threads some seconds after their end, and the reader with it; to be rid of their buckets, it now and then empties its
-histograms in a burst, behind what it prints of them, and says `emptied`. A burst without
-its `tock` is dropped and its counts show in the next frame. What follows the last `tock` (the dump at exit) is not
-framed and is passed over.
+histograms in a burst, behind what it prints of them, and says `emptied`. A burst without its `tock` is dropped and its
+counts show in the next frame. A burst that bpftrace came to late, for want of a CPU, holds what was counted until then,
+and its frame ends there. What follows the last `tock` (the dump at exit) is not framed and is passed over.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,8 @@ from probes.table import BY_ID, OTHER, Field, Probe
 
 Maps = dict[str, Any]
 PartKey = tuple[int, int | None]  # tid, and the second key where the map has one
+# Several times the grain of /proc/uptime; and more than a time namespace, whose uptime is another, would make of it.
+LATE_NS, LATE_MAX_NS = 50_000_000, 120_000_000_000
 LINE_MAX_BYTES = 32 * 1024 * 1024
 
 
@@ -47,6 +50,7 @@ class Reader:
         self.groups: dict[int, int] = {}
         self._process_of = process_of
         self._origin = Quality(attach=attach, slow_entry=slow_entry)
+        self._histogram_names = {field.name for field in self.probe.fields if field.kind == "histogram"}
         self._rest = b""
         self.restart()
 
@@ -102,6 +106,8 @@ class Reader:
             case "map" | "hist":
                 if self._tick is not None and isinstance(data, dict):
                     self._maps.update(data)
+            case "cat":
+                self._came_to_it(str(data))
             case "attached_probes":
                 self.attached = int(data["probes"])
             case "lost_events":
@@ -119,7 +125,9 @@ class Reader:
         elif word == "ready":
             self.ready_ns = int(number)
         elif word == "tick":
-            self._tick, self._maps, self._emptied = int(number), {}, False
+            if self._emptied:  # in a burst that has no end
+                self._begin_histograms()
+            self._tick, self._maps = int(number), {}
         elif word == "emptied":
             self._emptied = True
         elif word == "tock" and self._tick is not None:
@@ -129,6 +137,13 @@ class Reader:
             except (ValueError, TypeError, KeyError, AttributeError):
                 self._note(broken_lines=1)
         return None
+
+    def _came_to_it(self, uptime: str) -> None:
+        """When bpftrace came to the tick, by /proc/uptime: what it prints of the maps is as of then."""
+        printed_ns = round(float(uptime.split()[0]) * 1e9) if _is_number(uptime) else 0
+        if self._tick is not None and LATE_NS < printed_ns - self._tick < LATE_MAX_NS:
+            self._note(late_ms=(printed_ns - self._tick) // 1_000_000)
+            self._tick = printed_ns
 
     def _frame(self, tick: int, maps: Maps) -> Frame | None:
         self._regroup({tid: group for (tid, _), group in _keyed(maps, "@group").items()})
@@ -149,8 +164,7 @@ class Reader:
                 self._last[name] = value
         self._held.clear()
         if self._emptied:
-            names = {field.name for field in self.probe.fields if field.kind == "histogram"}
-            self._last = {name: value for name, value in self._last.items() if name[0] not in names}
+            self._begin_histograms()
         for pid in fallen:
             records.pop(pid, None)
             for of_pid in histograms.values():
@@ -186,12 +200,23 @@ class Reader:
             quality,
         )
 
+    def _begin_histograms(self) -> None:
+        """The script has emptied its histograms: they count from nothing again."""
+        self._last = {name: value for name, value in self._last.items() if name[0] not in self._histogram_names}
+        self._emptied = False
+        self._note(emptied=1)
+
     def _regroup(self, groups: Mapping[int, int]) -> None:
         """Takes in who is watched, and forgets whom the script has forgotten."""
         gone = self.groups.keys() - groups if groups and not self._quality.lost_events else set()
         if gone:
             self.groups = {tid: group for tid, group in self.groups.items() if tid not in gone}
-            self._last = {name: value for name, value in self._last.items() if name[1][0] not in gone}
+            # Their buckets stay in the script until it empties the histograms, and would be counted once more.
+            self._last = {
+                name: value
+                for name, value in self._last.items()
+                if name[1][0] not in gone or name[0] in self._histogram_names
+            }
         self.groups.update(groups)
 
     def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
@@ -249,13 +274,23 @@ class Reader:
                 found.append(Stack(self._process_of(tid), user, kernel, int(count)))
         return tuple(found)
 
-    def _note(self, *, lost_events: int = 0, helper_errors: int = 0, broken_lines: int = 0) -> None:
+    def _note(
+        self,
+        *,
+        lost_events: int = 0,
+        helper_errors: int = 0,
+        broken_lines: int = 0,
+        emptied: int = 0,
+        late_ms: int = 0,
+    ) -> None:
         now = self._quality
         self._quality = replace(
             now,
             lost_events=now.lost_events + lost_events,
             helper_errors=now.helper_errors + helper_errors,
             broken_lines=now.broken_lines + broken_lines,
+            emptied=now.emptied + emptied,
+            late_ms=max(now.late_ms, late_ms),
         )
 
 
@@ -272,6 +307,10 @@ def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
 
 def _is_address(word: str) -> bool:
     return bool(word) and all(letter in "0123456789abcdef" for letter in word.removeprefix("0x").lower())
+
+
+def _is_number(text: str) -> bool:
+    return re.match(r"\d+\.\d+ ", text) is not None
 
 
 def _mapping(maps: Maps, name: str) -> Mapping[str, Any]:

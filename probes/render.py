@@ -26,6 +26,9 @@ PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4)}
 MAP_KEY = re.compile(r"(@[a-z_]+)\[([^\]]*)\]")
 # An attach point stands at the beginning of a line, or behind a comma after another one.
 POINT = re.compile(r"^(BEGIN|END|(?:tracepoint|uprobe|uretprobe|usdt|profile|interval):\S+)", re.MULTILINE)
+# What a tick prints is read when bpftrace comes to it: when that was, the machine's uptime tells, which bpftrace reads
+# itself. While it waits for a CPU, it is given no further tick.
+TICK = "interval:s:1 /@printing[0] == 0/"
 PHASES = (("Parse", "parse"), ("Analyze and rewrite", "analyze"), ("Plan", "plan_start"), ("Execute", "execute"))
 RAW_STACKS = (0, 18)
 # Where the rule of the stack has not been verified, every start replaces the one before it.
@@ -73,6 +76,7 @@ def script(
         "SERVER": "@g[tid] == 1" if tracking else "1",
         "SP": 'reg("sp")' if stacked else FLAT_STACK,
         "PLAN_POPPED": str(ends[0].popped_bytes if ends and stacked else 0),
+        "TICK": TICK,
         "TYPES": _types(_texts(entry) + (source("groups.bt") + source("forget.bt") if tracking else "")),
         # Addresses. Before raw stacks came, BPFTRACE_NO_USER_SYMBOLS did it, which newer ones do not obey.
         "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",

@@ -29,7 +29,7 @@ from probes.tracer import Tracer
 
 START_TIMEOUT_S = 20.0
 STOP_PATIENCE_S = 8.0  # more than the helper takes to end a bpftrace that hangs
-HUNG_S = 6.0  # that long without a tick, bpftrace is taken for hung
+HUNG_S = 6.0  # that long without a tick, bpftrace is taken for hung, unless it waits for a CPU
 SILENT_NS = 3_000_000_000
 RESTARTS = 1
 RESCANS = 2
@@ -112,7 +112,6 @@ class ProbeSession:
         self._rescans = 0
         self._open_gap: tuple[int, str] | None = None
         self._counted = False
-        self._heard_s = 0.0
         self._clients: tuple[int, ...] = ()  # those that the helper was told of
         self._spawned_boot_ns = 0
         self._first_ns: int | None = None
@@ -211,7 +210,7 @@ class ProbeSession:
         elif code is not None:
             frames += self._read(tracer)
             self._lost(f"bpftrace ended with code {code}")
-        elif time.monotonic() - self._heard_s > (START_TIMEOUT_S if self.state is State.STARTING else HUNG_S):
+        elif tracer.hung(START_TIMEOUT_S if self.state is State.STARTING else HUNG_S):
             self._lost("bpftrace gave no sign of life")
         return frames
 
@@ -273,7 +272,6 @@ class ProbeSession:
         arguments += ["--mount-tracefs"] if self._mount else []
         self._reader.restart()
         self._first_ns = None
-        self._heard_s = time.monotonic()
         self.state = State.STARTING
         self._tracer = Tracer(tuple(arguments), self._command)
 
@@ -281,10 +279,12 @@ class ProbeSession:
         self.messages += [
             text if text.startswith("probes:") else f"probes: {self.probe.id}: {text}" for text in tracer.said()
         ]
-        data = tracer.read()
+        starved, data = tracer.starved, tracer.read()
         if not data:
             return ()
-        self._heard_s = time.monotonic()
+        if starved and self.state is State.RUNNING:
+            reason = "bpftrace waited for a CPU; what it counted meanwhile is in one frame"
+            self.gaps.append(Gap(self.probe.id, self._last_ns or time.monotonic_ns(), time.monotonic_ns(), reason))
         if self._raw is not None and self._raw_bytes < RAW_CAP_BYTES:
             try:
                 self._raw.write(data)

@@ -10,10 +10,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from probes import helper
+from probes import helper, processes
 
 PIPE_BYTES = 1024 * 1024
 STOP_TIMEOUT_S = helper.GRACE_S + 2.0
+STARVED_S = 60.0  # for so long at most one is waited for that waits for a CPU
+LOOK_S = 1.0  # how often that is looked at
 # Said by bpftrace of things that do no harm.
 HARMLESS = (
     "couldn't set RLIMIT_MEMLOCK",
@@ -47,10 +49,36 @@ class Tracer:
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._line = b""
         self._asked_s: float | None = None
+        self._heard_s = time.monotonic()
+        self._use: processes.CpuUse | None = None  # what it had of the CPUs, once it has been silent for a while
+        self._looked_s = 0.0  # into its silence, when that was last found to be for want of a CPU
 
     def read(self) -> bytes:
         """What bpftrace has printed since the last call."""
-        return _available(self._out)
+        data = _available(self._out)
+        if data:
+            self._heard_s, self._use, self._looked_s = time.monotonic(), None, 0.0
+        return data
+
+    @property
+    def starved(self) -> bool:
+        """Whether it has been silent for long because it waits for a CPU."""
+        return self._looked_s > 0
+
+    def hung(self, limit_s: float) -> bool:
+        """Whether it has been silent for longer than `limit_s`, and not because it waits for a CPU."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s < limit_s / 2 or silent_s - self._looked_s < LOOK_S:
+            return False
+        if self._use is None:
+            self._use = processes.cpu_use(self.process.pid)
+        if silent_s < limit_s:
+            return False
+        now = processes.cpu_use(self.process.pid)
+        if silent_s > STARVED_S or not now.starved(self._use):
+            return True
+        self._use, self._looked_s = now, silent_s
+        return False
 
     def said(self) -> list[str]:
         """The lines it has said since the last call, without the harmless ones."""

@@ -196,7 +196,7 @@ def test_who_is_no_longer_printed_is_forgotten() -> None:
     reader.feed(text.encode())
     assert reader.kept == 4
     (frame,) = reader.feed(burst(103, {"@group": {"5": 1}, "@n": {"5": 2}}, {"@plan_us": {"5": low}}).encode())
-    assert reader.kept == 2 and reader.groups == frame.groups == {5: 1}
+    assert reader.kept == 3 and reader.groups == frame.groups == {5: 1}  # its buckets are there until they are emptied
     # The pid comes again: it begins with nothing.
     (frame,) = reader.feed(burst(104, {"@group": {"5": 1, "6": 1}, "@n": {"5": 2, "6": 1}}).encode())
     assert frame.records == {6: {"n": 1}} and frame.quality.new_series == ()
@@ -213,6 +213,47 @@ def test_a_burst_that_lost_its_list_of_processes_forgets_nobody() -> None:
     assert frame.records == {5: {"n": 1}}
 
 
+def test_a_tick_that_bpftrace_came_to_late_is_a_longer_frame() -> None:
+    """What it prints is as of then: a thread that slept at the tick slept on, or has run since."""
+
+    def at(tick: float, printed: float, n: int) -> str:
+        text = burst(tick, {"@group": {"5": 1}, "@n": {"5": n}})
+        first, rest = text.split("\n", 1)
+        return first + "\n" + line("cat", f"{printed:.2f} 77.50\n") + rest
+
+    text = ready() + at(101, 101, 1) + at(102, 102.04, 3) + at(103, 107.5, 10) + at(108, 108.01, 11)
+    found = Reader("planner").feed(text.encode())
+    assert [frame.dt_ns for frame in found] == [S, 55 * S // 10, S // 2]
+    assert [frame.t_ns for frame in found] == [102 * S, 1075 * S // 10, 108 * S]
+    assert [frame.records[5]["n"] for frame in found] == [2, 7, 1]
+    assert [frame.quality.late_ms for frame in found] == [0, 4500, 0]
+    torn = at(109, 109, 12).replace("109.00 77.50", "no number")
+    assert len(Reader("planner").feed((ready() + at(108, 108, 11) + torn).encode())) == 1
+
+
+def test_buckets_of_who_is_gone_are_counted_once() -> None:
+    """A script cannot delete a thread's buckets alone: it forgets the thread, and prints these on."""
+
+    def of(one: int, other: int) -> dict[str, Any]:
+        return {"@plan_us": {str(tid): [{"min": 4, "max": 7, "count": n}] for tid, n in ((5, one), (6, other))}}
+
+    text = ready() + burst(101, {"@group": {"5": 1, "6": 1}}, of(4, 1)) + burst(102, {"@group": {"6": 1}}, of(9, 2))
+    text += burst(103, {"@group": {"6": 1}}, of(9, 3)) + burst(104, {"@group": {"5": 1, "6": 1}}, of(11, 3))
+    found = Reader("planner").feed(text.encode())
+    assert [frame.histograms.get("plan_us") for frame in found] == [{5: {3: 5}, 6: {3: 1}}, {6: {3: 1}}, {5: {3: 2}}]
+
+
+def test_histograms_that_were_emptied_in_a_burst_without_end_count_on_from_nothing() -> None:
+    def low(count: int) -> dict[str, Any]:
+        return {"@plan_us": {"5": [{"min": 4, "max": 7, "count": count}]}}
+
+    torn = burst(102, {"@n": {"5": 9}}, low(9), tock=False) + line("printf", f"emptied {102 * S}\n")
+    text = ready() + burst(101, {"@n": {"5": 4}}, low(4)) + torn + burst(103, {"@n": {"5": 15}}, low(6))
+    (frame,) = Reader("planner").feed(text.encode())
+    assert frame.histograms["plan_us"][5] == {3: 6} and frame.records[5]["n"] == 11
+    assert not frame.quality.new_series and frame.quality.emptied == 1
+
+
 def test_histograms_that_were_emptied_count_on_from_nothing() -> None:
     def low(count: int) -> dict[str, Any]:
         return {"@plan_us": {"5": [{"min": 4, "max": 7, "count": count}]}}
@@ -223,6 +264,7 @@ def test_histograms_that_were_emptied_count_on_from_nothing() -> None:
     one, two = Reader("planner").feed((text + burst(103, {"@n": {"5": 12}}, low(3))).encode())
     assert [frame.histograms["plan_us"][5] for frame in (one, two)] == [{3: 5}, {3: 3}]
     assert [frame.records[5]["n"] for frame in (one, two)] == [5, 3]
+    assert [frame.quality.emptied for frame in (one, two)] == [1, 0]
 
 
 def test_a_reused_pid_begins_anew_in_series_of_what_has_not_ended_too() -> None:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from probes.session import ProbeSession, State, Target
 
 pytestmark = pytest.mark.outside
 
+S = 1_000_000_000
 FUNCTIONS = (*PUSH, "-DSTART=", "-DDONE=")
 SITES = (
     *ENDBR,
@@ -241,6 +244,10 @@ def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_
         assert sum(len(frame.histograms) > 0 for frame in found) >= rounds
         if probe == "planner":
             assert total(found, "n") == rounds * children
+            # A few may fall between print and emptying; none is counted twice.
+            histogram = buckets.merge(of for frame in found for of in frame.histograms.get("plan_us", {}).values())
+            assert 0.98 * rounds * children <= sum(histogram.values()) <= rounds * children
+            assert any(frame.quality.emptied for frame in found)
         # Each that begins or ends has one forgotten that ended on the same CPU: of no more than two rounds something is
         # left, where a round's processes ended on another CPU than the next one's.
         assert max(kept) <= 2.3 * kept[0], kept
@@ -326,6 +333,67 @@ def test_a_hung_bpftrace_is_killed_and_replaced_without_a_wait(
         assert longest < 0.5
         assert gone(hung)
         assert running.wait_baseline()
+
+
+def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_took(
+    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held by a signal, and the kernel's account of it is that of one that waits for a CPU: see the next test."""
+    monkeypatch.setattr(session, "HUNG_S", 2.0)
+    looks = (processes.CpuUse(second * S, 0, 0, True) for second in range(100))
+    monkeypatch.setattr(processes, "cpu_use", lambda _: next(looks))
+    for program in bpftraces:
+        with (
+            Program(idle.path, 0, 10, 5) as planner,
+            ProbeSession(planner.target(), "planner", bpftrace=program) as running,
+        ):
+            assert running.wait_baseline(), running.messages
+            _, pid = bpftrace_of(running)
+            os.kill(pid, signal.SIGSTOP)
+            planner.work()
+            found = frames_for(running, 4.5)
+            assert not found and not running.restarts and not running.gaps
+            os.kill(pid, signal.SIGCONT)
+            found = frames_for(running, 10, lambda seen: len(seen) >= 4)
+            assert not running.restarts and bpftrace_of(running)[1] == pid
+        (gap,) = running.gaps
+        assert gap.reason.startswith("bpftrace waited for a CPU") and gap.ended_ns is not None
+        # It printed of the first tick that it came to late what was counted until then, and was given no other one.
+        assert found[0].records[planner.process.pid]["n"] == 5
+        assert found[0].dt_ns > 3 * S and found[0].quality.late_ms > 2000
+        assert all(not frame.quality.late_ms and frame.dt_ns < 2.5 * S for frame in found[1:])
+        for one, other in pairwise(found):
+            assert other.t_ns - other.dt_ns == pytest.approx(one.t_ns, abs=100_000)
+
+
+def test_who_is_kept_from_running_is_told_from_who_sleeps_is_stopped_or_works() -> None:
+    """Two spinners of unlike weight share a CPU, where the lighter one hardly runs."""
+    cpu = max(os.sched_getaffinity(0))
+    spin = [sys.executable, "-c", "import os\nwhile os.getppid() > 1: pass"]
+    with ExitStack() as stack:
+
+        def started(*command: str) -> int:
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
+            os.sched_setaffinity(process.pid, {cpu})
+            return process.pid
+
+        def starved(pid: int) -> bool:
+            before = processes.cpu_use(pid)
+            time.sleep(1.0)
+            return processes.cpu_use(pid).starved(before)
+
+        asleep, stopped, light = started("sleep", "60"), started(*spin), started(*spin)
+        time.sleep(0.3)
+        os.kill(stopped, signal.SIGSTOP)
+        os.sched_setscheduler(light, os.SCHED_IDLE, os.sched_param(0))
+        heavy = [started(*spin) for _ in range(2)]
+        time.sleep(0.3)
+        assert [starved(pid) for pid in (asleep, stopped, light)] == [False, False, True]
+        for pid in heavy:
+            os.kill(pid, signal.SIGSTOP)
+        os.sched_setscheduler(light, os.SCHED_FIFO, os.sched_param(1))  # nobody is in its way for this second
+        assert not starved(light)
 
 
 CONTROLLER = """
