@@ -25,3 +25,18 @@ def test_what_is_typed_is_seen(recording: Path, size: tuple[int, int]) -> None:
         assert "as it was,new" in pilot.app.screen_text()
 
     drive(script, recording, recording.parent, size=size)
+
+
+def test_a_question_lies_over_the_screen_which_is_still_seen(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        assert isinstance(pilot.app, Bench)
+        for key in ("S", "ctrl+o"):
+            title = pilot.app.screen_text().splitlines()[0]
+            await pilot.press(key)
+            await pilot.pause()
+            assert len(pilot.app.screen_stack) > 1
+            assert pilot.app.screen_text().splitlines()[0] == title
+            await pilot.press("escape")
+            await pilot.pause()
+
+    drive(script, recording, recording.parent)

@@ -1,0 +1,21 @@
+"""Asking `bench` for what is not in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from engine.errors import UserError
+from tui import bench
+
+
+def test_an_answer_that_is_no_json_is_one_line_for_the_user() -> None:
+    with pytest.raises(UserError, match="answered no JSON but 'Usage: "):
+        asyncio.run(bench.ask_json("run", "--help"))
+
+
+def test_a_refusal_is_told_in_the_words_of_bench(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown run"):
+        asyncio.run(bench.ask_json("compare", str(tmp_path)))

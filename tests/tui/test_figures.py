@@ -1,0 +1,173 @@
+"""What the Live screen says in figures, where it is easily said wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from driving import STOPPED
+from growing import Growing, growing
+
+from engine.journal import JournalReader
+from tui import axes, live_text
+from tui.film import SECOND_NS
+from tui.glyphs import SETS
+from tui.marks import Line
+from tui.picture import Machine, Picture, RoleLine
+from tui.playing import Player
+from tui.words import event_words
+
+CELL = "002-17.0-auto-r1"
+
+
+def words(lines: list[Line]) -> str:
+    return "\n".join("".join(text for text, _ in each) for each in lines)
+
+
+def seen(live: Growing) -> Picture:
+    with Player(live.run, live.hand.clock) as player:
+        return player.look()
+
+
+def head(picture: Picture) -> str:
+    lines = [live_text.progress(picture, SETS["ascii"], None, None), live_text.rates(picture, "insert", "")]
+    return words(lines)
+
+
+@pytest.mark.parametrize("state", ["interrupted", "failed"])
+def test_a_step_that_was_given_up_is_as_far_as_it_came_and_has_no_time_left(tmp_path: Path, state: str) -> None:
+    with growing(tmp_path) as live:
+        for _ in range(3):
+            live.second(insert=10_000)
+        live.end_step(state)
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, state, "")
+    picture = seen(live)
+    assert picture.fraction == pytest.approx(0.3) and picture.eta_s is None
+    assert "30%" in head(picture) and "ETA" not in head(picture)
+
+
+def test_a_step_is_not_all_done_before_its_last_row(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second(insert=99_900)
+        assert " 99%" in head(seen(live))
+        live.second(insert=100)
+        assert "100%" in head(seen(live))
+
+
+def test_what_was_last_known_is_not_told_as_what_is(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second(insert=1234)
+        live.hand.at_ns += 2 * SECOND_NS
+        assert seen(live).rate_per_s == 1234 and "no figures" not in head(seen(live))
+        live.hand.at_ns += 2 * SECOND_NS
+        picture = seen(live)
+        assert picture.rate_per_s is None and not picture.roles and picture.machine == Machine()
+        assert "? no figures for 4s" in head(picture) and "1234" not in head(picture).split("med60")[0]
+        live.second(insert=1234)
+        assert seen(live).silent_s is None
+
+
+def test_so_far_is_said_only_while_it_may_change(tmp_path: Path) -> None:
+    with growing(tmp_path, work=50_000) as live:
+        for _ in range(5):
+            live.second(insert=10_000)
+        live.second(insert=0)
+        live.end_step()
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished", "")
+    assert "so far" not in head(seen(live)) and ".417)" in head(seen(live))
+
+
+def test_no_digit_is_ever_cut_from_a_figure() -> None:
+    role = RoleLine("delete", 1, 4_194_303, 1234567.0, 6400.0, 12_345_678.9, 98_765_432.0, None, "x" * 30,
+                    1_000_000, 360_000_000, 3_600_000_000, 3600.0, False)  # fmt: skip
+    server = Machine(12800.0, 12_345_678.9, 12_252_470.0, 512)
+    rows = words(live_text.role_table(Picture("", "running", 1, 0, 0, roles=(role,), machine=server), 80)).splitlines()
+    assert all(len(row) <= 80 for row in rows[:2])
+    assert rows[1].split() == [
+        "delete", "4194303", "1.23M", "6400", "12.3M", "98.8M", "xxxxxxxxxx", "1000", "360k", "3.60M", "3600",
+    ]  # fmt: skip
+    assert rows[2].split()[:6] == ["dbms", "512", "pr", "12.8k", "12.3M", "12.3M"]
+
+
+def test_no_quantile_lies_above_the_longest_there_was(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second(max_us=391)  # in the bucket of 400
+        insert = seen(live).roles[0]
+    assert insert.p50_us == insert.p99_us == insert.max_us == 391
+
+
+def test_a_window_is_never_wider_than_the_step(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, JournalReader(live.run) as reader:
+        step = reader.steps(live.attempt)[0]
+    start = step.started_ns
+    for length_s, places, said in (
+        (40, [0], "0-1m00s"),
+        (200, [2, 0], "0-5m00s"),
+        (2000, [1, 2, 0], "0-1h00m"),
+    ):
+        at_ns = start + length_s * SECOND_NS
+        whole = axes.whole(step, at_ns)
+        window = 0
+        for place in places:
+            window = axes.narrower(step, at_ns, window)
+            assert window == place
+        assert axes.words(step, at_ns, 0) == said
+        for place, (name, seconds) in enumerate(axes.WINDOWS):
+            shown = axes.window(whole, seconds)
+            assert shown.end - shown.start <= whole.end - whole.start
+            if shown != whole:
+                assert axes.words(step, at_ns, place) == name
+
+
+def test_a_checkpoint_is_not_told_by_its_end_before_that(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        id = live.journal.add_event(
+            "checkpoint", live.hand.at_ns, {"cause": "wal"}, attempt=live.attempt, step=live.step
+        )
+        for _ in range(9):
+            live.second()
+        live.journal.update_event(id, live.hand.at_ns, {"cause": "wal", "buffers": 812, "total_s": 9, "sync_s": 6})
+        live.second()
+        live.end_step()
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished", "")
+    with Player(live.run, live.hand.clock, CELL) as player:
+        player.playing = False
+        player.seek(live.hand.at_ns - 5 * SECOND_NS)
+        picture = player.look()
+        assert event_words(picture.events[-1], picture.at_ns) == "checkpoint begins: wal"
+        assert "ckpt running 5s" in words([live_text.states(picture)])
+        player.seek(live.hand.at_ns)
+        picture = player.look()
+        assert "wrote 812 buffers in 9s" in event_words(picture.events[-1], picture.at_ns)
+        assert "ckpt 1x, 1s ago" in words([live_text.states(picture)])
+
+
+def test_a_chart_has_its_upper_edge_and_its_foot_beside_it() -> None:
+    assert words(live_text.scale(60_000.0, 4, "0")).splitlines() == ["   60k", "", "", "     0"]
+    assert words(live_text.scale(100.0, 2, "max ms")).splitlines() == ["   100", "max ms"]
+    assert len(live_text.scale(100.0, 1, "0")) == 1
+
+
+def test_figures_are_those_of_the_journal(recording: Path) -> None:
+    """Every role's rate, CPU and longest, of every second of a cell, by SQL."""
+    cell = "002-16.3-prebuilt-auto-r1"
+    journal = sqlite3.connect(f"file:{recording / 'journal.db'}?mode=ro", uri=True)
+    rows = journal.execute(
+        "SELECT s.t_ns, r.name, s.dt_ns, s.statements, s.rows, s.max_us, s.backend_cpu_ns FROM role_second s"
+        " JOIN role r ON r.id = s.role_id JOIN step ON step.id = r.step_id JOIN attempt a ON a.id = step.attempt_id"
+        " WHERE a.cell = ? AND step.name IN ('l.i1', 'qr100')",
+        (cell,),
+    ).fetchall()
+    journal.close()
+    assert len(rows) > 30
+    with Player(recording, STOPPED, cell) as player:
+        player.playing = False
+        for t_ns, name, dt_ns, statements, inserted, max_us, cpu_ns in rows:
+            player.seek(t_ns)
+            (role,) = (role for role in player.look().roles if role.name == name)
+            counted = statements if name == "query" else inserted
+            assert role.rate_per_s == pytest.approx(counted * 1e9 / dt_ns)
+            assert role.cpu_percent == pytest.approx(100 * cpu_ns / dt_ns)
+            assert role.max_us == max_us
