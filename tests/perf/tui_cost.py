@@ -11,27 +11,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
+import json
 import os
-import pty
 import random
-import select
-import signal
 import statistics
-import struct
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engine")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engine"), str(ROOT / "tests" / "tui")]
 
 from made_run import make_run  # noqa: E402
+from terminal import Terminal  # noqa: E402
 from textual.app import App, ComposeResult  # noqa: E402
 from textual.widgets import Sparkline  # noqa: E402
 
@@ -127,73 +122,20 @@ def made(folder: Path, name: str, length_s: int, recorded_s: int, started_ns: in
 
 
 def _cells(run: Path) -> list[dict[str, str]]:
-    import json
-
     cells: list[dict[str, str]] = json.loads((run / "manifest.json").read_text())["cells"]
     return cells
 
 
-class Terminal:
-    """A command in a pseudo-terminal of 80x24 whose output is read, as a terminal would."""
+def cpu_s(terminal: Terminal) -> float:
+    """CPU time of the process in a terminal, so far."""
+    fields = Path(f"/proc/{terminal.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(value) for value in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
-    def __init__(self, command: list[str]) -> None:
-        self.began_s = time.monotonic()
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", PYTHONPATH=str(ROOT), COLUMNS="80", LINES="24")
-            os.environ.pop("NO_COLOR", None)
-            os.execv(command[0], command)
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
 
-    def until(self, word: bytes, patience_s: float = 30.0) -> float:
-        """Seconds from the start until a word was shown."""
-        heard = b""
-        while word not in heard:
-            if time.monotonic() - self.began_s > patience_s:
-                sys.exit(f"{word!r} was not shown: {heard[-2000:]!r}")
-            heard += self._read(0.5)
-        return time.monotonic() - self.began_s
-
-    def watch(self, seconds: float) -> None:
-        """Reads what is shown for a while."""
-        end_s = time.monotonic() + seconds
-        while (left_s := end_s - time.monotonic()) > 0:
-            self._read(min(left_s, 0.5))
-
-    def cpu_s(self) -> float:
-        """CPU time of the process that shows, so far."""
-        return sum(int(value) for value in self._stat()[11:13]) / os.sysconf("SC_CLK_TCK")
-
-    def resident_mib(self) -> float:
-        """Its resident memory."""
-        status = Path(f"/proc/{self._shower()}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
-
-    def close(self) -> None:
-        """Leaves by its key."""
-        with suppress(OSError):
-            os.write(self._fd, b"q")
-            self.watch(1.0)
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self._fd)
-
-    def _shower(self) -> int:
-        """The process itself, or the child that it waits for."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return int(children[0]) if children else self.pid
-
-    def _stat(self) -> list[str]:
-        return Path(f"/proc/{self._shower()}/stat").read_text().rpartition(")")[2].split()
-
-    def _read(self, patience_s: float) -> bytes:
-        if not select.select([self._fd], [], [], patience_s)[0]:
-            return b""
-        try:
-            return os.read(self._fd, 65536)
-        except OSError:
-            return b""
+def resident_mib(terminal: Terminal) -> float:
+    """Its resident memory."""
+    status = Path(f"/proc/{terminal.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
 
 def watching(report: Report, folder: Path, seconds: int) -> None:
@@ -204,11 +146,11 @@ def watching(report: Report, folder: Path, seconds: int) -> None:
         terminal = Terminal([sys.executable, "-m", "tui", str(journal.run), "--out", str(folder)])
         terminal.until(b"in flight")
         _grow(terminal, step, WARM_S)
-        cpu_s, began_s = terminal.cpu_s(), time.monotonic()
+        before_s, began_s = cpu_s(terminal), time.monotonic()
         _grow(terminal, step, seconds)
-        share = (terminal.cpu_s() - cpu_s) / (time.monotonic() - began_s)
+        share = (cpu_s(terminal) - before_s) / (time.monotonic() - began_s)
         report.figure("CPU of the Live screen", 100 * share, "% of one", 1.5)
-        report.figure("resident memory", terminal.resident_mib(), "MiB", 90)
+        report.figure("resident memory", resident_mib(terminal), "MiB", 90)
         terminal.close()
 
 
@@ -318,7 +260,7 @@ def replay(report: Report, folder: Path) -> None:
     terminal = Terminal([sys.executable, "-m", "tui", str(run), "--out", str(folder), "--cell", cell])
     report.figure("opened: from the command to the first paint", terminal.until(b"in flight"), "s", 1.0 + 0.7)
     terminal.watch(5)
-    report.figure("resident memory", terminal.resident_mib(), "MiB", 90)
+    report.figure("resident memory", resident_mib(terminal), "MiB", 90)
     terminal.close()
 
 
