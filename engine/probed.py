@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from probes import buckets
+from probes.budget import PERIOD_NS
 from probes.frames import RoleFigures
 from probes.table import BY_ID
 
@@ -37,6 +38,7 @@ COVERED = 0.98  # from here on a probe is taken to have covered the whole step
 # windows, or from the moment on in which its cost was known), which chooses no part of the step rather than another.
 COVERAGE_MIN = 0.8
 BY_THE_CLOCK = ("window", "budget")
+WINDOWS_APART_S = PERIOD_NS // 1_000_000_000  # a shorter step has one window, in which it may not be like later
 FRAMES_MIN = 5  # of fewer the edges weigh: see `frame_s`
 
 
@@ -170,6 +172,8 @@ def not_the_step(probe: str, record: Record, seconds: float) -> str:
         return f"{probe} was attached around stalls only"
     if share <= 0:
         return f"{probe} gave no good frame in the step"
+    if mode == "window" and share < COVERAGE_MIN and seconds < WINDOWS_APART_S:
+        return f"{probe} saw only the beginning of the step, as its windows are {WINDOWS_APART_S} s apart"
     if mode not in BY_THE_CLOCK and share < COVERAGE_MIN:
         return f"{probe} covered {share:.0%} of the step, and {COVERAGE_MIN:.0%} are wanted"
     return ""

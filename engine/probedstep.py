@@ -12,14 +12,21 @@ from probes import folding
 from probes.frames import Frame, Quality, Stack, by_role
 
 FULLISH_PERCENT = 50  # from here on a map's name is worth keeping
+BREAK_NS = 100_000_000  # between two frames there is another bpftrace, or an attachment anew
 LASTING = ("monitor", "client")  # roles that the engine names and that live on outside the step
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Of one probe: the good part of the step that its frames cover, how long all are, how many."""
+    """Of one probe: the good part of the step that its frames cover, how long all are, how many.
+
+    Scripts count on: what a frame misses comes with the next good one, if that begins where it ended, and covers the
+    time of both.
+    """
 
     good_ns: int = 0
+    owed_ns: int = 0
+    until_ns: int = 0
     framed_ns: int = 0
     frames: int = 0
     mode: str | None = None
@@ -75,7 +82,12 @@ class ProbedStep:
 
     def _count(self, frame: Frame, within_ns: int, mode: str) -> None:
         counted = self._counted.setdefault(frame.probe, _Counted())
-        counted.good_ns += within_ns if frame.quality.good else 0
+        if frame.quality.full or frame.t_ns - frame.dt_ns > counted.until_ns + BREAK_NS:
+            counted.owed_ns = 0
+        counted.owed_ns += 0 if frame.quality.full else within_ns
+        if frame.quality.good:
+            counted.good_ns, counted.owed_ns = counted.good_ns + counted.owed_ns, 0
+        counted.until_ns = frame.t_ns
         counted.framed_ns += frame.dt_ns
         counted.frames += 1
         # One that was switched while it ran was attached by somebody's wish.

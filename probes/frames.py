@@ -36,8 +36,13 @@ class Quality:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is missing in the frame; what it missed may come with the next."""
-        return not self.lost_events and not self.broken_lines and self.map_keys_pct < 100
+        """Whether nothing is missing in the frame; what it missed comes with the next, unless a map was full."""
+        return not self.lost_events and not self.broken_lines and not self.full
+
+    @property
+    def full(self) -> bool:
+        """Whether a map was full: what it had no place for is counted nowhere."""
+        return self.map_keys_pct >= 100
 
     def warnings(self, probe: str) -> tuple[str, ...]:
         """What a person should be told, one line each."""

@@ -57,10 +57,19 @@ def test_a_step_is_the_sum_of_its_frames_and_the_largest_of_peaks(
 
 
 def test_planning_in_windows_is_scaled_to_the_whole_step() -> None:
-    whole = {"delete": {"planner": planner(100, 5000, seconds=10.0)}}
-    windowed = {"delete": {"planner": planner(20, 1000, seconds=2.0) | {"mode": "window"}}}
+    whole = {"delete": {"planner": planner(100, 5000, seconds=100.0)}}
+    windowed = {"delete": {"planner": planner(20, 1000, seconds=20.0) | {"mode": "window"}}}
     for probes in (whole, windowed):
-        assert probed.step_figures(probes, ("insert", "delete"), 1000, 10.0)["plan_us_per_op"] == pytest.approx(5.0)
+        assert probed.step_figures(probes, ("insert", "delete"), 1000, 100.0)["plan_us_per_op"] == pytest.approx(5.0)
+
+
+def test_one_window_at_the_beginning_is_not_the_step() -> None:
+    windowed = {"delete": {"planner": planner(20, 1000, seconds=9.0) | {"mode": "window"}}}
+    found = probed.step_figures(windowed, ("delete",), 1000, 50.0)
+    assert found["plan_us_per_op"] is None
+    (note,) = found["probe_notes"]
+    assert note.endswith("planner saw only the beginning of the step, as its windows are 60 s apart")
+    assert probed.step_figures(windowed, ("delete",), 1000, 10.0)["plan_us_per_op"] == pytest.approx(1 / 0.9)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +133,22 @@ def test_at_a_steps_edges_connections_count_whole_and_what_lives_on_by_its_share
     assert {role: total["n"] for role, total in totals.items()} == {"insert": 300, "monitor": 200, "server": 200}
     assert totals["server"]["max_us"] == 5
     assert (totals["insert"]["seconds"], totals["insert"]["frame_s"], totals["insert"]["frames"]) == (2.0, 3.0, 3)
+
+
+def test_what_a_frame_misses_comes_with_the_next_good_one_which_covers_both() -> None:
+    lost, full = replace(NO_FAULT, lost_events=3), replace(NO_FAULT, map_keys_pct=100)
+
+    def seconds(*frames: tuple[float, Quality]) -> float:
+        step = ProbedStep(1, 0, {7: "insert"}, (), busy=True)
+        for second, quality in frames:
+            list(step.add(frame(second, {7: {"n": 1}}, quality), "", None))
+        step.conclude()
+        return float(step.totals["insert"]["planner"]["seconds"])
+
+    assert seconds((1, NO_FAULT), (2, lost), (3, lost), (4, NO_FAULT)) == 4.0
+    assert seconds((1, NO_FAULT), (2, lost)) == 1.0
+    assert seconds((1, lost), (4, NO_FAULT)) == 1.0, "another bpftrace began, with empty maps"
+    assert seconds((1, lost), (2, full), (3, NO_FAULT)) == 1.0, "a full map drops what is new"
 
 
 def test_only_good_frames_cover_a_step_and_a_row_says_its_mode() -> None:
