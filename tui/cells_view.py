@@ -185,11 +185,13 @@ def _stall(stall: Mapping[str, Any], columns: int) -> list[Line]:
 
 def _role(name: str, figures: Mapping[str, Any]) -> Line:
     parts = [f"{short(figures['statements'])} statements"]
+    longest_us = figures["max_s"] * 1e6 if figures.get("max_s") is not None else None
     for title, key in (("p50", "service_p50_us"), ("p99", "service_p99_us")):
-        if figures.get(key) is not None:
-            parts.append(f"{title} {short(figures[key])} us")
-    if figures.get("max_s") is not None:
-        parts.append(f"max {figures['max_s'] * 1000:,.1f} ms")
+        if figures.get(key) is not None:  # its bucket's bound, which may lie above the longest there was
+            at_most = figures[key] if longest_us is None else min(figures[key], longest_us)
+            parts.append(f"{title} {short(at_most)} us")
+    if longest_us is not None:
+        parts.append(f"max {longest_us / 1000:,.1f} ms")
     if figures.get("cpu_us_per_statement") is not None:
         parts.append(f"cpu {short(figures['cpu_us_per_statement'])} us each")
     return line(f" {name:<8} ", ", ".join(parts))

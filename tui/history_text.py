@@ -203,6 +203,10 @@ def counted(number: int, word: str) -> str:
 
 def title(heading: str, filter_text: str, sort: str, note: str, columns: int) -> Line:
     """The first row: what is listed, the filter, the order."""
-    left = f" HISTORY  {heading}" + (f"  filter: {filter_text}" if filter_text else "") + (f"  {note}" if note else "")
-    right = f"sort {sort} "
-    return (((left[: columns - len(right) - 1]).ljust(columns - len(right)) + right, "title"),)
+    left, right = f" HISTORY  {heading}", f"sort {sort} "
+    asked = (f"  filter: {filter_text}" if filter_text else "") + (f"  {note}" if note else "")
+    # What is listed gives way to the filter: rows that are missing without a word are taken for gone.
+    room = max(len(" HISTORY  ~"), columns - len(asked) - len(right) - 1)
+    left = left if len(left) <= room else f"{left[: room - 1]}~"
+    cells = columns - len(right)
+    return ((f"{(left + asked)[: cells - 1]:<{cells}}{right}", "title"),)

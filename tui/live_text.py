@@ -109,6 +109,8 @@ def scale(top: float, rows: int, foot: str, cells: int = SCALE_CELLS) -> list[Li
 
 def ages(picture: Picture) -> Line:
     """How long statements in flight have been running, and the stall that lasts, or the last one."""
+    if picture.step is None:
+        return line()
     spans: list[Span] = [(" in flight", "dim")]
     for role in picture.roles:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]

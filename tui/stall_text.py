@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import wrap
 from typing import Any
 
 from engine.journal import EventRow, JournalReader, RoleRow, RoleSecond
@@ -47,22 +48,31 @@ def detail(reader: JournalReader, picture: Picture, stall: EventRow, glyphs: Gly
             (f" {stall.role}, {stall_seconds(stall, picture.at_ns):.1f} s", "strong"),
             _sums(stall.data),
         ),
-        *_causes(stall, picture.at_ns),
+        *_causes(stall, picture.at_ns, cells),
         line((f" 30 s before to 30 s after{' (so far)' if at < axis[1] else ''}", "dim")),
     ]
     bar = max(10, cells - NAME_CELLS - RANGE_CELLS - 2)
     marked = columns_of(*axis, stall.started_ns, until_ns, bar)
     for name, points in _series(reader, picture, stall, axis[0], at):
         lines.append(_strip(name, points, axis, bar, marked, glyphs))
-    lines += _snapshot(stall.data.get("snapshot"))
+    lines += _snapshot(stall.data.get("snapshot"), cells)
     near = [
         event
         for event in picture.film.events
         if event.id != stall.id and event.started_ns <= at and (event.ended_ns or event.started_ns) >= axis[0]
     ]
     lines.append(line((" log", "strong"), ("" if near else "  nothing was logged", "dim")))
-    lines += [event_line(event, picture.at_ns, picture.wall_ns) for event in near]
+    for event in near:
+        began, said = event_line(event, picture.at_ns, picture.wall_ns)
+        lines += _folded(began, said, cells)
     return lines
+
+
+def _folded(head: Span, said: Span, cells: int) -> list[Line]:
+    """A head, and what is said in as many lines as it takes: here there is a whole screen for it."""
+    indent = len(head[0])
+    parts = wrap(said[0], max(20, cells - indent - 1)) or [""]
+    return [line(head if place == 0 else " " * indent, (part, said[1])) for place, part in enumerate(parts)]
 
 
 def _sums(data: dict[str, Any]) -> Span:
@@ -70,13 +80,15 @@ def _sums(data: dict[str, Any]) -> Span:
     return (f"  depth {data.get('depth', 0):.0%} of {short(data.get('median_per_s'))}/s, {missed} not done", "")
 
 
-def _causes(stall: EventRow, at_ns: int) -> list[Line]:
+def _causes(stall: EventRow, at_ns: int, cells: int) -> list[Line]:
     causes = stall.data.get("causes") or []
     if not causes:
         return [line((f" {stall_words(stall, at_ns)}; its causes are ranked when more is known", "dim"))]
+    heads = [
+        (f" {rank}. {cause['score']:.2f} ", "strong" if rank == 1 else "dim") for rank, cause in enumerate(causes, 1)
+    ]
     return [
-        line((f" {rank}. {cause['score']:.2f} ", "strong" if rank == 1 else "dim"), str(cause["text"]))
-        for rank, cause in enumerate(causes, 1)
+        row for head, cause in zip(heads, causes, strict=True) for row in _folded(head, (str(cause["text"]), ""), cells)
     ]
 
 
@@ -131,7 +143,7 @@ def _strip(
     return tuple(spans)
 
 
-def _snapshot(snapshot: dict[str, Any] | None) -> list[Line]:
+def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
     """Where the backend hung when the stall was seen: innermost first."""
     if not snapshot:
         return []
@@ -143,8 +155,9 @@ def _snapshot(snapshot: dict[str, Any] | None) -> list[Line]:
     for name in ("kernel", "user"):
         frames = snapshot.get(name) or []
         if frames:
-            lines.append(line((f"  {name:<7}", "dim"), " < ".join(frames)))
-    lines += [line((f"  {note}", "dim")) for note in snapshot.get("notes") or []]
+            lines += _folded((f"  {name:<7}", "dim"), (" < ".join(frames), ""), cells)
+    for note in snapshot.get("notes") or []:
+        lines += _folded(("  ", "dim"), (str(note), "dim"), cells)
     return lines
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
-from driving import STOPPED
+from driving import STOPPED, drive
 from growing import Growing, growing
+from textual.pilot import Pilot
 
 from engine.journal import JournalReader
-from tui import axes, live_text
+from tui import axes, cells_view, live_text
+from tui.app import Bench
 from tui.film import SECOND_NS
 from tui.glyphs import SETS
+from tui.history_text import title
 from tui.marks import Line
 from tui.picture import Machine, Picture, RoleLine
 from tui.playing import Player
+from tui.stall_text import detail
 from tui.words import event_words
 
 CELL = "002-17.0-auto-r1"
@@ -171,3 +176,41 @@ def test_figures_are_those_of_the_journal(recording: Path) -> None:
             assert role.rate_per_s == pytest.approx(counted * 1e9 / dt_ns)
             assert role.cpu_percent == pytest.approx(100 * cpu_ns / dt_ns)
             assert role.max_us == max_us
+
+
+@pytest.mark.parametrize("columns", [110, 160, 200, 300])
+def test_every_wide_terminal_has_the_machine_at_the_side(recording: Path, columns: int) -> None:
+    async def check(pilot: Pilot[Any]) -> None:
+        assert isinstance(pilot.app, Bench) and "waiting for I/O" in pilot.app.screen_text()
+
+    drive(check, recording, recording.parent, size=(columns, 40))
+
+
+def test_the_causes_of_a_stall_are_told_to_their_end(tmp_path: Path) -> None:
+    cause = "process 4100 of the insert backend is stopped (state T: SIGSTOP or a debugger), and so was its client"
+    frames = [f"function_number_{number}" for number in range(12)]
+    with growing(tmp_path) as live:
+        live.second()
+        stall = live.stall("insert", (cause,))
+        live.second(insert=0)
+        record = live.stall_record((cause,)) | {"snapshot": {"kernel": frames, "notes": [cause.replace("4100", "1")]}}
+        live.journal.update_event(stall, live.hand.at_ns, record)
+        live.journal.commit()
+        with Player(live.run, live.hand.clock) as player:
+            picture = player.look()
+            lines = detail(player.reader, picture, picture.stalls[0], SETS["ascii"], 80)
+    told = words(lines)
+    assert max(map(len, told.splitlines())) <= 80
+    flat = " ".join(told.split())
+    assert cause in flat and cause.replace("4100", "1") in flat and " < ".join(frames) in flat
+
+
+def test_no_quantile_of_a_cell_lies_above_its_longest() -> None:
+    figures = {"statements": 3, "service_p50_us": 43_775, "service_p99_us": 46_335, "max_s": 0.0461}
+    assert "p50 43.8k us, p99 46.1k us, max 46.1 ms" in words([cells_view._role("index", figures)])
+
+
+def test_a_filter_is_seen_beside_a_long_name() -> None:
+    told = words([title("cells of 20261120-141235-14.10_prebuilt-16.3_prebuilt", "step=l.i1", "date", "", 80)])
+    assert "  filter: step=l.i1" in told and told.endswith("sort date ") and len(told) == 80
+    assert "cells of 20261120-141235" in told

@@ -40,7 +40,7 @@ class BenchScreen(Screen[None]):
 
     TITLE_WORD: ClassVar[str] = ""
     JUMPS: ClassVar[dict[str, str]] = {}
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide"), (160, "-xwide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL_ROWS, "-tall")]  # noqa: RUF012
     DEFAULT_CSS = """
     BenchScreen { layout: vertical; overflow: hidden; }
