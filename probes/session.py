@@ -163,6 +163,7 @@ class ProbeSession:
             (self._folder / f"{self.probe.id}.bt").write_text(script, encoding="utf-8")
             self.origin.write(self._folder / f"{self.probe.id}.json")
             self._raw = (self._folder / f"{self.probe.id}.raw.jsonl").open("ab", buffering=0)
+            self._raw_bytes = self._raw.tell()  # it may have been attached before
         self._spawn()
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> bool:

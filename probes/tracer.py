@@ -40,6 +40,7 @@ class Tracer:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # the terminal's Ctrl-C is not for it
+            env=environment(),
         )
         assert self.process.stdout is not None and self.process.stderr is not None
         self._out, self._err = self.process.stdout.fileno(), self.process.stderr.fileno()
@@ -115,6 +116,11 @@ def helper_command() -> tuple[str, ...]:
     if wrapper:
         return (wrapper,)
     return direct_command() if os.geteuid() == 0 else ("sudo", "-n", "--", *direct_command())
+
+
+def environment() -> dict[str, str]:
+    """The helper's. Of one that root starts itself, root is the caller, though root may have come by sudo."""
+    return {name: value for name, value in os.environ.items() if os.geteuid() != 0 or name != "SUDO_UID"}
 
 
 def direct_command() -> tuple[str, ...]:

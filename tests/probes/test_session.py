@@ -469,6 +469,27 @@ def test_a_folder_keeps_the_script_the_origin_and_the_stream(
     assert '"attach": "function"' in (tmp_path / "probes" / "planner.json").read_text()
 
 
+def test_root_who_came_by_sudo_watches_servers_of_others(
+    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sudo bench run`: the servers belong to another user again."""
+    monkeypatch.setenv("SUDO_UID", "65534")
+    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_ready(), running.messages
+
+
+def test_a_folder_bounds_the_stream_over_all_attachments(
+    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "RAW_CAP_BYTES", 1)
+    sizes = []
+    for _ in range(2):
+        with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1], folder=tmp_path) as running:
+            assert running.wait_baseline(), running.messages
+        sizes.append((tmp_path / "planner.raw.jsonl").stat().st_size)
+    assert sizes[0] == sizes[1] > 0
+
+
 def test_a_wrapper_named_in_the_environment_starts_the_helper(
     idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
