@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Protocol
 
 from textual.strip import Strip
@@ -94,11 +95,11 @@ class RateChart(Widget):
             self._points, self._key, self._newest = points, key, axis.start
             self._taken = bisect_right(points.until, axis.start)  # what ended before is not on the axis
             self._envelope = Envelope(axis.start, axis.end, cells * columns_per_cell(self.glyphs))
-        untils = points.until
-        while self._taken < len(untils) and untils[self._taken] <= axis.at:
-            self._envelope.add(untils[self._taken], points.length[self._taken], points.value[self._taken])
-            self._newest = untils[self._taken]
-            self._taken += 1
+        end = bisect_right(points.until, axis.at, lo=self._taken)
+        if end > self._taken:
+            new = slice(self._taken, end)
+            self._envelope.extend(points.until[new], points.length[new], points.value[new])
+            self._taken, self._newest = end, points.until[end - 1]
         return self._envelope
 
 
@@ -120,30 +121,36 @@ def _rows(
     glyphs: Glyphs,
     cursor: set[int],
 ) -> list[Line]:
-    rows = len(drawn)
-    base_row = rows - 1 - level(base, top, rows) if base is not None else -1
-    label = f" {base_label} {short(base)} " if base is not None else ""
+    last = len(drawn) - 1
+    base_row = last - level(base, top, len(drawn)) if base is not None else -1
+    special = dict.fromkeys(stalled, "stall") | dict.fromkeys(cursor - stalled, "cursor")
     made: list[Line] = []
     for y, text in enumerate(drawn):
-        row = [(character, "rate") for character in text.ljust(cells)]
-        if y == base_row:
-            row = [(glyphs.dash, "base") if character == " " else (character, mark) for character, mark in row]
+        row = list(text.ljust(cells))
+        marks = ["rate"] * cells
+        if y == base_row and base is not None:
+            marks = ["base" if character == " " else "rate" for character in row]
+            row = [glyphs.dash if character == " " else character for character in row]
+            label = f" {base_label} {short(base)} "[:cells]
             start = max(0, cells - len(label) - 1)
-            row[start : start + len(label)] = [(character, "base") for character in label[: cells - start]]
-        for x in stalled:
-            row[x] = ("!" if y == rows - 1 else row[x][0], "stall")
-        for x in cursor - stalled:
-            row[x] = (glyphs.bar if row[x][0] == " " else row[x][0], "cursor")
-        made.append(_joined(row))
+            row[start : start + len(label)] = label
+            marks[start : start + len(label)] = ["base"] * len(label)
+        for x, mark in special.items():
+            marks[x] = mark
+            if mark == "cursor" and row[x] == " ":
+                row[x] = glyphs.bar
+            elif mark == "stall" and y == last:
+                row[x] = "!"
+        made.append(_joined("".join(row), marks))
     return made
 
 
-def _joined(row: Sequence[Span]) -> Line:
+def _joined(text: str, marks: Sequence[str]) -> Line:
     """Neighbours of one mark as one span: a strip of 80 segments costs ten times one of eight."""
     spans: list[Span] = []
     start = 0
-    for x in range(1, len(row) + 1):
-        if x == len(row) or row[x][1] != row[start][1]:
-            spans.append(("".join(character for character, _ in row[start:x]), row[start][1]))
-            start = x
+    for mark, same in groupby(marks):
+        end = start + sum(1 for _ in same)
+        spans.append((text[start:end], mark))
+        start = end
     return tuple(spans)
