@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.command import CommandPalette
 from textual.screen import Screen
 
 from engine.errors import UserError
@@ -16,7 +17,7 @@ from tui import bench, keys
 from tui.clock import Clock
 from tui.glyphs import Glyphs
 from tui.marks import THEMES
-from tui.screens.base import BenchScreen
+from tui.screens.base import KEY_WORDS, BenchScreen
 
 if TYPE_CHECKING:
     from tui.screens.live import LiveScreen
@@ -65,7 +66,13 @@ class Bench(App[None]):
         "history": _history,
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
-    CSS = "BenchScreen, Lines { background: $background; }"
+    # The palette of the framework without what is not on every terminal: its emoji, its half blocks.
+    CSS = """
+    BenchScreen, Lines { background: $background; }
+    CommandPalette #--input, CommandPalette CommandList { border: ascii $primary; }
+    CommandPalette CommandList { scrollbar-size-vertical: 0; }
+    CommandPalette SearchIcon, CommandPalette LoadingIndicator { display: none; }
+    """
 
     def __init__(self, out: Path, run: Path | None, glyphs: Glyphs, start: str, clock: Clock | None = None) -> None:
         super().__init__()
@@ -89,15 +96,22 @@ class Bench(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Any:
         """What the command palette offers: every key of the screen in front, by its words."""
+        found: dict[str, tuple[Binding, Any, list[str]]] = {}
         for active in screen.active_bindings.values():
-            binding = active.binding
-            if binding.id and not binding.id.startswith("app.palette"):
-                action = binding.action
+            if id := active.binding.id:
+                pressed = KEY_WORDS.get(active.binding.key, active.binding.key)
+                found.setdefault(id, (active.binding, active.node, []))[2].append(pressed)
+        for binding, node, pressed_all in found.values():
 
-                async def act(action: str = action, node: Any = active.node) -> None:
-                    await self.run_action(action, node)
+            async def act(action: str = binding.action, node: Any = node) -> None:
+                await self.run_action(action, node)
 
-                yield SystemCommand(f"{binding.description}", f"key {binding.key}", act)
+            yield SystemCommand(binding.description, f"key {' '.join(pressed_all)}", act)
+
+    def action_command_palette(self) -> None:
+        """Every key by its words."""
+        if not CommandPalette.is_open(self):  # type: ignore[arg-type]  # it wants an app of any type
+            self.push_screen(CommandPalette(placeholder="what is to be done", id="--command-palette"))
 
     def look_at(self, run: Path, mode: str = "live") -> None:
         """Makes a run the one that is looked at, as it is now, and opens a screen on it."""

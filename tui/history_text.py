@@ -208,5 +208,5 @@ def title(heading: str, filter_text: str, sort: str, note: str, columns: int) ->
     # What is listed gives way to the filter: rows that are missing without a word are taken for gone.
     room = max(len(" HISTORY  ~"), columns - len(asked) - len(right) - 1)
     left = left if len(left) <= room else f"{left[: room - 1]}~"
-    cells = columns - len(right)
-    return ((f"{(left + asked)[: cells - 1]:<{cells}}{right}", "title"),)
+    cells = max(1, columns - len(right))
+    return (((left + asked)[: cells - 1].ljust(cells) + right, "title"),)

@@ -68,7 +68,7 @@ def progress(picture: Picture, glyphs: Glyphs, behind_s: float | None, interface
     if picture.silent_s is not None:
         spans.append((f" ? no figures for {span(picture.silent_s)} ", "warning"))
     if picture.sla is not None:
-        kept = f" SLA {picture.sla.fraction:.0%} "
+        kept = f" SLA {int(100 * picture.sla.fraction + 1e-9)}% "  # 94.9 % is not 95 %
         spans.append((f" ok{kept}", "") if picture.sla.passed else (f" x{kept}", "sla"))
     spans.append((f" {picture.cells_done} cells done", "dim"))
     if picture.cells_failed:

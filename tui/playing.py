@@ -14,7 +14,7 @@ from typing import Self
 
 from engine.errors import UserError
 from engine.journal import Attempt, JournalReader, Session, StepRow, is_locked
-from engine.model import SLA_FRACTION, Cell, Manifest, ops
+from engine.model import SLA_FRACTION, Cell, Manifest, ops, sla
 from tui.clock import Clock
 from tui.film import SECOND_NS, Film
 from tui.picture import Picture, Sla, headline, lasts, machine, role_lines
@@ -288,11 +288,15 @@ class Player:
 
     def _sla(self, film: Film, until_ns: int) -> Sla | None:
         """How much of the wanted insert rate was kept up to the last interval; none in its first seconds."""
-        target = float(film.step.plan.get("rate_per_s") or 0) * int(self.manifest.workload.get("clients", 1))
-        counted_s = (film.tick_ns(until_ns) - film.step.started_ns) / 1e9
-        if film.step.kind != "query" or target <= 0 or counted_s <= SETTLED_S:
+        step = film.step
+        if step.totals is not None and step.ended_ns is not None and until_ns >= step.ended_ns:
+            judged = sla(step.kind, step.totals)
+            return Sla(judged.achieved_per_s / judged.target_per_s, judged.passed) if judged is not None else None
+        target = float(step.plan.get("rate_per_s") or 0) * int(self.manifest.workload.get("clients", 1))
+        counted_s = (film.tick_ns(until_ns) - step.started_ns) / 1e9
+        if step.kind != "query" or target <= 0 or counted_s <= SETTLED_S:
             return None
-        # The newest burst may be counted a second late: see engine.metrics.sla for what verdicts go by.
+        # The newest burst may be counted a second late: verdicts go by engine.model.sla, once it has ended.
         fraction = film.done("insert", until_ns) / target / max(1.0, counted_s - 1.0)
         return Sla(min(1.0, fraction), fraction >= SLA_FRACTION)
 

@@ -12,13 +12,14 @@ from growing import Growing, growing
 from textual.pilot import Pilot
 
 from engine.journal import JournalReader
+from engine.model import sla
 from tui import axes, cells_view, live_text
 from tui.app import Bench
 from tui.film import SECOND_NS
 from tui.glyphs import SETS
 from tui.history_text import title
 from tui.marks import Line
-from tui.picture import Machine, Picture, RoleLine
+from tui.picture import Machine, Picture, RoleLine, Sla
 from tui.playing import Player
 from tui.stall_text import detail
 from tui.words import event_words
@@ -214,3 +215,24 @@ def test_a_filter_is_seen_beside_a_long_name() -> None:
     told = words([title("cells of 20261120-141235-14.10_prebuilt-16.3_prebuilt", "step=l.i1", "date", "", 80)])
     assert "  filter: step=l.i1" in told and told.endswith("sort date ") and len(told) == 80
     assert "cells of 20261120-141235" in told
+
+
+def test_the_sla_of_a_step_that_is_over_is_the_one_that_verdicts_go_by(recording: Path) -> None:
+    with JournalReader(recording) as reader:
+        steps = {
+            attempt.cell: step for attempt in reader.attempts() for step in reader.steps(attempt.id) if step.totals
+        }
+    for cell, step in steps.items():
+        judged = sla(step.kind, step.totals)
+        assert step.name == "qr100" and judged is not None and step.ended_ns is not None
+        with Player(recording, STOPPED, cell, "qr100") as player:
+            player.playing = False
+            player.seek(step.ended_ns)
+            found = player.look().sla
+        assert found is not None and found.passed == judged.passed
+        assert found.fraction == judged.achieved_per_s / judged.target_per_s
+
+
+def test_a_missed_sla_is_never_rounded_up_to_a_kept_one() -> None:
+    picture = Picture("", "running", 1, 0, 0, sla=Sla(0.9499, False))
+    assert "x SLA 94%" in words([live_text.progress(picture, SETS["ascii"], None, None)])

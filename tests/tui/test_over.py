@@ -40,3 +40,19 @@ def test_a_question_lies_over_the_screen_which_is_still_seen(recording: Path) ->
             await pilot.pause()
 
     drive(script, recording, recording.parent)
+
+
+@pytest.mark.parametrize("mode", ["live", "launch", "history"])
+def test_the_palette_is_plain_text_and_names_each_thing_once(recording: Path, mode: str) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        assert isinstance(pilot.app, Bench)
+        named = [command.title for command in pilot.app.get_system_commands(pilot.app.screen)]
+        ids = {active.binding.id for active in pilot.app.screen.active_bindings.values() if active.binding.id}
+        assert len(named) == len(ids)
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.5)
+        told = pilot.app.screen_text()
+        assert told.isascii(), [character for character in told if not character.isascii()]
+        assert "key question_mark" not in told
+
+    drive(script, recording, recording.parent, screen=mode, glyphs="ascii")
