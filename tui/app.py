@@ -11,6 +11,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.command import CommandPalette
 from textual.screen import Screen
+from textual.worker import Worker, WorkerState
 
 from engine.errors import UserError
 from tui import bench, keys
@@ -221,6 +222,12 @@ class Bench(App[None]):
                 self.say(answer.strip().splitlines()[-1] if answer.strip() else "done")
 
         self.run_worker(work(), group="bench", exit_on_error=False)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """What goes wrong beside the picture does not end the interface, but it is said: silence looks like success."""
+        error = event.worker.error
+        if event.state is WorkerState.ERROR and error is not None:
+            self.say(f"this went wrong within bench: {type(error).__name__}: {error}", "warning")
 
     def screen_text(self) -> str:
         """The screen in front as plain text, without trailing blanks."""

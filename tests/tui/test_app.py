@@ -242,3 +242,15 @@ def test_q_closes_what_lies_over_a_screen_and_then_leaves(recording: Path) -> No
 
     app = drive(script, recording, recording.parent)
     assert app.return_code == 0
+
+
+def test_what_goes_wrong_beside_the_picture_is_said_and_ends_nothing(recording: Path) -> None:
+    async def fail() -> None:
+        raise LookupError("no such thing")
+
+    async def act(pilot: Pilot[Any]) -> None:
+        app_of(pilot).screen.run_worker(fail(), exit_on_error=False)
+        await pilot.pause(0.1)
+        assert "this went wrong within bench: LookupError: no such thing" in " ".join(text(pilot).split())
+
+    on_each_screen(recording, act)

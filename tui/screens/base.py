@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
+from textual.worker import Worker
 
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
@@ -89,6 +90,10 @@ class BenchScreen(Screen[None]):
         """Comes back to the front."""
         self.show_keys()
         self.refresh_small()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Of what a screen does beside the picture only the screen is told."""
+        self.bench.on_worker_state_changed(event)
 
     def refresh_small(self) -> None:
         """Draws the small page, if it is what is seen."""
