@@ -37,7 +37,7 @@ class ProbedStep:
     """The step that frames belong to. `roles` are by pid; `ended_ns` is 0 while it runs.
 
     `active` are the probes that watched it, by the names that they were asked for; `stalled_ns` is when a stall was
-    last seen; `decided` are probes that are not to be started by themselves any more.
+    last seen; `decided` are probes that are not to be started by themselves any more, `attached` how often some were.
     """
 
     id: int
@@ -51,6 +51,7 @@ class ProbedStep:
     active: dict[str, None] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
     stalled_ns: int | None = None
+    attached: dict[str, int] = field(default_factory=dict)
     _counted: dict[str, _Counted] = field(default_factory=dict)
 
     def add(self, frame: Frame, mode: str, space: folding.Space | None) -> Iterator[ProbeFrame]:

@@ -31,6 +31,7 @@ SAID_MAX = 20  # lines of one probe in one cell: what repeats itself each second
 PERIOD_S = 1.0
 LAST_FRAME_S = 1.6  # how long after a step its last frame is waited for
 DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
+STALLS_MAX = 20  # so often in a step a probe is attached around stalls
 IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps
 
 
@@ -289,12 +290,21 @@ class Probing:
 
     def _follow(self, choice: Choice, due: bool, step: ProbedStep) -> None:
         if due and choice.probe not in self._open:
+            if choice.mode == "stalls" and choice.probe not in step.decided:
+                self._ration(choice, step)
             if choice.probe not in step.decided:
                 step.decided.add(choice.probe)  # one that cannot be had is not tried again each second
                 if not self._start(choice):
                     step.decided.discard(choice.probe)
         elif not due and choice.probe in self._open:
             self._end(choice.probe)
+
+    def _ration(self, choice: Choice, step: ProbedStep) -> None:
+        """Attaching takes half a second of a CPU: a step that stalls each few seconds should not pay that each time."""
+        times = step.attached[choice.probe] = step.attached.get(choice.probe, 0) + 1
+        if times > STALLS_MAX:
+            step.decided.add(choice.probe)
+            self._say(choice.probe, f"probes: {choice.name}: attached {STALLS_MAX} times in this step, and no more")
 
     def _admit(self, choice: Choice, pace: Pace) -> None:
         events = BY_ID[choice.probe].events

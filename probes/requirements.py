@@ -165,7 +165,8 @@ def _program(found: Facts) -> list[Finding]:
             findings.append(
                 Finding(
                     "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, want "
-                    "for attaching to functions; planner, phases and endpoint are off",
+                    "for attaching to functions; planner, phases and endpoint are off. Give it to the probe helper "
+                    "too (on NixOS programs.pgbed.serverProbes), or use sudo.",
                     ON_BINARY,
                 )
             )

@@ -16,9 +16,14 @@ from typing import Any
 import pytest
 from benchcall import SMALL, Bench, connect, wait_for
 from compiled import compiled_here
+from made_run import make_run
 
+from engine import probing
 from engine.journal import EventRow, JournalReader, StepRow
 from engine.model import Build
+from engine.probeset import Choice
+from engine.server import Server
+from engine.writer import JournalWriter
 from probes import helper
 
 pytestmark = pytest.mark.outside
@@ -242,6 +247,44 @@ def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
     assert "planning per op is withheld: planner was attached around stalls only" in cell["probe_notes"]
     (load,) = (cell for cell in _cells(bench) if cell["step"] == "l.i0")
     assert (load["observers"], load["coverage"]) == (["planner:stalls"], {})  # it would have been there
+
+
+def test_stall_upon_stall_a_probe_is_attached_a_few_times_and_no_more(
+    server: Callable[[int | str], Server], cell_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "STALLS_MAX", 2)
+    stalling = False
+    monkeypatch.setattr(probing.budget, "around_stall", lambda *_: stalling)  # over as soon as it is not seen any more
+    monkeypatch.setattr(probing, "PERIOD_S", 0.0)
+    running = server(16)
+    run = make_run(tmp_path / "r")
+    with (
+        JournalWriter.open(run) as journal,
+        probing.Probing([Choice("planner", "stalls")], running.build, running.pid, journal, 1, cell_dir) as probes,
+    ):
+        probes.begin_step(1, time.monotonic_ns(), {}, (), busy=False)
+        starts = []
+        for _ in range(4):
+            stalling = True
+            probes.watch(lambda: probing.Pace(0.0, 0.0), stalling=stalling)
+            one = probes._open.get("planner")
+            starts.append(one is not None)
+            wait_for(lambda: one is None or one.session.wait_ready(0.1), "the probe")  # noqa: B023
+            stalling = False
+            probes.watch(lambda: probing.Pace(0.0, 0.0), stalling=stalling)
+            assert not probes._open
+        assert starts == [True, True, False, False]
+        probes.finish_step(time.monotonic_ns(), "s")
+        # The next step has its own.
+        probes.begin_step(2, time.monotonic_ns(), {}, (), busy=False)
+        stalling = True
+        probes.watch(lambda: probing.Pace(0.0, 0.0), stalling=stalling)
+        assert probes._open
+        ended = [one.session for one in (*probes._open.values(), *probes._ending)]
+    assert all(session.over for session in ended)
+    with JournalReader(run) as reader:
+        said = [event.data["text"] for event in reader.events() if event.kind == "probe"]
+    assert said == ["probes: planner:stalls: attached 2 times in this step, and no more"]
 
 
 def test_what_is_asked_for_by_name_and_cannot_be_had_is_refused_before_anything_is_written(
