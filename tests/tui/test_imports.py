@@ -1,0 +1,47 @@
+"""What is loaded by whom: who only watches pays neither for statistics nor for drivers, nor for other screens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("psycopg", "numpy", "scipy")
+
+
+def loaded_by(statements: str, tmp_path: Path) -> set[str]:
+    """The modules that a Python has loaded after some statements."""
+    report = tmp_path / "modules"
+    script = f"{statements}\nimport sys\nopen({str(report)!r}, 'w').write('\\n'.join(sys.modules))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True, capture_output=True)
+    return set(report.read_text().split())
+
+
+def of_screens(modules: set[str]) -> set[str]:
+    return {name.removeprefix("tui.screens.") for name in modules if name.startswith("tui.screens.")}
+
+
+def test_live_loads_no_other_screen_and_nothing_heavy(tmp_path: Path) -> None:
+    modules = loaded_by("import tui.app, tui.screens.live", tmp_path)
+    assert of_screens(modules) == {"base", "live"}
+    assert not {name for name in modules if name.split(".")[0] in HEAVY}
+    assert not {name for name in modules if name.split(".")[0] == "probes"}
+
+
+def test_no_screen_loads_anything_heavy(tmp_path: Path) -> None:
+    modules = loaded_by("from tui import keys\nkeys.known_ids()", tmp_path)
+    assert {"launch", "live", "compare", "probes", "history"} <= of_screens(modules)
+    assert not {name for name in modules if name.split(".")[0] in HEAVY}
+
+
+@pytest.mark.parametrize("command", ["watch", "interface"])
+def test_the_commands_that_open_the_interface_load_nothing_heavy(tmp_path: Path, command: str) -> None:
+    modules = loaded_by(f"from engine.cli import main\nmain([{command!r}, '--help'], standalone_mode=False)", tmp_path)
+    assert "engine.cli_watch" in modules
+    assert not {name for name in modules if name.split(".")[0] in (*HEAVY, "textual", "tui")}
+    assert not modules & {"engine.prepare", "engine.server", "engine.comparison", "engine.probeset"}
