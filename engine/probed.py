@@ -81,7 +81,8 @@ def step_figures(probes: Mapping[str, Mapping[str, Record]], roles: Iterable[str
     if statements is not None and (not plans or any(plan["withheld"] for plan in plans)):
         plans = [statements]
     withheld = next((plan["withheld"] for plan in plans if plan["withheld"]), "")
-    found = {"plan_us_per_op": None, "plan_p99_us": None, **phases(own), **_coverage(probes, withheld, seconds)}
+    found: Record = {"plan_us_per_op": None, "plan_p99_us": None, **phases(own, seconds)}
+    found |= _coverage(probes, withheld, seconds)
     if plans and not withheld:
         counted = buckets.merge(plan["histogram"] for plan in plans)
         longest = [plan["max_us"] for plan in plans]
@@ -125,8 +126,8 @@ def role_figures(record: Mapping[str, Record], statements: int, seconds: float) 
         if plan["frames"] < FRAMES_MIN:
             found["plan_frames"] = plan["frames"]
     if any(name in record for name in ("phases", "stacks")):
-        found |= phases([record])
-    found |= _endpoint(record) | _run_queue(record)
+        found |= phases([record], seconds)
+    found |= _endpoint(record) | _run_queue(record, seconds)
     return found
 
 
@@ -179,15 +180,18 @@ def not_the_step(probe: str, record: Record, seconds: float) -> str:
     return ""
 
 
-def phases(records: Iterable[Mapping[str, Record]]) -> Record:
+def phases(records: Iterable[Mapping[str, Record]], seconds: float) -> Record:
     """Shares of the phases of statements: exact ones, else those of samples enough, else nothing but None.
 
-    What was counted around stalls only is nobody's share.
+    What does not stand for the step is nobody's share.
     """
-    records = list(records)
-    timed = [one["phases"] for one in records if one.get("phases", {}).get("mode", "") != "stalls" and "phases" in one]
-    exact = _sum({phase: one.get(f"{phase}_us", 0) for phase in PHASES} for one in timed)
-    sampled = _sum(one["stacks"].get("phases", {}) for one in records if "stacks" in one)
+
+    def standing(probe: str) -> list[Record]:
+        return [one[probe] for one in whole if probe in one and not not_the_step(probe, one[probe], seconds)]
+
+    whole = list(records)
+    exact = _sum({phase: one.get(f"{phase}_us", 0) for phase in PHASES} for one in standing("phases"))
+    sampled = _sum(one.get("phases", {}) for one in standing("stacks"))
     found: Record = {"phases": None, "phases_by": None}
     if sum(exact.values()):
         found = {"phases": _shares(exact), "phases_by": "exact"}
@@ -214,13 +218,14 @@ def _endpoint(record: Mapping[str, Record]) -> Record:
     return {}
 
 
-def _run_queue(record: Mapping[str, Record]) -> Record:
+def _run_queue(record: Mapping[str, Record], seconds: float) -> Record:
+    """The waits for a CPU: `runq_us` for the whole step, the rest as counted."""
     for probe in RUN_QUEUE:
         if probe in record:
             one = record[probe]
             counts = dict(one.get("runq_us", ()))
             found: Record = {
-                "runq_us": one.get("sum_us", 0),
+                "runq_us": round(one.get("sum_us", 0) / covered(one, seconds)),
                 "runq_p50_us": _quantile(counts, 0.5, one.get("max_us")),
                 "runq_p99_us": _quantile(counts, 0.99, one.get("max_us")),
                 "runq_max_us": one.get("max_us"),

@@ -104,9 +104,19 @@ def test_another_probe_that_saw_the_whole_step_stands_in_for_one_that_did_not() 
     assert probed.step_figures(probes, ("insert",), 1000, 10.0)["plan_us_per_op"] == 5.0
 
 
-def test_phases_counted_around_stalls_are_nobodys_shares() -> None:
-    exact = {"parse_us": 10, "plan_us": 90, "seconds": 1.0, "mode": "stalls"}
-    assert probed.phases([{"phases": exact}])["phases"] is None
+def test_phases_counted_around_stalls_or_in_a_part_of_the_step_are_nobodys_shares() -> None:
+    exact = {"parse_us": 10, "plan_us": 90, "seconds": 9.0, "mode": ""}
+    sampled = {"phases": {"plan": 100}, "seconds": 9.0, "mode": ""}
+    assert probed.phases([{"phases": exact, "stacks": sampled}], 10.0)["phases_by"] == "exact"
+    for part in ({"mode": "stalls"}, {"seconds": 5.0}):
+        assert probed.phases([{"phases": exact | part, "stacks": sampled}], 10.0)["phases_by"] == "sampled"
+        assert probed.phases([{"phases": exact | part, "stacks": sampled | part}], 10.0)["phases"] is None
+
+
+def test_waits_for_a_cpu_are_of_the_whole_step_though_a_part_was_not_seen() -> None:
+    record = {"sched": {"sum_us": 900, "max_us": 5, "runq_us": [[2, 9]], "seconds": 9.0}}
+    assert probed.role_figures(record, 1, 10.0)["runq_us"] == pytest.approx(1000)
+    assert probed.role_figures(record, 1, 9.0)["runq_us"] == 900
 
 
 def test_a_step_of_a_few_frames_says_so() -> None:
@@ -175,12 +185,12 @@ def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:
 def test_exact_phases_are_preferred_and_the_sampled_ones_kept_beside_them() -> None:
     exact = {"parse_us": 10, "analyze_us": 10, "plan_us": 60, "execute_us": 20, "seconds": 1.0}
     sampled = {"samples": 100, "phases": {"plan": 50, "other": 50}, "seconds": 1.0}
-    both = probed.phases([{"phases": exact, "stacks": sampled}])
+    both = probed.phases([{"phases": exact, "stacks": sampled}], 1.0)
     assert (both["phases_by"], both["phases"]["plan"], both["phases_sampled"]["other"]) == ("exact", 0.6, 0.5)
-    assert probed.phases([{"stacks": sampled}])["phases_by"] == "sampled"
+    assert probed.phases([{"stacks": sampled}], 1.0)["phases_by"] == "sampled"
     few = {"samples": 2, "phases": {"plan": 2}, "seconds": 1.0}
-    assert probed.phases([{"stacks": few}]) == {"phases": None, "phases_by": None}
-    assert probed.phases([{"sched": {}}]) == {"phases": None, "phases_by": None}
+    assert probed.phases([{"stacks": few}], 1.0) == {"phases": None, "phases_by": None}
+    assert probed.phases([{"sched": {}}], 1.0) == {"phases": None, "phases_by": None}
 
 
 def test_a_step_without_probes_has_no_figures_of_them() -> None:
