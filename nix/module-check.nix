@@ -85,5 +85,9 @@ runCommand "pgbed-module" { meta.description = "The NixOS module is one, and sta
     (unset PATH; exec $helper nonsense) > said 2>&1 || [ $? -eq 2 ]
     grep '^probes: helper: ' said
   done
+  # What the rule permits is, word for word, what the engine asks sudo for.
+  asked=$(PYTHONPATH=${bench}/lib/pgbed ${bench.python}/bin/python -P -c \
+    'from probes.tracer import direct_command; print(*direct_command())')
+  [ "$asked *" = "${(lib.head commands).command}" ]
   touch $out
 ''
