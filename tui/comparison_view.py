@@ -245,8 +245,3 @@ def _phases(comparison: Comparison, step: str, base: str, subject: str) -> str:
     if not ours or not theirs:
         return ""
     return " ".join(f"{phase} {ours[phase]:.0%}>{theirs.get(phase, 0.0):.0%}" for phase in ours if phase != "other")
-
-
-def name_in_words(comparison: Comparison, row: Row) -> str:
-    """A line's step and metric, for headings."""
-    return f"{row.step} {name_of(comparison, row)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tui.glyphs import Glyphs
 from tui.launch_items import Item, Offer, unfinished
-from tui.marks import Line, line, width
+from tui.marks import Line, fit, line, width
 from tui.numbers import size, span
 from tui.plan import Plan, name_of
 
@@ -173,7 +173,7 @@ def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, said: str, pla
     hint = f" {look.hint} " if focused and look.hint and len(look.hint) + 3 <= room else ""
     rule = glyphs.rule * (room - len(hint))
     title = line((name, "chosen" if focused else "strong"), (facts, "dim"), (rule, "dim"), (hint, "key"))
-    return _cut(title, cells, glyphs.ellipsis)
+    return fit(title, cells, glyphs.ellipsis)
 
 
 def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
@@ -181,7 +181,7 @@ def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
     cursor = "cursor" if at else ""
     if look.fields:
         value = f"< {item.text} >" if at and item.lesser is not None else item.text
-        return _cut(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
+        return fit(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
     name_mark = cursor or ("chosen" if item.mark == "chosen" else "")
     spans = line((sign, cursor), (item.box, item.mark), (f" {item.name}", name_mark))
     if item.text and cells - width(spans) > 3:
@@ -189,18 +189,7 @@ def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
         spans = (*spans, (gap + item.text, "base" if item.text == "base" else "dim"))
     if item.aside and cells >= ASIDE_CELLS:
         spans = (*spans, (" " * max(1, 28 - width(spans)) + item.aside, "dim"))
-    return _cut(spans, cells - 1, glyphs.ellipsis)
-
-
-def _cut(spans: Line, cells: int, ellipsis: str) -> Line:
-    if width(spans) <= cells:
-        return spans
-    kept: list[tuple[str, str]] = []
-    room = cells - 1
-    for text, mark in spans:
-        kept.append((text[:room], mark))
-        room -= len(text[:room])
-    return (*kept, (ellipsis, "dim"))
+    return fit(spans, cells - 1, glyphs.ellipsis)
 
 
 def _padded(spans: Line, cells: int) -> Line:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tui.aligned import Track
 from tui.envelope import Envelope, Span, columns_of
 from tui.glyphs import Glyphs
-from tui.marks import Line, line
+from tui.marks import Line, joined, line
 from tui.numbers import three
 from tui.raster import columns_per_cell, level, raster
 from tui.widgets.chart import nice
@@ -44,7 +42,7 @@ def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) ->
                 row.append((" ", ""))
             else:
                 row.append((character, "strong" if within else "rate"))
-        made.append(_joined(row))
+        made.append(joined(row))
     return made, top
 
 
@@ -56,7 +54,7 @@ def ribbon(track: Track, end: float, cells: int, label: str, mark: str) -> Line:
     for from_, until in track.stalls:
         for x in columns_of(0.0, end, from_, min(until, end), cells):
             row[x] = ("!", "stall")
-    return ((f"{label} ", mark), *_joined(row))
+    return ((f"{label} ", mark), *joined(row))
 
 
 def scale(end: float, by_work: bool, cells: int, words: tuple[str, str]) -> Line:
@@ -64,13 +62,3 @@ def scale(end: float, by_work: bool, cells: int, words: tuple[str, str]) -> Line
     left = "0"
     right = f"{end:,.0f} {words[1]}" if by_work else f"{three(end)} {words[0]}"
     return line((f"{left}{right:>{max(1, cells - len(left))}}", "dim"))
-
-
-def _joined(row: Sequence[tuple[str, str]]) -> Line:
-    spans: list[tuple[str, str]] = []
-    for character, mark in row:
-        if spans and spans[-1][1] == mark:
-            spans[-1] = (spans[-1][0] + character, mark)
-        else:
-            spans.append((character, mark))
-    return tuple(spans)

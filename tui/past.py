@@ -18,8 +18,8 @@ from typing import Any
 from engine.errors import UserError
 from engine.journal import Attempt, EventRow, JournalReader, Session, StepRow, is_locked, read_manifest, read_tags
 from engine.model import Cell, StepTotals, cell_of, ops, sla
+from tui.film import SECOND_NS
 
-SECOND_NS = 1_000_000_000
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal", "tags.json")
 Spans = tuple[tuple[int, int], ...]  # from, until: monotonic ns, in order and apart
 

@@ -14,7 +14,6 @@ import tomli_w
 from engine.errors import UserError
 
 GENERATION = "g24b"
-SCALE = "quick"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from engine.journal import FAR_NS, Attempt, EventRow, JournalReader, ProbeFrame, Session, StepRow, is_locked
 from engine.model import Cell, cell_of
-from tui.probe_reel import LATE_NS, SECOND_NS
+from tui.film import SECOND_NS
+from tui.probe_reel import LATE_NS
 
 READ_NS = 300 * SECOND_NS  # so much is decoded at once
 FRESH_NS = 4 * SECOND_NS  # a frame a second comes; one that is older than this has no successor

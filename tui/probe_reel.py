@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from engine.journal import ProbeFrame, StepRow
 from tui.envelope import columns_of
+from tui.film import SECOND_NS
 
-SECOND_NS = 1_000_000_000
 LATE_NS = 5 * SECOND_NS  # probes beat by themselves: a frame may be recorded after a later one of another probe
 CONNECTIONS = ("insert", "delete", "query", "index", "transaction")
 LARGEST = ("max_us", "processes")  # are not summed

@@ -9,9 +9,9 @@ from typing import Any
 
 from engine.journal import EventRow, ProbeFrame
 from engine.model import StepTotals
+from tui.film import SECOND_NS
 from tui.numbers import short
 from tui.probe_reading import SAMPLED
-from tui.probe_reel import SECOND_NS
 
 AT_START = "planstats"  # part of the server's settings: cannot be switched
 HEALTHY = ("ready", "always on")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from engine.journal import EventRow, ProbeFrame
 from tui.envelope import columns_of
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, fit, line, width
+from tui.marks import Line, Span, fit, joined, line, width
 from tui.numbers import clock, short
 from tui.probe_reel import Column, Histogram, add_pairs, quantile_us
 from tui.probe_states import ProbeRow
@@ -197,7 +197,7 @@ def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs
             share = (math.log1p(column.peak) - least) / (most - least) if most > least else 0.0
             character = glyphs.levels[1 + round(share * (steps - 1))]
         spans.append((character, "stall" if x in stalled else "rate"))
-    return [_joined(spans)]
+    return [joined(spans)]
 
 
 def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyphs) -> Line:
@@ -205,7 +205,7 @@ def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyp
     left, right = "00:00:00 ", f" {clock((axis[1] - axis[0]) / 1e9)}"
     middle = range(len(left), max(len(left), cells - len(right)))
     spans = [("!", "worse") if x in stalled else (glyphs.rule, "dim") for x in middle]
-    return ((left, "dim"), *_joined(spans), (right, "dim"))
+    return ((left, "dim"), *joined(spans), (right, "dim"))
 
 
 def stalled_columns(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow], cells: int) -> set[int]:
@@ -234,18 +234,8 @@ def _heat(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs
             share = math.log1p(count) / math.log1p(whole) if count else 0.0
             character = glyphs.levels[max(1, round(share * steps))] if count else " "
             spans.append((character, "stall" if x in stalled else "rate"))
-        lines.append(((f"{bucket_words(low, high):>9} ", "dim"), *_joined(spans)))
+        lines.append(((f"{bucket_words(low, high):>9} ", "dim"), *joined(spans)))
     return lines
-
-
-def _joined(spans: Sequence[Span]) -> Line:
-    joined: list[Span] = []
-    for text, mark in spans:
-        if joined and joined[-1][1] == mark:
-            joined[-1] = (joined[-1][0] + text, mark)
-        else:
-            joined.append((text, mark))
-    return tuple(joined)
 
 
 # -- the table, and what to know

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from engine.journal import EventRow
 from tui import axes, probe_text
+from tui.film import SECOND_NS
 from tui.glyphs import Glyphs
 from tui.marks import Line, fit, line
 from tui.numbers import clock, short
 from tui.probe_reading import Place
-from tui.probe_reel import SECOND_NS, Reel, Sums
+from tui.probe_reel import Reel, Sums
 from tui.probe_states import ProbeRow
 
 WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
@@ -108,7 +109,7 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
 
 def _nothing(moment: Moment) -> str:
     if moment.reel is None:
-        return "this probe told nothing of this step; up and down choose another, left and right another step"
+        return "nothing told of this step; up, down choose a probe, left, right a step"
     if not moment.reel.whole:
         return "reading"
     return f"{moment.reel.probe} told nothing of {moment.reel.role} in this time; d is another role, w another time"

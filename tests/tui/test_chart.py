@@ -206,4 +206,4 @@ def test_the_ribbon_tells_where_it_stands() -> None:
     text = ribbon(10, (0, 100), 50, [(20, 29)], cursor=(45, 45))
     assert "".join(character for character, _ in text) == "..!.|     "
     on_stall = ribbon(10, (0, 100), 50, [(20, 29)], cursor=(20, 29))
-    assert on_stall[2] == ("!", "cursor")
+    assert on_stall[:2] == (("..", "dim"), ("!", "cursor"))

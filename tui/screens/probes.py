@@ -14,10 +14,11 @@ from textual.binding import Binding
 from engine.errors import UserError
 from engine.journal import EventRow, is_locked
 from tui import bench, probe_text, probe_view
+from tui.film import SECOND_NS
 from tui.keys import key
 from tui.marks import Line, line
 from tui.probe_reading import SAMPLED, News, Place, Wanted, look
-from tui.probe_reel import SECOND_NS, Reel, in_order
+from tui.probe_reel import Reel, in_order
 from tui.probe_states import AT_START, ProbeRow, probe_rows
 from tui.probe_view import WINDOWS, Moment
 from tui.screens.base import BenchScreen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tui.envelope import columns_of
-from tui.marks import Line
+from tui.marks import Line, joined
 
 
 def ribbon(
@@ -26,4 +26,4 @@ def ribbon(
     if cursor is not None:
         for x in columns_of(start, end, *cursor, cells):
             row[x] = (row[x][0] if row[x][0] == "!" else "|", "cursor")
-    return tuple(row)
+    return joined(row)
