@@ -3,7 +3,7 @@
 `--probes` is a list of names, `default` (tiers 0 and 1, as far as the machine has them) or `none`. A costly probe
 (tier 2) is taken by its name, by `NAME:window` (10 s of every 60), by `NAME:budget` (only in steps in which it is
 estimated to cost no more than --probe-budget), or by `NAME:stalls` (from when a stall is seen, which is while it lasts,
-to 5 s after it). What was asked for by name must be there; `default` takes what is.
+to 5 s after it; 20 times in a step at most). What was asked for by name must be there; `default` takes what is.
 """
 
 from __future__ import annotations
