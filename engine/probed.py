@@ -83,6 +83,8 @@ def step_figures(probes: Mapping[str, Mapping[str, Record]], roles: Iterable[str
     withheld = next((plan["withheld"] for plan in plans if plan["withheld"]), "")
     found: Record = {"plan_us_per_op": None, "plan_p99_us": None, **phases(own, seconds)}
     found |= _coverage(probes, withheld, seconds)
+    unshared = _unshared(own, seconds) if found["phases"] is None else ""
+    found["probe_notes"] += [f"shares of phases are withheld: {unshared}"] if unshared else []
     if plans and not withheld:
         counted = buckets.merge(plan["histogram"] for plan in plans)
         longest = [plan["max_us"] for plan in plans]
@@ -200,6 +202,13 @@ def phases(records: Iterable[Mapping[str, Record]], seconds: float) -> Record:
     elif sum(sampled.values()) >= SAMPLES_MIN:
         found = {"phases": _shares(sampled), "phases_by": "sampled"}
     return found
+
+
+def _unshared(records: Iterable[Mapping[str, Record]], seconds: float) -> str:
+    """Why phases that were counted are nobody's shares; empty where none were."""
+    counted = [("phases", one["phases"]) for one in records if "phases" in one]
+    counted += [("stacks", one["stacks"]) for one in records if one.get("stacks", {}).get("phases")]
+    return next((reason for probe, one in counted if (reason := not_the_step(probe, one, seconds))), "")
 
 
 def _endpoint(record: Mapping[str, Record]) -> Record:

@@ -110,7 +110,11 @@ def test_phases_counted_around_stalls_or_in_a_part_of_the_step_are_nobodys_share
     assert probed.phases([{"phases": exact, "stacks": sampled}], 10.0)["phases_by"] == "exact"
     for part in ({"mode": "stalls"}, {"seconds": 5.0}):
         assert probed.phases([{"phases": exact | part, "stacks": sampled}], 10.0)["phases_by"] == "sampled"
-        assert probed.phases([{"phases": exact | part, "stacks": sampled | part}], 10.0)["phases"] is None
+        nobodys = {"phases": exact | part, "stacks": sampled | part}
+        assert probed.phases([nobodys], 10.0)["phases"] is None
+        notes = probed.step_figures({"insert": nobodys}, ("insert",), 1, 10.0)["probe_notes"]
+        assert [note for note in notes if note.startswith("shares of phases are withheld: phases ")]
+    assert not probed.step_figures({"insert": {"phases": exact}}, ("insert",), 1, 10.0)["probe_notes"]
 
 
 def test_waits_for_a_cpu_are_of_the_whole_step_though_a_part_was_not_seen() -> None:
