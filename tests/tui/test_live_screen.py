@@ -243,6 +243,9 @@ def test_pausing_stops_painting_and_says_how_far_it_is_behind(tmp_path: Path) ->
         await pilot.pause()
         assert "PAUSED 7s behind" in text(pilot) and "7777" not in text(pilot)
         await pilot.resize_terminal(80, 24)
+        await pilot.press("question_mark", "escape")  # and comes back to it
+        await pilot.pause()
+        assert "PAUSED 7s behind" in text(pilot) and "7777" not in text(pilot)
         await pilot.press("i", "space")
         await pilot.pause()
         shown = text(pilot)

@@ -94,9 +94,9 @@ class LiveScreen(BenchScreen):
         self._beat()
 
     def on_screen_resume(self) -> None:
-        """Looks at once at what was chosen meanwhile."""
+        """Looks at once at what was chosen meanwhile; while painting is paused, shows what is held."""
         self._open()
-        self.call_after_refresh(self.repaint)
+        self.call_after_refresh(self.repaint if self._held_at is None else self._redraw)
 
     def on_resize(self, _: events.Resize) -> None:
         """Draws anew for another size."""
