@@ -37,9 +37,9 @@ class Bench(click.Group):
     """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Puts `run` in front of options that belong to it; without any, a terminal gets the interface."""
-        if not args and interface.wanted(console(False)):
-            args = ["interface"]
+        """Puts `run` in front of options that belong to it; without any such, a terminal gets the interface."""
+        if _of_interface(args) and interface.wanted(console(False)):
+            args = ["interface", *args]
         if args and args[0].startswith("-") and args[0] not in ("-h", "--help", "--version"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -65,6 +65,18 @@ class Bench(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of a pipe has gone: nothing left to say, and nowhere to say it
             raise click.exceptions.Exit(0) from None
+
+
+def _of_interface(args: list[str]) -> bool:
+    """Whether nothing is said of a run: at most where runs are kept, and what to draw with."""
+    words = iter(args)
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if name not in ("--out", "--glyphs"):
+            return False
+        if not sign:
+            next(words, None)
+    return True
 
 
 def _complain(text: str) -> int:

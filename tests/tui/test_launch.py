@@ -224,6 +224,22 @@ def test_keys_move_choose_and_change(answers: None, tmp_path: Path) -> None:
     launched(act, tmp_path)
 
 
+def test_a_long_list_is_gone_through_by_pages(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        builds = screen.query_one("#builds", Panel)
+        builds.focus()
+        most = len(screen.items("builds")) - 1
+        places = []
+        for key in ("pagedown", "pagedown", "pageup", "end", "pagedown", "home", "pageup"):
+            await pilot.press(key)
+            places.append(builds.cursor)
+        page = places[0]
+        assert 3 <= page < builds.size.height
+        assert places == [page, 2 * page, page, most, most, 0, 0]
+
+    launched(act, tmp_path)
+
+
 def test_a_wrong_number_is_told_and_changes_nothing(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         screen.query_one("#design", Panel).focus()

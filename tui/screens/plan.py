@@ -66,6 +66,10 @@ class PlanScreen(BenchScreen):
         key("space", "choose", "pick", "launch.choose"),
         key("up,k", "move(-1)", "up", "launch.up", show=False),
         key("down,j", "move(1)", "down", "launch.down", show=False),
+        key("pageup", "page(-1)", "page up", "launch.page_up", show=False),
+        key("pagedown", "page(1)", "page down", "launch.page_down", show=False),
+        key("home", "page(-1000)", "first", "launch.first", show=False),
+        key("end", "page(1000)", "last", "launch.last", show=False),
         key("left,h", "change(-1)", "to the left, or less", "launch.less", show=False),
         key("right,l", "change(1)", "to the right, or more", "launch.more", show=False),
         key("b", "base", "make it the base", "launch.base", show=False),
@@ -268,6 +272,17 @@ class PlanScreen(BenchScreen):
             place = panel.cursor + by * columns
             if 0 <= place < len(items):
                 panel.cursor = place
+            self._draw(panel)
+
+    def action_page(self, by: int) -> None:
+        """A panel's height up or down; to the first or last item where there is no more."""
+        at = self._at()
+        if at is not None:
+            panel, items, _ = at
+            assert panel.id is not None
+            rows = max(1, panel.size.height - 2)  # its title, and a row that stays in sight
+            columns = launch_view.columns_of(LOOKS[panel.id], panel.size.width)
+            panel.cursor = max(0, min(panel.cursor + by * rows * columns, len(items) - 1))
             self._draw(panel)
 
     def action_change(self, by: int) -> None:
