@@ -70,6 +70,9 @@ class JournalWriter:
         """Commits, closes, and gives up the lock."""
         if self._db.in_transaction:
             self._db.execute("COMMIT")
+        # Who watches keeps SQLite from doing this by itself, and then journal.db alone would be no whole copy.
+        with suppress(sqlite3.OperationalError):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
         os.close(self._lock)
 

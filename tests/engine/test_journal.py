@@ -1,6 +1,7 @@
 """The journal: one writer, any number of readers, and nothing lost when the writer dies."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -73,6 +74,16 @@ def test_a_reader_sees_a_run_in_progress_and_that_its_engine_lives(tmp_path: Pat
         assert is_locked(tmp_path / "run")
         assert reader.steps(reader.attempts()[1].id)[0].state == "running"
     assert not is_locked(tmp_path / "run")
+
+
+def test_a_journal_that_was_watched_to_its_end_is_whole_in_one_file(tmp_path: Path) -> None:
+    journal = written(tmp_path / "run")
+    with JournalReader(tmp_path / "run") as reader:
+        assert reader.attempts()
+        journal.close()
+        shutil.copytree(tmp_path / "run", tmp_path / "copy", ignore=shutil.ignore_patterns("*-wal", "*-shm"))
+        with JournalReader(tmp_path / "copy") as copied:
+            assert copied.attempts() == reader.attempts()
 
 
 def test_two_engines_cannot_open_one_journal(tmp_path: Path) -> None:
