@@ -18,6 +18,7 @@ from tui.keys import key
 from tui.marks import Line, line
 from tui.numbers import short
 from tui.overlaid import overlay, ribbon, scale
+from tui.playing import legible
 from tui.screens.base import BenchScreen
 from tui.widgets.lines import Lines
 
@@ -147,7 +148,8 @@ class OverlayScreen(BenchScreen):
     async def _take(self, pair: tuple[CellStep, CellStep]) -> None:
         folders = self._comparison.folders
         try:
-            base, other = [await asyncio.to_thread(recorded, folders[c.run], c.cell, c.step) for c in pair]
+            with legible(folders[pair[0].run]):
+                base, other = [await asyncio.to_thread(recorded, folders[c.run], c.cell, c.step) for c in pair]
         except UserError as error:
             self._problem = str(error)
         else:

@@ -17,6 +17,7 @@ from tui import bench, probe_text, probe_view
 from tui.film import SECOND_NS
 from tui.keys import key
 from tui.marks import Line, line
+from tui.playing import legible
 from tui.probe_reading import SAMPLED, News, Place, Wanted, look
 from tui.probe_reel import Reel, in_order
 from tui.probe_states import AT_START, ProbeRow, probe_rows
@@ -109,7 +110,8 @@ class ProbesScreen(BenchScreen):
         try:
             for _ in range(3):  # what was chosen meanwhile, or came to light, is read at once
                 wanted = self._wanted()
-                news = await asyncio.to_thread(look, run, wanted)
+                with legible(run):
+                    news = await asyncio.to_thread(look, run, wanted)
                 if run != self._run:
                     return
                 self._take(wanted, news)
