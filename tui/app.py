@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
 from engine.errors import UserError
+from engine.journal import is_locked
 from tui import bench, keys
 from tui.clock import Clock
 from tui.glyphs import Glyphs
@@ -198,6 +199,10 @@ class Bench(App[None]):
         run = self.run_folder
         if run is None:
             self.say("no run is looked at: choose one in History (5)", "warning")
+            return
+
+        if not is_locked(run):
+            self.say(f"{run.name}: no engine is running it, so there is nothing to stop")
             return
 
         def stop(sure: bool | None) -> None:
