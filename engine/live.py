@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -184,7 +185,7 @@ class Watcher:
         return sum(self._done.get(role, 0) for role in rated) / counted_s / base if base else None
 
     def _base_rate(self, subject: Subject, step: str) -> float | None:
-        """The base's mean rate over this step, from its finished cells of the same config and kernel."""
+        """The median rate of the base over this step: of its finished cells of the same config and kernel."""
         base = replace(subject, build=self.manifest.base, arm="")
         finished = [
             attempt.id
@@ -199,7 +200,7 @@ class Watcher:
                     if row.totals is not None and row.totals.seconds > 0
                 }
         rates = [rate for attempt in finished if (rate := self._rates[attempt].get(step))]
-        return sum(rates) / len(rates) if rates else None
+        return median(rates) if rates else None
 
 
 def record(now: Now) -> dict[str, Any]:

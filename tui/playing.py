@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Self
 
 from engine.errors import UserError
@@ -301,7 +302,7 @@ class Player:
         return Sla(min(1.0, fraction), fraction >= SLA_FRACTION)
 
     def _base_rate(self, cell: Cell | None, step: str) -> float | None:
-        """The base's mean rate over this step, from its finished cells of the same config and kernel."""
+        """The median rate of the base over this step: of its finished cells of the same config and kernel."""
         if cell is None:
             return None
         base = replace(cell.subject, build=self.manifest.base, arm="")
@@ -318,7 +319,7 @@ class Player:
                     if row.totals is not None and row.totals.seconds > 0
                 }
         rates = [rate for attempt in finished if (rate := self._rates[attempt].get(step))]
-        return sum(rates) / len(rates) if rates else None
+        return median(rates) if rates else None
 
     def _wall(self, attempt: Attempt, t_ns: int) -> int:
         if attempt.session_id not in self._sessions:
