@@ -22,35 +22,35 @@ from tui.marks import THEMES
 from tui.screens.base import KEY_WORDS, BenchScreen
 
 if TYPE_CHECKING:
-    from tui.screens.live import LiveScreen
+    from tui.live.screen import LiveScreen
 
 
 def _launch() -> Screen[None]:
-    from tui.screens.launch import LaunchScreen
+    from tui.launch.screen import LaunchScreen
 
     return LaunchScreen()
 
 
 def _live() -> Screen[None]:
-    from tui.screens.live import LiveScreen
+    from tui.live.screen import LiveScreen
 
     return LiveScreen()
 
 
 def _compare() -> Screen[None]:
-    from tui.screens.compare import CompareScreen
+    from tui.compare.screen import CompareScreen
 
     return CompareScreen()
 
 
 def _probes() -> Screen[None]:
-    from tui.screens.probes import ProbesScreen
+    from tui.probes.screen import ProbesScreen
 
     return ProbesScreen()
 
 
 def _history() -> Screen[None]:
-    from tui.screens.history import HistoryScreen
+    from tui.history.screen import HistoryScreen
 
     return HistoryScreen()
 

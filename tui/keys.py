@@ -63,10 +63,11 @@ def overrides(path: Path) -> dict[str, str]:
 
 
 def known_ids() -> set[str]:
-    """The ids of all bindings there are. Imports every screen."""
-    from tui import screens
+    """The ids of all bindings there are. Imports all of the interface."""
+    import tui
 
-    modules = [import_module(f"{screens.__name__}.{found.name}") for found in pkgutil.iter_modules(screens.__path__)]
+    found = [module.name for module in pkgutil.walk_packages(tui.__path__, "tui.") if module.name != "tui.__main__"]
+    modules = [import_module(name) for name in found]
     classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
     bindings = [*EVERYWHERE, *(binding for known in classes for binding in vars(known).get("BINDINGS", ()))]
     return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}

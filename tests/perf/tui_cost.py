@@ -35,12 +35,11 @@ from textual.widgets import Sparkline  # noqa: E402
 from engine.journal import RoleSecond  # noqa: E402
 from engine.writer import JournalWriter  # noqa: E402
 from tui.app import Bench  # noqa: E402
-from tui.axes import Axis  # noqa: E402
 from tui.clock import Clock  # noqa: E402
-from tui.film import Series  # noqa: E402
 from tui.glyphs import SETS  # noqa: E402
-from tui.playing import Player  # noqa: E402
-from tui.widgets.chart import RateChart  # noqa: E402
+from tui.live.film import Series  # noqa: E402
+from tui.live.playing import Player  # noqa: E402
+from tui.widgets.chart import Axis, RateChart  # noqa: E402
 from workloads import histogram  # noqa: E402
 
 SECOND_NS = 1_000_000_000
@@ -288,7 +287,7 @@ def replay(report: Report, folder: Path) -> None:
 
 
 async def _replay_screen(report: Report, folder: Path, run: Path, cell: str, span: tuple[int, int]) -> None:
-    from tui.screens.live import LiveScreen
+    from tui.live.screen import LiveScreen
 
     app = Bench(folder, run, SETS["braille"], "live")
     app.replayed = (cell, None)

@@ -12,7 +12,7 @@ from typing import Any
 from engine.journal import RoleSecond
 from engine.writer import JournalWriter
 from tui.clock import Clock
-from tui.film import SECOND_NS
+from tui.live.film import SECOND_NS
 from workloads import histogram
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))

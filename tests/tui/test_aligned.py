@@ -10,10 +10,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from tui.aligned import Track, by_time, by_work, kinds, recorded, track
-from tui.film import SECOND_NS
+from tui.compare.aligned import Track, by_time, by_work, kinds, recorded, track
+from tui.compare.overlaid import columns, overlay, ribbon, scale
 from tui.glyphs import SETS
-from tui.overlaid import columns, overlay, ribbon, scale
+from tui.live.film import SECOND_NS
 
 SECONDS = st.lists(st.tuples(st.floats(0.2, 3.0), st.floats(0, 1e5)), min_size=1, max_size=60)
 

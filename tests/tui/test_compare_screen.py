@@ -21,11 +21,11 @@ from textual.pilot import Pilot
 from engine import flame, stacks
 from engine.journal import read_manifest
 from engine.model import cell_of
+from tui.compare.cells import CellsScreen
+from tui.compare.overlay import OverlayScreen
+from tui.compare.screen import CompareScreen
 from tui.glyphs import SETS
 from tui.screens.base import BenchScreen
-from tui.screens.cells import CellsScreen
-from tui.screens.compare import CompareScreen
-from tui.screens.overlay import OverlayScreen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from made_run import make_run

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from engine import tables
 from engine.compare import compare
 from engine.errors import UserError
-from tui import cells_view, comparison_table, comparison_view
-from tui.comparison import SIGNS, Comparison, Ratio, Spread, Subject, read, verdict_words
-from tui.comparison_table import SORTS, USUAL, Row, bounds_text, header, layout, ratio_text, rows, sign, small, table
-from tui.dots import DotRow, dots, strips
+from tui.compare import beside as comparison_view
+from tui.compare import cells_view
+from tui.compare import table as comparison_table
+from tui.compare.comparison import SIGNS, Comparison, Ratio, Spread, Subject, read, verdict_words
+from tui.compare.dots import DotRow, dots, strips
+from tui.compare.table import SORTS, USUAL, Row, bounds_text, header, layout, ratio_text, rows, sign, small, table
 from tui.glyphs import SETS
 from tui.marks import width
 

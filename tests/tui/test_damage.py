@@ -26,9 +26,9 @@ from engine.journal import JournalReader, is_locked
 from engine.model import SCHEMA
 from engine.writer import create_run
 from tui.app import Bench
-from tui.playing import Player
-from tui.screens.live import LiveScreen
-from tui.screens.stall import StallScreen
+from tui.live.playing import Player
+from tui.live.screen import LiveScreen
+from tui.live.stall import StallScreen
 
 STALLED = "002-16.3-prebuilt-auto-r1"
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.envelope import Envelope, columns_of, envelope
+from tui.widgets.envelope import Envelope, columns_of, envelope
 
 Point = tuple[float, float, float]  # until, length, value
 

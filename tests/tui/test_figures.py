@@ -13,16 +13,19 @@ from textual.pilot import Pilot
 
 from engine.journal import JournalReader
 from engine.model import sla
-from tui import axes, cells_view, live_text
 from tui.app import Bench
-from tui.film import SECOND_NS
+from tui.compare import cells_view
 from tui.glyphs import SETS
-from tui.history_text import title
+from tui.history.text import title
+from tui.live import axes
+from tui.live import text as live_text
+from tui.live.film import SECOND_NS
+from tui.live.picture import Machine, Picture, RoleLine, Sla
+from tui.live.playing import Player
+from tui.live.stall_text import detail
+from tui.live.words import event_words
 from tui.marks import Line
-from tui.picture import Machine, Picture, RoleLine, Sla
-from tui.playing import Player
-from tui.stall_text import detail
-from tui.words import event_words
+from tui.widgets.scaled import scale
 
 CELL = "002-17.0-auto-r1"
 
@@ -151,9 +154,9 @@ def test_a_checkpoint_is_not_told_by_its_end_before_that(tmp_path: Path) -> None
 
 
 def test_a_chart_has_its_upper_edge_and_its_foot_beside_it() -> None:
-    assert words(live_text.scale(60_000.0, 4, "0")).splitlines() == ["   60k", "", "", "     0"]
-    assert words(live_text.scale(100.0, 2, "max ms")).splitlines() == ["   100", "max ms"]
-    assert len(live_text.scale(100.0, 1, "0")) == 1
+    assert words(scale(60_000.0, 4, "0")).splitlines() == ["   60k", "", "", "     0"]
+    assert words(scale(100.0, 2, "max ms")).splitlines() == ["   100", "max ms"]
+    assert len(scale(100.0, 1, "0")) == 1
 
 
 def test_figures_are_those_of_the_journal(recording: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.journal import JournalReader, StepRow
-from tui.film import SECOND_NS, Film, Series
+from tui.live.film import SECOND_NS, Film, Series
 
 
 def steps(reader: JournalReader) -> list[StepRow]:

@@ -22,11 +22,12 @@ from textual.pilot import Pilot
 from engine.errors import UserError
 from engine.journal import read_tags
 from engine.writer import JournalWriter
-from tui import finding, history_text, past
 from tui.app import Bench
-from tui.listing import Listing
-from tui.past import CellStep, Past, Shelf
-from tui.screens.history import HistoryScreen
+from tui.history import finding, past
+from tui.history import text as history_text
+from tui.history.listing import Listing
+from tui.history.past import CellStep, Past, Shelf
+from tui.history.screen import HistoryScreen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from made_run import make_run

@@ -26,9 +26,9 @@ def bindings() -> list[tuple[type, Binding]]:
     import pkgutil
     from importlib import import_module
 
-    from tui import screens
+    import tui
 
-    modules = [import_module(f"tui.screens.{found.name}") for found in pkgutil.iter_modules(screens.__path__)]
+    modules = [import_module(found.name) for found in pkgutil.walk_packages(tui.__path__, "tui.")]
     classes = {
         value
         for module in modules

@@ -24,9 +24,9 @@ from engine.journal import JournalReader, read_manifest
 from engine.model import Build
 from tui import bench as asked
 from tui.app import Bench
-from tui.launch_items import Offer
-from tui.plan import Plan
-from tui.screens.launch import LaunchScreen
+from tui.launch.items import Offer
+from tui.launch.plan import Plan
+from tui.launch.screen import LaunchScreen
 from tui.screens.over import AskScreen, LineScreen
 from tui.screens.pages import PagesScreen
 from tui.screens.pick import PickScreen

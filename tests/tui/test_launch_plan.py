@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from engine import planfile
 from engine.errors import UserError
 from engine.prepare import Request
-from tui import launch_fields, launch_items, launch_view
 from tui.glyphs import SETS
-from tui.launch_items import Item, Offer
-from tui.launch_view import Look
+from tui.launch import fields as launch_fields
+from tui.launch import items as launch_items
+from tui.launch import view as launch_view
+from tui.launch.items import Item, Offer
+from tui.launch.plan import OPTIONS, PLAIN, Plan, keep
+from tui.launch.view import Look
 from tui.marks import Line, width
-from tui.plan import OPTIONS, PLAIN, Plan, keep
 from workloads.insert.knobs import Knobs
 
 ANSWERS = Path(__file__).parent / "recordings" / "answers"

@@ -12,9 +12,9 @@ from growing import Growing, Hand, growing
 from textual.pilot import Pilot
 
 from tui.app import Bench
-from tui.film import SECOND_NS
-from tui.screens.live import LiveScreen
-from tui.screens.stall import StallScreen
+from tui.live.film import SECOND_NS
+from tui.live.screen import LiveScreen
+from tui.live.stall import StallScreen
 
 STALLED = "002-16.3-prebuilt-auto-r1"  # of the recording, with two stalls in l.i1
 Act = Callable[[Pilot[Any], LiveScreen], Awaitable[None]]

@@ -10,9 +10,9 @@ from growing import CELL, START_NS, Hand, growing
 
 from engine.errors import UserError
 from engine.journal import JournalReader, StepRow
-from tui.film import SECOND_NS
-from tui.picture import Picture
-from tui.playing import SPEEDS, Player
+from tui.live.film import SECOND_NS
+from tui.live.picture import Picture
+from tui.live.playing import SPEEDS, Player
 
 STALLED = "002-16.3-prebuilt-auto-r1"  # of the recording
 

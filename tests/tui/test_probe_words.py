@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tui.glyphs import SETS
-from tui.probe_text import figure_lines
+from tui.probes.text import figure_lines
 
 
 @pytest.mark.parametrize(("probe", "called"), [("runq", "waits"), ("planner", "plannings")])

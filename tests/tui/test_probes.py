@@ -21,12 +21,16 @@ from textual.pilot import Pilot
 from engine.journal import EventRow, JournalReader, ProbeFrame, StepRow
 from engine.writer import JournalWriter
 from probes import buckets
-from tui import bench, probe_reel, probe_states, probe_text, probe_view
+from tui import bench
 from tui.app import Bench
 from tui.glyphs import SETS
-from tui.probe_reading import Wanted, look
-from tui.probe_reel import Reel, Sums
-from tui.screens.probes import ProbesScreen
+from tui.probes import reel as probe_reel
+from tui.probes import states as probe_states
+from tui.probes import text as probe_text
+from tui.probes import view as probe_view
+from tui.probes.reading import Wanted, look
+from tui.probes.reel import Reel, Sums
+from tui.probes.screen import ProbesScreen
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchcall import LONG

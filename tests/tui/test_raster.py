@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.glyphs import SETS, Glyphs, choose
-from tui.raster import BRAILLE, columns_per_cell, level, raster
+from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 
 SPANS = st.one_of(
     st.none(),

@@ -1,1 +1,1 @@
-"""The five screens, one module each, and what lies over them."""
+"""What all screens share, and what lies over them for a moment."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.axes import Axis
-from tui.envelope import Envelope, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span
 from tui.numbers import short
-from tui.raster import columns_per_cell, level, raster
+from tui.widgets.envelope import Envelope, columns_of
 from tui.widgets.lines import strip
+from tui.widgets.raster import columns_per_cell, level, raster
 
 
 class Points(Protocol):
@@ -30,6 +30,15 @@ class Points(Protocol):
 
     @property
     def value(self) -> Sequence[float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a chart shows: the axis from `start` to `end`, of which data is shown up to `at`."""
+
+    start: float
+    end: float
+    at: float
 
 
 class RateChart(Widget):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tui.envelope import columns_of
 from tui.marks import Line, joined
+from tui.widgets.envelope import columns_of
 
 
 def ribbon(

@@ -1,0 +1,129 @@
+"""Two rates on one axis: by time since their steps began, or by work done, where a slower one does not fall behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from engine.errors import UserError
+from engine.journal import JournalReader
+from engine.model import HEADLINE
+from tui.live.film import SECOND_NS, Film, Series
+
+TIME, WORK = "time", "work"
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A rate over an axis: each value held from `until - length` to `until`. `stalls` are spans of the same axis."""
+
+    until: tuple[float, ...]
+    length: tuple[float, ...]
+    value: tuple[float, ...]
+    stalls: tuple[Span, ...]
+    stalled_s: float = 0.0
+
+    @property
+    def end(self) -> float:
+        """Where it ends on the axis; 0 of nothing."""
+        return self.until[-1] if self.until else 0.0
+
+    @property
+    def median(self) -> float | None:
+        """The middle one of its values."""
+        return median(self.value) if self.value else None
+
+    @property
+    def greatest(self) -> float:
+        """The highest of its values."""
+        return max(self.value, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One cell's step as recorded: the rate of each kind of role, and when any of them was stalled (ns)."""
+
+    started_ns: int
+    headline: str  # the kind of role whose progress is the step's
+    rates: dict[str, Series]
+    stalls: tuple[tuple[str, int, int], ...]  # kind of role, from, until
+
+
+def recorded(run: Path, cell: str, step: str) -> Recorded:
+    """Reads a step of a finished cell. Raises UserError when the run is damaged or has no such step."""
+    with JournalReader(run) as reader:
+        attempts = [a for a in reader.attempts(origins=False) if a.cell == cell and a.state == "finished"]
+        rows = [row for attempt in attempts for row in reader.steps(attempt.id) if row.name == step]
+        if not rows:
+            raise UserError(f"{run.name}: cell {cell} has no finished step {step}")
+        film = Film(reader, rows[-1])
+        film.catch_up()
+        kinds = {role.name: role.kind for role in film.roles.values()}
+        ends = max((series.until[-1] for series in film.rates.values() if series.until), default=rows[-1].started_ns)
+        stalls = tuple(
+            (kinds.get(str(event.role), str(event.role)), event.started_ns, event.ended_ns or ends)
+            for event in film.events
+            if event.kind == "stall"
+        )
+        return Recorded(rows[-1].started_ns, HEADLINE.get(rows[-1].kind, ""), film.rates, stalls)
+
+
+def kinds(sides: Iterable[Recorded]) -> list[str]:
+    """The kinds of role that moved on any side, the step's own first."""
+    found: dict[str, bool] = {}
+    own = ""
+    for side in sides:
+        own = own or side.headline
+        for kind, series in side.rates.items():
+            found[kind] = found.get(kind, False) or any(series.value)
+    return sorted((kind for kind, moved in found.items() if moved), key=lambda kind: (kind != own, kind))
+
+
+def track(side: Recorded, kind: str, by: str) -> Track:
+    """One side's rate of a kind of role by time or by work done."""
+    series = side.rates.get(kind)
+    if series is None:
+        return Track((), (), (), ())
+    stalls = [(from_ns, until_ns) for role, from_ns, until_ns in side.stalls if role == kind]
+    points = list(zip(series.until, series.length, series.value, strict=True))
+    made = by_work(points, stalls) if by == WORK else by_time(points, side.started_ns, stalls)
+    return replace(made, stalled_s=sum(until_ns - from_ns for from_ns, until_ns in stalls) / SECOND_NS)
+
+
+def by_time(points: Sequence[tuple[int, int, float]], started_ns: int, stalls: Iterable[tuple[int, int]]) -> Track:
+    """On the axis of seconds since the step began; points are (until_ns, length_ns, per second)."""
+    return Track(
+        tuple((until - started_ns) / SECOND_NS for until, _, _ in points),
+        tuple(length / SECOND_NS for _, length, _ in points),
+        tuple(value for _, _, value in points),
+        tuple(((from_ns - started_ns) / SECOND_NS, (until - started_ns) / SECOND_NS) for from_ns, until in stalls),
+    )
+
+
+def by_work(points: Sequence[tuple[int, int, float]], stalls: Iterable[tuple[int, int]]) -> Track:
+    """On the axis of operations done. A second in which nothing moved has no length there, but keeps its place."""
+    done, ends = 0.0, []
+    for _, length, value in points:
+        done += value * length / SECOND_NS
+        ends.append(done)
+    lengths = [end - before for before, end in zip([0.0, *ends], ends, strict=False)]
+    times = [until for until, _, _ in points]
+
+    def at(t_ns: int) -> float:
+        """How much was done by a time: an interval's work is spread evenly over it."""
+        for place, until in enumerate(times):
+            if t_ns <= until:
+                length_ns = points[place][1]
+                share = (t_ns - (until - length_ns)) / length_ns if length_ns else 1.0
+                return ends[place] - lengths[place] * (1 - max(0.0, share))
+        return done
+
+    return Track(
+        tuple(ends),
+        tuple(lengths),
+        tuple(value for _, _, value in points),
+        tuple((at(from_ns), at(until_ns)) for from_ns, until_ns in stalls),
+    )

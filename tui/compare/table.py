@@ -1,0 +1,313 @@
+"""The table of a comparison: a line per step and metric, a column per subject. Values to lines, without a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tui.compare.comparison import SIGNS, Comparison, Ratio, Subject, verdict_words
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, fit, line
+from tui.numbers import short
+
+Sort = Literal["steps", "effect", "verdict"]
+SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
+
+STALLS, SLA = "stalls", "sla"  # lines that are counted, not judged
+SHORT = {  # of the metrics' titles, where a column is narrow
+    "rate_per_s": "ops/s",
+    "dbms_cpu_us_per_op": "cpu us/op",
+    "client_cpu_us_per_op": "client us",
+    "ctx_switches_per_op": "switch/op",
+    "runq_us_per_op": "runq us/op",
+    "plan_us_per_op": "plan us/op",
+    "wal_bytes_per_op": "wal B/op",
+    "read_kb_per_op": "read kB/op",
+    "written_kb_per_op": "dirty kB/op",
+    "device_written_kb_per_op": "dev kB/op",
+    "heap_bytes": "heap",
+    "index_bytes": "indexes",
+    STALLS: "stalls",
+    SLA: "sla",
+}
+RATES = {"load": "rows/s", "index": "rows/s", "write": "rows/s", "query": "queries/s"}
+USUAL = ("rate_per_s", "dbms_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
+MARKS = {"faster": "better", "slower": "worse", "same": "dim", "inconclusive": "dim", "withheld": "sla", "none": ""}
+RANKS = ("slower", "withheld", "inconclusive", "none", "faster", "same")  # from what a user worries about
+
+METRIC_CELLS = 12
+BASE_CELLS = 12
+RATIO_CELLS = 19  # sign, ratio, interval, and a blank
+DOUBLE_CELLS = 8  # of an A/A: sign, ratio, and a blank
+VALUE_CELLS = 8  # the subject's own value, where there is still room
+WORD_CELLS = 26  # what the whole interval takes more, a verdict in words, and a blank
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: a metric of a step."""
+
+    step: str
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How wide the columns are, and which subjects' fit: those from `first` on."""
+
+    step: int
+    base: int
+    ratio: int
+    words: bool
+    values: bool
+    first: int
+    count: int
+
+
+def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
+    """The lines: those of the shown metrics that hold something and have every wanted word, in the order of `sort`."""
+    found = [
+        Row(step, metric)
+        for step in comparison.steps
+        for metric in shown
+        if _holds_something(comparison, step, metric) and _has_words(comparison, step, metric, wanted)
+    ]
+    if sort == "effect":
+        return sorted(found, key=lambda row: -_effect(_ratios(comparison, row)))
+    if sort == "verdict":
+        return sorted(found, key=lambda row: _worst(comparison, row))
+    return found
+
+
+def name_of(comparison: Comparison, row: Row) -> str:
+    """What a line's metric is called where there is little room."""
+    if row.metric == "rate_per_s":
+        return RATES.get(comparison.kind(row.step), SHORT[row.metric])
+    return SHORT.get(row.metric, row.metric)
+
+
+def title_of(comparison: Comparison, row: Row) -> str:
+    """What it is called where there is room: as `bench compare` does."""
+    if row.metric == "rate_per_s":
+        return name_of(comparison, row)
+    return comparison.metrics.get(row.metric, SHORT.get(row.metric, row.metric))
+
+
+def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
+    """Widths for so many cells across; scrolled from `first` so far that the chosen subject is seen."""
+    step = 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
+    others = comparison.others
+    room = columns - step - METRIC_CELLS
+    base = BASE_CELLS if room - BASE_CELLS >= _needed(others, RATIO_CELLS) or len(others) < 2 else 0
+    room -= base
+    words = room >= _needed(others, RATIO_CELLS + WORD_CELLS)
+    ratio = RATIO_CELLS + (WORD_CELLS if words else 0)
+    values = room >= _needed(others, ratio) + VALUE_CELLS * len(others)
+    room -= VALUE_CELLS * len(others) if values else 0
+    first = max(0, min(first, chosen))
+    while _fitting(others[first:], room, ratio) <= chosen - first:
+        first += 1
+    return Layout(step, base, ratio, words, values, first, _fitting(others[first:], room, ratio))
+
+
+def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> Line:
+    """The names above the columns."""
+    spans: list[Span] = [(f" {'step':<{at.step - 1}}{'metric':<{METRIC_CELLS}}", "dim")]
+    if at.base:
+        spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
+    shown = comparison.others[at.first : at.first + at.count]
+    for place, subject in enumerate(shown, at.first):
+        wide = _width(subject, at.ratio) + VALUE_CELLS * at.values - 1
+        more = (place == at.first > 0) or (place == at.first + at.count - 1 < len(comparison.others) - 1)
+        name = _cut(subject.name if wide > len("A/A") + 5 or not subject.arm else "A/A", wide - 4 * more, glyphs)
+        name = f"< {name}" if place == at.first > 0 else name
+        name = f"{name} >" if place == at.first + at.count - 1 < len(comparison.others) - 1 else name
+        spans += [(name.ljust(wide), "chosen" if place == chosen else "strong"), (" ", "")]
+    return tuple(spans)
+
+
+def table(
+    comparison: Comparison,
+    shown: Sequence[Row],
+    at: Layout,
+    cursor: tuple[int, int],
+    top: int,
+    height: int,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """The lines from `top` on; `cursor` is the chosen line and subject."""
+    lines: list[Line] = []
+    for place, row in enumerate(shown[top : top + height], top):
+        here = place == cursor[0]
+        metric = _cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)
+        spans: list[Span] = [(">" if here else " ", "chosen"), (row.step.ljust(at.step - 1), "strong" if here else "")]
+        spans.append((metric, "strong" if here else ""))
+        if at.base:
+            spans += padded(base_cell(comparison, row), at.base)
+        for column, subject in enumerate(comparison.others[at.first : at.first + at.count], at.first):
+            wide = _width(subject, at.ratio)
+            found = padded(cell(comparison, row, subject, glyphs, wide - 1, words=at.words), wide - 1)
+            if at.values:
+                value = (
+                    comparison.median(subject.name, row.step, row.metric) if row.metric in comparison.metrics else None
+                )
+                spans.append((f"{short(value) if value is not None else '':<{VALUE_CELLS}}", ""))
+            chosen = here and column == cursor[1]
+            spans += [(text, "cursor" if chosen else mark) for text, mark in found]
+            spans.append((" ", ""))
+        lines.append(tuple(spans))
+    return lines
+
+
+def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cells: int, *, words: bool) -> list[Span]:
+    """What stands in a subject's column: sign, ratio, interval, and the verdict in words where there is room."""
+    if row.metric in (STALLS, SLA):
+        return [counted(comparison, row, subject.name, cells)]
+    found = comparison.ratio(row.step, subject.name, row.metric)
+    if found is None or found.ratio is None:
+        value = comparison.median(subject.name, row.step, row.metric)
+        return [(f"  {short(value)}" if value is not None else "  -", "dim")]
+    spans = [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.verdict, ""))]
+    if cells >= RATIO_CELLS - 1:
+        spans.append((f" {bounds_text(found, whole=words):<{11 if words else 10}}", "dim"))
+    if words:
+        spans.append((f" {verdict_words(found)}", MARKS.get(found.verdict, "")))
+    return spans
+
+
+def base_cell(comparison: Comparison, row: Row) -> list[Span]:
+    """The base's own value."""
+    if row.metric in (STALLS, SLA):
+        return [counted(comparison, row, comparison.base, BASE_CELLS - 1)]
+    return [(short(comparison.median(comparison.base, row.step, row.metric)), "base")]
+
+
+def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
+    """Stalls or SLA of a subject in so many cells: `! 7.5 s in 2/3` or `! 2/3`, `x 71% 2/6` or `x 2/6`, `  ok 6/6`."""
+    cells = comparison.of(subject, row.step)
+    if row.metric == STALLS:
+        stalled = [cell for cell in cells if cell.stalls]
+        if not stalled:
+            return ("  none" if cells else "  -", "dim")
+        share = f"{len(stalled)}/{len(cells)}"
+        seconds = f"{sum(cell.stall_s for cell in cells):.1f} s"
+        return _fitting_text((f"! {seconds} in {share}", f"! {seconds} {share}", f"! {share}"), room), "stall"
+    judged = [cell for cell in cells if cell.sla is not None]
+    passed = sum(bool(cell.sla and cell.sla["passed"]) for cell in judged)
+    share = f"{passed}/{len(judged)}"
+    if passed == len(judged):
+        return _fitting_text((f"  ok {share}", f"ok {share}"), room) if judged else "  -", "dim"
+    worst = min(value for cell in judged if (value := cell.figure(SLA)) is not None)
+    return _fitting_text((f"x {worst:.0%} {share}", f"x {share}"), room), "sla"
+
+
+def sign(ratio: Ratio, glyphs: Glyphs) -> str:
+    """The sign of a verdict, as `bench compare` prints it."""
+    return {"better": glyphs.better, "worse": glyphs.worse}.get(SIGNS[ratio.verdict], SIGNS[ratio.verdict])
+
+
+def ratio_text(ratio: float) -> str:
+    """Three decimals in five cells; without them from 100 on."""
+    return f"{ratio:.3f}" if ratio < 9.9995 else f"{ratio:.2f}" if ratio < 99.995 else f"{ratio:5.0f}"
+
+
+def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
+    """The interval in at most ten cells: `.926-.942`, `.995-1.013`, `1.07-1.09`; or whole as `bench compare` has it."""
+    if ratio.low is None or ratio.high is None:
+        return ""
+    if whole:
+        return f"{ratio.low:.3f}-{ratio.high:.3f}"
+    if round(ratio.low, 3) >= 1:
+        return "-".join(f"{bound:.2f}" if bound < 9.995 else f"{bound:.0f}" for bound in (ratio.low, ratio.high))
+    return f"{_bound(ratio.low)}-{_bound(ratio.high)}"
+
+
+def padded(spans: Iterable[Span], cells: int) -> list[Span]:
+    """Spans filled up, or cut, to so many cells."""
+    kept = list(fit(tuple(spans), cells))
+    missing = cells - sum(len(text) for text, _ in kept)
+    if missing > 0 and kept:
+        kept[-1] = (kept[-1][0] + " " * missing, kept[-1][1])
+    return kept
+
+
+def small(comparison: Comparison, rate_rows: Sequence[Row], glyphs: Glyphs) -> list[Line]:
+    """The rates' verdicts, for a terminal that has no room for more."""
+    lines = [line((f"COMPARE base {comparison.base}", "strong"))]
+    for row in rate_rows:
+        for subject in comparison.others:
+            found = comparison.ratio(row.step, subject.name, row.metric)
+            if found is not None and found.ratio is not None:
+                text = f"{row.step:<7}{_cut(subject.name, 18, glyphs):<19}"
+                words = f"{sign(found, glyphs)} {ratio_text(found.ratio)} {verdict_words(found)}"
+                lines.append(line(text, (words, MARKS.get(found.verdict, ""))))
+    return lines
+
+
+def _bound(value: float) -> str:
+    text = f"{value:.3f}"
+    if value < 1 and text.startswith("0"):
+        return text[1:]
+    return text if value < 1.1 else f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
+
+
+def _holds_something(comparison: Comparison, step: str, metric: str) -> bool:
+    cells = [cell for cell in comparison.cells if cell.step == step]
+    if metric == STALLS:
+        return any(cell.stalls for cell in cells)
+    return any(cell.figure(metric) is not None for cell in cells)
+
+
+def _has_words(comparison: Comparison, step: str, metric: str, wanted: str) -> bool:
+    row = Row(step, metric)
+    verdicts = (ratio.verdict for ratio in _ratios(comparison, row))
+    text = " ".join((step, metric, name_of(comparison, row), title_of(comparison, row), *verdicts)).lower()
+    return all(word in text for word in wanted.lower().split())
+
+
+def _ratios(comparison: Comparison, row: Row) -> list[Ratio]:
+    found = (comparison.ratio(row.step, s.name, row.metric) for s in comparison.others if not s.arm)
+    return [ratio for ratio in found if ratio is not None]
+
+
+def _effect(ratios: Sequence[Ratio]) -> float:
+    return max((abs(math.log(ratio.ratio)) for ratio in ratios if ratio.ratio), default=-1.0)
+
+
+def _worst(comparison: Comparison, row: Row) -> tuple[int, float]:
+    ratios = _ratios(comparison, row)
+    if row.metric in (STALLS, SLA):
+        marks = {counted(comparison, row, subject.name, BASE_CELLS)[1] for subject in comparison.others}
+        return (0 if marks & {"stall", "sla"} else len(RANKS), 0.0)
+    rank = min((RANKS.index(ratio.verdict) for ratio in ratios), default=len(RANKS))
+    return rank, -_effect([ratio for ratio in ratios if RANKS.index(ratio.verdict) == rank])
+
+
+def _width(subject: Subject, ratio: int) -> int:
+    return DOUBLE_CELLS if subject.arm == "aa" and ratio == RATIO_CELLS else ratio
+
+
+def _needed(others: Sequence[Subject], ratio: int) -> int:
+    return sum(_width(subject, ratio) for subject in others)
+
+
+def _fitting(others: Sequence[Subject], room: int, ratio: int) -> int:
+    """How many of them fit; at least one, cut if need be."""
+    count = 0
+    for subject in others:
+        room -= _width(subject, ratio)
+        if room < -1:  # the last column's blank may go
+            break
+        count += 1
+    return max(1, count)
+
+
+def _fitting_text(forms: Sequence[str], room: int) -> str:
+    """The first form that fits, or the last."""
+    return next((form for form in forms if len(form) <= room), forms[-1])
+
+
+def _cut(text: str, cells: int, glyphs: Glyphs) -> str:
+    return text if len(text) <= cells else text[: max(0, cells - 1)] + glyphs.ellipsis

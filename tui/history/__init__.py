@@ -1,0 +1,1 @@
+"""History: what was run, found again, replayed, tagged and removed."""

@@ -1,0 +1,95 @@
+"""Finding runs and cells by words: `step=l.i1 build=16.3 !tag=noisy nvme`.
+
+A word with `=` asks for one thing of a row, a bare word for any; `!` in front turns it round. A row is taken when all
+words hold. Steps, repeats and states are meant exactly, all else by a part of it; `*` and `?` stand for any text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from engine.errors import unknown
+from tui.history.past import CellStep, Past
+
+EXACT = ("step", "rep", "state")
+NAMES = ("build", "cell", "flag", "host", "kernel", "load", "probe", "rep", "run", "state", "step", "tag")
+
+Facts = Mapping[str, Sequence[str]]  # by the names above: what a row has of it
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a filter; `name` is empty for a bare one. `wanted` is in lower case."""
+
+    name: str
+    wanted: str
+    not_: bool
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether a row has it. A row that knows nothing of `name`, such as a run of `rep`, has it."""
+        if self.name and self.name not in facts:
+            return True
+        asked = (self.name,) if self.name else facts
+        return self.not_ != any(_fits(name, value.lower(), self.wanted) for name in asked for value in facts[name])
+
+
+def words(text: str) -> tuple[Word, ...]:
+    """The words of a filter as it is typed. Raises UserError for a name that there is not."""
+    found = []
+    for typed in text.split():
+        bare = typed.removeprefix("!")
+        name, sign, wanted = bare.partition("=")
+        if not sign:
+            name, wanted = "", bare
+        elif name not in NAMES:
+            raise unknown("word of a filter", f"{name}=", (f"{known}=" for known in NAMES))
+        if wanted:
+            found.append(Word(name, wanted.lower(), bare != typed))
+    return tuple(found)
+
+
+def _fits(name: str, value: str, wanted: str) -> bool:
+    if any(sign in wanted for sign in "*?"):
+        return fnmatchcase(value, wanted)
+    return value == wanted if name in EXACT else wanted in value
+
+
+def _run_facts(run: Past) -> dict[str, Sequence[str]]:
+    return {
+        "run": (run.name,),
+        "host": (run.host,),
+        "load": (run.load,),
+        "tag": run.tags,
+        "probe": run.probes,
+        "state": (run.state,),
+    }
+
+
+def of_run(run: Past) -> Facts:
+    """What a run can be found by: it has the steps and builds of all its cells."""
+    return {**_run_facts(run), "kernel": (run.kernel,), "build": run.builds, "step": run.steps}
+
+
+def of_cell(row: CellStep) -> Facts:
+    """What a cell's step can be found by."""
+    return {
+        **_run_facts(row.run),
+        "cell": (row.cell,),
+        "kernel": (row.kernel,),
+        "build": (row.build,),
+        "step": (row.step,),
+        "rep": (str(row.repeat),),
+        "flag": tuple(text for text, _ in row.flags) + (("stall",) if row.stalls else ()),
+    }
+
+
+def runs(rows: Iterable[Past], wanted: Sequence[Word]) -> list[Past]:
+    """The runs for which all words hold."""
+    return [row for row in rows if all(word.holds(facts) for facts in (of_run(row),) for word in wanted)]
+
+
+def cells(rows: Iterable[CellStep], wanted: Sequence[Word]) -> list[CellStep]:
+    """The steps of cells for which all words hold."""
+    return [row for row in rows if all(word.holds(facts) for facts in (of_cell(row),) for word in wanted)]

@@ -1,0 +1,186 @@
+"""Launch: what is to be compared, how, and whether this machine is fit for it; then the start."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.binding import Binding
+
+from engine.errors import UserError
+from tui import bench
+from tui.keys import key
+from tui.launch import items as launch_items
+from tui.launch import view as launch_view
+from tui.launch.items import Offer
+from tui.launch.making import PlanScreen
+from tui.launch.plan import Plan, keep
+from tui.screens.over import AskScreen, LineScreen
+from tui.screens.pages import PagesScreen
+from tui.screens.pick import PickScreen
+
+
+class LaunchScreen(PlanScreen):
+    """A plan, and what is done with it: started, shown, kept, taken up again."""
+
+    TITLE_WORD: ClassVar[str] = "LAUNCH"
+    BINDINGS: ClassVar[list[Binding]] = [
+        key("enter", "start(False)", "start", "launch.start"),
+        key("F", "start(True)", "start whatever the preflight says", "launch.force", show=False),
+        key("d", "dry_run", "dry run", "launch.dry_run"),
+        key("w", "save", "save", "launch.save"),
+        key("o", "load", "open", "launch.open"),
+        key("r", "resume", "resume", "launch.resume"),
+        key("c", "check", "look at the machine again", "launch.check", show=False),
+    ]
+
+    def action_check(self) -> None:
+        """Looks at the machine again."""
+        self.checks = ()
+        self.draw_all()
+        self.ask_choices()
+
+    # -- starting
+
+    def action_start(self, whatever: bool) -> None:
+        """Starts the run, unless the preflight says that it should not be."""
+        blocks = [item.name for item in self.check_items() if item.box == "x"]
+        if self.trouble:
+            self.bench.say(self.trouble, "warning")
+        elif not self.plan.builds:
+            self.bench.say("no build is chosen: space on those that are to be compared", "warning")
+        elif not whatever and not self.checks:
+            self.bench.say("the preflight is still looking; F starts without it", "warning")
+        elif not whatever and blocks:
+            told = (
+                f"x blocks start: {', '.join(blocks)}. Mend it and press c, or F starts anyway (what was found is kept)"
+            )
+            self.bench.say(told, "warning")
+        else:
+            words = ("run", *self.plan.arguments(), "--out", str(self.bench.out), "--detach")
+            self._do("preparing the builds and starting", self._started(words))
+
+    async def _started(self, words: tuple[str, ...]) -> None:
+        found = await bench.ask_json(*words, told=self.progress)
+        self._watch(Path(found["folder"]))
+
+    def action_resume(self) -> None:
+        """Goes on with a run that is not finished."""
+
+        async def choose() -> None:
+            self.offer = Offer.of({**self._rows(), "runs": await bench.ask_json("list", "runs", "--out", self._out)})
+            left = launch_items.unfinished(self.offer)
+            if not left:
+                self.bench.say(f"no run in {self._out} is unfinished")
+                return
+            options = [(str(row["run"]), f"{row['cells'] or '0':>7} {row['state']:<12} {row['run']}") for row in left]
+            self.bench.push_screen(PickScreen("go on with which run? finished cells are not run again", options), taken)
+
+        def taken(chosen: tuple[str, ...] | None) -> None:
+            if chosen:
+                self._do(f"going on with {chosen[0]}", go_on(Path(self._out, chosen[0])))
+
+        async def go_on(run: Path) -> None:
+            await bench.ask("resume", str(run), "--out", self._out, "--detach", told=self.progress)
+            self._watch(run)
+
+        self._do("looking for unfinished runs", choose())
+
+    def _watch(self, run: Path) -> None:
+        """Opens Live on a run; who has gone to another screen meanwhile is told instead."""
+        self.ask_choices(look=False)
+        if self.is_current:
+            self.bench.look_at(run)
+        else:
+            self.bench.run_folder = run
+            self.bench.say(f"{run.name} has been started: 2 watches it")
+
+    # -- looking and keeping
+
+    def action_dry_run(self) -> None:
+        """Shows the cells in their order; builds what is missing, but starts nothing."""
+        if not self.plan.builds:
+            self.bench.say("no build is chosen: there is nothing to run", "warning")
+            return
+        plan = self.plan
+
+        async def ask() -> None:
+            words = ("run", *plan.arguments(), "--out", self._out, "--dry-run")
+            prospect = await bench.ask_json(*words, told=self.progress)
+            title = f"dry run: {len(prospect['manifest']['cells'])} cells, nothing is started"
+            self.bench.push_screen(PagesScreen(title, launch_view.schedule(plan, prospect)))
+
+        self._do("preparing the builds for a dry run", ask())
+
+    def action_save(self) -> None:
+        """Keeps the plan as a file."""
+
+        def save(path: Path) -> None:
+            try:
+                keep(self.plan, path)
+            except UserError as error:
+                self.bench.complain(error)
+                return
+            self.file, self.kept = str(path), self.plan
+            self.draw_all()
+            self.bench.say(f"written: {path}; the same by hand: bench --plan {path}")
+
+        def typed(text: str | None) -> None:
+            path = Path(text or "").expanduser()
+            if text and path.exists() and text != self.file:
+                sure = AskScreen(f"{path} is there already. Replace it?")
+                self.bench.push_screen(sure, lambda answer: save(path) if answer else None)
+            elif text:
+                save(path)
+
+        if self.plan.builds:
+            self.bench.push_screen(LineScreen("save the plan as", self.file or "plan.toml"), typed)
+        else:
+            self.bench.say("no build is chosen: there is no plan to save", "warning")
+
+    def action_load(self) -> None:
+        """Takes a plan from a file, which `bench` checks."""
+
+        async def load(path: Path) -> None:
+            found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
+            self.file, self.kept = str(path), Plan.of(found["plan"])
+            self.change(self.kept, found)
+            self.show_base()
+            self.draw_all()
+            self.bench.say(f"plan taken from {path}")
+
+        def typed(text: str | None) -> None:
+            if text:
+                self._do(f"reading {text}", load(Path(text).expanduser()))
+
+        self.bench.push_screen(LineScreen("open the plan", self.file or "plan.toml"), typed)
+
+    # -- one thing at a time
+
+    @property
+    def _out(self) -> str:
+        return str(self.bench.out)
+
+    def _rows(self) -> dict[str, Any]:
+        return {name: getattr(self.offer, name) for name in Offer.__slots__}
+
+    def _do(self, doing: str, work: Coroutine[Any, Any, None]) -> None:
+        """Does something that takes a while, unless something is done already; says what it does, and what failed."""
+        if self.doing:
+            work.close()
+            self.bench.say(f"wait: {self.doing}", "warning")
+            return
+
+        async def guarded() -> None:
+            try:
+                await work
+            except UserError as error:
+                self.bench.complain(error)
+            except (TypeError, KeyError) as error:  # the JSON of another pgbed's bench
+                self.bench.complain(UserError(f"bench answered something else than was asked: {error!r}"))
+            finally:
+                self.progress("")
+
+        self.progress(doing)
+        self.run_worker(guarded(), group="doing", exit_on_error=False)

@@ -1,0 +1,200 @@
+"""The Launch screen as lines: panels of items, the head with what the plan comes to, the dry run's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from tui.glyphs import Glyphs
+from tui.launch.items import Item, Offer, unfinished
+from tui.launch.plan import Plan, name_of
+from tui.marks import Line, fit, line, width
+from tui.numbers import size, span
+
+ASIDE_CELLS = 40  # a panel as wide as this has room for a few words beside each name
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a panel's items are laid out: in `columns` of a grid, or as fields (name, then value)."""
+
+    title: str
+    hint: str = ""
+    columns: int = 1
+    wide_columns: int = 1
+    fields: bool = False
+
+
+def panel(
+    look: Look,
+    items: Sequence[Item],
+    cursor: int,
+    cells: int,
+    rows: int,
+    glyphs: Glyphs,
+    *,
+    focused: bool,
+    said: str = "",
+) -> list[Line]:
+    """A panel: its title with a rule, then its items around the cursor, row by row."""
+    columns = max(1, min(columns_of(look, cells), len(items) or 1))
+    deep = -(-len(items) // columns)
+    room = max(1, rows - 1)
+    top = max(0, min(cursor // columns - room // 2, deep - room))
+    place = f"{top + 1}-{min(deep, top + room)}/{deep}" if deep > room else ""
+    lines = [_title(look, cells - 1, glyphs, focused, said, place)]
+    each = (cells - 1) // columns
+    for row in range(top, min(deep, top + room)):
+        spans: list[tuple[str, str]] = []
+        for number in range(row * columns, min(len(items), (row + 1) * columns)):
+            at = focused and number == cursor
+            spans += _padded(_item(items[number], at, look, each, glyphs), each)
+        lines.append(tuple(spans))
+    return lines
+
+
+def columns_of(look: Look, cells: int) -> int:
+    """In how many columns a panel of that width lays its items out."""
+    return look.wide_columns if cells >= 100 else look.columns
+
+
+def head(plan: Plan, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str) -> list[Line]:
+    """Two lines: what the plan comes to, and how small an effect it can show, or what is wrong with it."""
+    first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
+    if plan.base_build is not None:
+        first.append((f"  base {name_of(plan.base_build)}", "base"))
+    if estimate is not None and not trouble:
+        cells = estimate["cell_count"]
+        first.append((f"  {cells} cell{'s' if cells != 1 else ''}  about {span(estimate['total_s'])}", "strong"))
+        first.append((f"  {size(estimate['needed_bytes'])}", ""))
+    if doing:
+        return [tuple(first), line((f" {doing}", "warning"))]
+    if trouble:
+        return [tuple(first), line((f" ? {trouble}", "warning"))]
+    if not plan.builds:
+        return [tuple(first), line((" choose the builds to compare: space on each; b makes one the base", "dim"))]
+    return [tuple(first), line((f" {_effect(plan, estimate)}", "dim"))]
+
+
+def _effect(plan: Plan, estimate: dict[str, Any] | None) -> str:
+    if estimate is None:
+        return "counting cells"
+    if plan.subjects < 2:
+        return "one build under one config: nothing to compare it with (another build, a config, or A/A)"
+    if plan.repeats < 3:
+        return f"{plan.repeats} repeat{'s bear' if plan.repeats > 1 else ' bears'} no verdict: 3 pairs are the least"
+    noise = estimate["noise"]
+    if noise is None:
+        return "smallest visible effect unknown: no A/A run of this host yet (A/A makes one)"
+    by_size = sorted(noise["steps"].items(), key=lambda step: float(step[1]))
+    (least, small), (most, large) = by_size[0], by_size[-1]
+    upto = f" to {large:.1%} ({most})" if most != least else ""
+    return f"smallest visible effect ~{small:.1%} ({least}){upto}, by A/A {noise['run']}"
+
+
+def detail(item: Item | None, cells: int, rows: int = 2) -> list[Line]:
+    """What is said of the item under the cursor."""
+    return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:rows]]
+
+
+def counted(checks: Sequence[Item]) -> str:
+    """`15 ok  3 ?  1 x`."""
+    signs = [item.box for item in checks]
+    return "  ".join(f"{signs.count(sign)} {sign}" for sign in ("ok", "?", "x") if sign in signs)
+
+
+def schedule(plan: Plan, prospect: dict[str, Any]) -> list[Line]:
+    """The dry run: the command, the cells in their order, and what is to be known of them."""
+    manifest = prospect["manifest"]
+    workload = manifest["workload"]
+    builds = {build["label"]: build for build in manifest["builds"]}
+    lines = [line(("the same by hand", "strong"))]
+    command = _wrapped(plan.command(), 66)
+    lines += [line(f"  {text} \\") for text in command[:-1]] + [line(f"  {command[-1]}")]
+    steps = " ".join(step["name"] for step in workload["steps"])
+    lines.append(line((f"each cell: {workload['name']} {workload['generation']}, scale {workload['scale']}", "strong")))
+    lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
+    lines.append(line(("cell  build                       config         repeat      begins", "strong")))
+    for cell in manifest["cells"]:
+        subject = cell["subject"]
+        arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
+        name, begins = f"{subject['build']}{arm}", span(cell["ordinal"] * prospect["cell_s"])
+        lines.append(
+            line(f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}")
+        )
+    lines.append(
+        line(
+            f"about {span(prospect['total_s'])} in all (a rough guess), {size(prospect['needed_bytes'])} of disk",
+        )
+    )
+    lines.append(line(("builds", "strong")))
+    for label, build in builds.items():
+        lines.append(line(f"  {label}: {build['provenance']}, {build['compiler']}"))
+    for key, config in manifest["configs"].items():
+        if config["dropped"]:
+            lines += [line((f"? {text}" if at == 0 else f"  {text}", "warning")) for at, text in enumerate(
+                _wrapped(f"{key}: left out, unknown to this version: {', '.join(config['dropped'])}", 68))]  # fmt: skip
+    for notice in prospect["notices"]:
+        lines += [line((f"  {text}", "warning")) for text in _wrapped(f"? {notice}", 68)]
+    return lines
+
+
+def small(
+    plan: Plan, estimate: dict[str, Any] | None, trouble: str, checks: Sequence[Item], offer: Offer
+) -> list[Line]:
+    """The page of a small terminal."""
+    lines = [line(("LAUNCH", "strong"))]
+    builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
+    lines.append(line(f"builds   {builds}"))
+    lines.append(line(f"configs  {', '.join(plan.configs)}"))
+    lines.append(line(f"load     {plan.preset or f'{plan.workload} {plan.generation}'}, {plan.repeats} repeats"))
+    if estimate is not None and not trouble:
+        lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
+                          f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip
+    if trouble:
+        lines.append(line((f"? {trouble}", "warning")))
+    lines.append(line(f"preflight: {counted(checks) or 'looking'}"))
+    lines += [line((f"x {item.name}: {item.text}", "error")) for item in checks if item.box == "x"]
+    left = len(unfinished(offer))
+    if left:
+        lines.append(line(f"{left} unfinished run{'s' if left != 1 else ''}: r goes on with one"))
+    return lines
+
+
+def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, said: str, place: str) -> Line:
+    name = f"{'>' if focused else ' '}{look.title} "
+    facts = " ".join(part for part in (said, place) if part)
+    if len(name) + len(facts) + 1 > cells:
+        facts = place
+    facts = f"{facts} " if facts else ""
+    room = max(0, cells - len(name) - len(facts))
+    hint = f" {look.hint} " if focused and look.hint and len(look.hint) + 3 <= room else ""
+    rule = glyphs.rule * (room - len(hint))
+    title = line((name, "chosen" if focused else "strong"), (facts, "dim"), (rule, "dim"), (hint, "key"))
+    return fit(title, cells, glyphs.ellipsis)
+
+
+def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
+    sign = ">" if at else " "
+    cursor = "cursor" if at else ""
+    if look.fields:
+        value = f"< {item.text} >" if at and item.lesser is not None else item.text
+        return fit(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
+    name_mark = cursor or ("chosen" if item.mark == "chosen" else "")
+    spans = line((sign, cursor), (item.box, item.mark), (f" {item.name}", name_mark))
+    if item.text and cells - width(spans) > 3:
+        gap = "  " if look.columns == 1 else " "
+        spans = (*spans, (gap + item.text, "base" if item.text == "base" else "dim"))
+    if item.aside and cells >= ASIDE_CELLS:
+        spans = (*spans, (" " * max(1, 28 - width(spans)) + item.aside, "dim"))
+    return fit(spans, cells - 1, glyphs.ellipsis)
+
+
+def _padded(spans: Line, cells: int) -> Line:
+    return (*spans, (" " * max(0, cells - width(spans)), ""))
+
+
+def _wrapped(text: str, cells: int) -> list[str]:
+    return wrap(text, max(1, cells), break_on_hyphens=False)

@@ -1,0 +1,47 @@
+"""What probes counted in the last second, in a row each: the part of it that fits beside a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.journal import ProbeFrame
+from tui.marks import Line, Span, line
+from tui.numbers import short
+from tui.probes.reel import quantile_us
+
+# The histogram of each probe that says most, and what it is of. Buckets are powers of two of microseconds.
+HISTOGRAMS = {
+    "runq": ("run queue", "runq_us"),
+    "sched": ("run queue", "runq_us"),
+    "planner": ("planning", "plan_us"),
+}
+
+
+def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:
+    """A row for each probe that has something to say of these roles' server processes."""
+    newest: dict[str, dict[str, ProbeFrame]] = {}
+    for frame in frames:
+        newest.setdefault(frame.probe, {})[frame.role] = frame
+    found = []
+    for probe in sorted(newest):
+        spans: list[Span] = []
+        for role in roles:
+            if role in newest[probe] and (words := _words(newest[probe][role])):
+                spans += [(f" {role} ", "dim"), (words, "")]
+        if spans:
+            found.append(line((f" {probe:<8} {_what(probe)}:", "dim"), *spans))
+    return found
+
+
+def _what(probe: str) -> str:
+    return f"{HISTOGRAMS[probe][0]} p99 in us" if probe in HISTOGRAMS else "% of its time on CPU"
+
+
+def _words(frame: ProbeFrame) -> str:
+    if frame.probe in HISTOGRAMS:
+        highest_us = quantile_us(dict(frame.data.get(HISTOGRAMS[frame.probe][1]) or ()), 0.99)
+        return f"<{short(highest_us + 1)}" if highest_us is not None else ""
+    phases = frame.data.get("phases") or {}
+    total = sum(phases.values())
+    ranked = sorted(phases.items(), key=lambda phase: -phase[1])[:3]
+    return " ".join(f"{name} {100 * count / total:.0f}" for name, count in ranked) if total else ""

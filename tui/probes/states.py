@@ -1,0 +1,159 @@
+"""How each probe stands: off, on, always on, or why it cannot be had and what to do about that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.journal import EventRow, ProbeFrame
+from engine.model import StepTotals
+from tui.live.film import SECOND_NS
+from tui.numbers import short
+from tui.probes.reading import SAMPLED
+
+AT_START = "planstats"  # part of the server's settings: cannot be switched
+HEALTHY = ("ready", "always on")
+
+# What a line of refusal comes down to, by what it says.
+REASONS: tuple[tuple[str, str], ...] = (
+    (r"bpftrace not found|bpftrace is not", "no bpftrace"),
+    (r"only runs as root|CAP_|sudo|not permitted|privilege", "no root"),
+    (r"no BTF", "no BTF"),
+    (r"kernel .* is older|kernel .* too old", "kernel too old"),
+    (r"bpftrace .* too old", "bpftrace too old"),
+    (r"tracing file system", "no tracefs"),
+    (r"without uprobes", "no uprobes"),
+    (r"tracepoint", "no tracepoint"),
+    (r"symbol|stripped|no place|not in the binary|finds no", "no symbol"),
+    (r"schedstat", "no schedstat"),
+    (r"need Linux", "needs Linux"),
+)
+
+
+# By mode: how it is said that a probe is attached, or that it will be.
+ON_IN = {"window": "on, in windows", "budget": "on, was cheap", "stalls": "on, a stall"}
+OFF_TILL = {"window": "off till window", "budget": "off, if cheap", "stalls": "off till stall"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRow:
+    """One probe as the table shows it. `remarks` are whole lines, each with what to do."""
+
+    probe: str
+    needs: tuple[str, ...]
+    state: str
+    on: bool
+    mark: str
+    cost: str
+    events_per_s: float | None
+    question: str
+    remarks: tuple[str, ...]
+
+
+def reason(text: str) -> str:
+    """Two words for a line that says why a probe cannot be had."""
+    return next((words for pattern, words in REASONS if re.search(pattern, text)), "not here")
+
+
+def probe_rows(
+    listed: Sequence[Mapping[str, Any]],
+    observers: Iterable[str],
+    fresh: Sequence[ProbeFrame],
+    events: Sequence[EventRow],
+    totals: StepTotals | None,
+) -> list[ProbeRow]:
+    """The table of probes at a moment.
+
+    `listed` are the rows of `bench probes list --json`, `fresh` the frames just before the moment, `events` those of
+    the cell so far. `totals` are given at the end of a step: then a probe is on if it was in any part of it.
+    """
+    modes = {
+        name.partition(":")[0]: name.partition(":")[2] for name in (*observers, *(totals.observers if totals else ()))
+    }
+    return [
+        _row(one, modes, [frame for frame in fresh if frame.probe == one["probe"]], events, totals) for one in listed
+    ]
+
+
+def _row(
+    listed: Mapping[str, Any],
+    modes: Mapping[str, str],
+    fresh: Sequence[ProbeFrame],
+    events: Sequence[EventRow],
+    totals: StepTotals | None,
+) -> ProbeRow:
+    probe = str(listed["probe"])
+    fresh_ns = max((frame.t_ns for frame in fresh), default=0)
+    newest = [frame for frame in fresh if frame.t_ns > fresh_ns - SECOND_NS // 2]
+    lost = max((int(frame.quality.get("lost_events", 0)) for frame in newest), default=0)
+    said = [event for event in events if event.data.get("probe") == probe]
+    remarks = [_remark(event) for event in said]
+    refusal = "" if listed["state"] in HEALTHY else str(listed["state"])
+    was = {name.partition(":")[0] for name in totals.observers} if totals is not None else set()
+    on = probe != SAMPLED and (bool(fresh) or probe in was)
+    if on:
+        mode = str(newest[0].quality.get("mode", "")) if newest else modes.get(probe, "")
+        state, mark = ON_IN.get(mode, "on"), "chosen"
+        if lost:
+            state, mark = f"lost {short(lost)} events", "warning"
+            remarks.append(f"probes: {lost} events lost in a second; raise BPFTRACE_PERF_RB_PAGES")
+    elif refusal:
+        state, mark = reason(refusal), "warning"
+        remarks.append(refusal)
+    elif probe == SAMPLED:
+        state, mark = "always", ""
+    elif probe in modes and probe == AT_START:
+        state, mark = "on, told at end", "chosen"
+    elif modes.get(probe):
+        state, mark = OFF_TILL.get(modes[probe], "off"), "dim"
+    elif probe in modes and said and said[-1].kind == "probe":
+        state, mark = reason(str(said[-1].data.get("text", ""))), "warning"
+    else:
+        state, mark = "off", "dim"
+    return ProbeRow(
+        probe=probe,
+        needs=tuple(listed.get("needs", ())),
+        state=state,
+        on=on,
+        mark=mark,
+        cost=cost_words(listed),
+        events_per_s=sum(map(_counted, newest)) if newest else None,
+        question=str(listed.get("question", "")),
+        remarks=tuple(dict.fromkeys(remarks)),
+    )
+
+
+def _remark(event: EventRow) -> str:
+    text = str(event.data.get("text", ""))
+    if event.kind != "probe_gap":
+        return text
+    seconds = ((event.ended_ns or event.started_ns) - event.started_ns) / 1e9
+    return f"{event.data.get('probe')}: no figures for {seconds:.0f} s: {text}"
+
+
+def cost_words(listed: Mapping[str, Any]) -> str:
+    """What a probe costs: server CPU per operation as measured here with its interval, else what is known of it."""
+    measured = [
+        one for one in listed.get("measured") or () if one.get("metric") == "dbms_cpu_us_per_op" and one["ratio"]
+    ]
+    if not measured:
+        return str(listed.get("cost", ""))
+    least = min(measured, key=lambda one: len(one["probes"]))  # alone rather than with others
+    words = f"{100 * (least['ratio'] - 1):+.1f}%"
+    if least.get("low") is not None and least.get("high") is not None:
+        words += f" ({100 * (least['low'] - 1):+.0f}..{100 * (least['high'] - 1):+.0f})"
+    return words + (" here" if len(least["probes"]) == 1 else f" with {len(least['probes']) - 1} more")
+
+
+def _counted(frame: Any) -> float:
+    """How often a probe fired for a frame's role in a second, as far as what it counts tells that."""
+    data, seconds = frame.data, frame.dt_ns / 1e9
+    counts = [sum(count for _, count in value) for value in data.values() if isinstance(value, list)]
+    counts += [value for name, value in data.items() if isinstance(value, int) and _is_count(name)]
+    return max(counts, default=0) / seconds if seconds > 0 else 0.0
+
+
+def _is_count(name: str) -> bool:
+    return name in ("n", "samples", "switches", "preempted", "slept") or name.endswith("_n")

@@ -1,0 +1,167 @@
+"""All of the Probes screen at one moment, from what was read: pure, so that it can be looked at without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.journal import EventRow
+from tui.glyphs import Glyphs
+from tui.live import axes
+from tui.live.film import SECOND_NS
+from tui.marks import Line, fit, line
+from tui.numbers import clock, short
+from tui.probes import text as probe_text
+from tui.probes.reading import Place
+from tui.probes.reel import Reel, Sums
+from tui.probes.states import ProbeRow
+
+WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
+BAR_ROWS = 7  # at the reference size; what a taller screen has more goes to bars first, then to the strip
+BARS_MOST = 14
+REMARK_ROWS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is shown: a step up to `at_ns`, of which `end_ns` is recorded. `replay` says that it is played."""
+
+    place: Place
+    reel: Reel | None
+    stalls: Sequence[EventRow]
+    at_ns: int
+    end_ns: int
+    window_s: int
+    log: bool
+    replay: bool
+    running: bool
+
+    @property
+    def after_ns(self) -> int:
+        """From when on frames are in the histograms."""
+        return self.at_ns - self.window_s * SECOND_NS if self.window_s else 0
+
+    @property
+    def sums(self) -> Sums:
+        """What histograms are made of."""
+        if self.reel is None:
+            return Sums()
+        return Sums().add(self.reel.within(self.after_ns, self.at_ns)) if self.window_s else self.reel.sums(self.at_ns)
+
+    @property
+    def wall_ns(self) -> int:
+        """What to add to a monotonic time of this step to have the wall clock's."""
+        return self.place.session.wall(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many rows the parts have."""
+
+    bars: int
+    strip: int
+
+
+def room(height: int, probes: int) -> Room:
+    """The rows of a screen so high: title, table, heading and bars, heading, strip and axis, remarks, keys."""
+    over = max(0, height - (1 + 1 + probes + 1 + BAR_ROWS + 3 + REMARK_ROWS + 1))
+    bars = min(BARS_MOST, BAR_ROWS + over // 2)
+    return Room(bars, 1 + over - (bars - BAR_ROWS))
+
+
+def title(moment: Moment, role: str, columns: int) -> Line:
+    """Whose step it is, and where in it."""
+    step, cell = moment.place.step, moment.place.cell
+    at = clock((min(moment.at_ns, moment.end_ns) - step.started_ns) / 1e9)
+    how = "REPLAY" if moment.replay else "REC" if moment.running and step.ended_ns is None else "recorded"
+    window = next(words for words, seconds in WINDOWS if seconds == moment.window_s)
+    left = f" PROBES  {step.name} {cell.subject.name} r{cell.repeat}  {how} {at}"
+    right = f"role {role or '-'}   {window} "
+    return ((left[: columns - len(right) - 1].ljust(columns - len(right)) + right, "title"),)
+
+
+def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Histograms of the chosen probe, beside each other, or one beside its figures."""
+    cells = (columns - 1) // 2
+    sums, reel = moment.sums, moment.reel
+    if reel is None or not sums.seconds:
+        return [line((f" {_nothing(moment)}", "dim")), *[()] * rows]
+    around = {  # by their ends: stalls of several roles overlap
+        frame.t_ns: frame
+        for stall in moment.stalls
+        for frame in reel.within(
+            max(moment.after_ns, stall.started_ns), min(moment.at_ns, (stall.ended_ns or moment.at_ns) + 2 * SECOND_NS)
+        )
+    }
+    made: list[list[Line]] = []
+    for name, histogram in list(sums.histograms.items())[:2]:
+        # The longest that is told is that of the first field: of waits, of plannings.
+        longest_us = sums.figures.get("max_us") if not made else None
+        stalled = probe_text.stalled_buckets(tuple(around.values()), name, histogram, moment.stalls, moment.wall_ns)
+        bars = probe_text.bars(histogram, stalled, cells, rows, log=moment.log, glyphs=glyphs)
+        made.append([probe_text.summary(name, histogram, longest_us), *bars])
+    if len(made) < 2:
+        heading = line((f" {reel.probe}, {reel.role}", "strong"), (f"  {short(sums.seconds)} s", "dim"))
+        lines = probe_text.figure_lines(reel.probe, sums.figures, sums.seconds, cells, glyphs)
+        made.append([heading, *lines])
+    left, right = made if len(made) == 2 else (made[0], [])
+    return probe_text.side_by_side(left, right, cells, rows + 1, glyphs)
+
+
+def _nothing(moment: Moment) -> str:
+    if moment.reel is None:
+        return "nothing told of this step; up, down choose a probe, left, right a step"
+    if not moment.reel.whole:
+        return "reading"
+    return f"{moment.reel.probe} told nothing of {moment.reel.role} in this time; d is another role, w another time"
+
+
+def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """The chosen probe over the whole step, with a heading and the axis."""
+    reel = moment.reel
+    sums = reel.sums(moment.at_ns) if reel is not None else Sums()
+    if reel is None or not sums.seconds:
+        return []
+    field = _field(sums)
+    axis = _axis(moment)
+    columns = reel.columns(field, axis, cells, moment.at_ns)
+    peak = max((column.peak for column in columns if column is not None), default=0.0)
+    if field in sums.histograms:
+        what, most = f"{probe_text.named(field)} us over time, p99", f"highest <{probe_text.size_us(int(peak) + 1)}"
+    else:
+        what = f"{field.removesuffix('_us')} over time, {'us' if field.endswith('_us') else 'times'} per s"
+        most = f"highest {short(peak)}"
+    stalled = probe_text.stalled_columns(axis, moment.at_ns, moment.stalls, cells)
+    mark = ("  ! where it stalled" if stalled else "", "worse")
+    return [
+        fit(line((f" {what}", "strong"), f"  {most}", mark), cells, glyphs.ellipsis),
+        *probe_text.strip(columns, stalled, rows, glyphs),
+        probe_text.axis_line(axis, stalled, cells, glyphs),
+    ]
+
+
+def _axis(moment: Moment) -> tuple[int, int]:
+    """The whole step; while its end is not known, a length that it has not reached yet."""
+    axis = axes.whole(moment.place.step, moment.end_ns)
+    return (int(axis.start), int(axis.end))
+
+
+def _field(sums: Sums) -> str:
+    """What of a probe is drawn over time: its first histogram, else what says most."""
+    for name in sums.histograms:
+        return name
+    return next((name for name in ("runq_us", "plan_us", "samples", "n") if name in sums.figures), "processes")
+
+
+def small(moment: Moment | None, rows: Sequence[ProbeRow]) -> list[Line]:
+    """The page of a small terminal."""
+    lines = [line(("PROBES", "strong"))]
+    if moment is not None:
+        step, cell = moment.place.step, moment.place.cell
+        lines = [line(("PROBES", "strong"), f"  {step.name} {cell.subject.name} r{cell.repeat}")]
+    return [*lines, *(line((f"{row.probe:<11} ", ""), (row.state, row.mark)) for row in rows)]
+
+
+def events_until(events: Sequence[EventRow], attempt: int, at_ns: int) -> list[EventRow]:
+    """What was said in a cell by a time."""
+    return [event for event in events if event.attempt_id == attempt and event.started_ns <= at_ns]

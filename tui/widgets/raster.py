@@ -1,0 +1,67 @@
+"""From columns of least and greatest values to rows of characters: braille dots, or bars of blocks or ASCII."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui.glyphs import Glyphs
+from tui.widgets.envelope import Span
+
+BRAILLE = 0x2800
+# The bit of each dot of a braille cell: [left, right][from the bottom up].
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+
+
+def columns_per_cell(glyphs: Glyphs) -> int:
+    """How many columns of values one character holds."""
+    return 2 if glyphs.name == "braille" else 1
+
+
+def raster(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """Rows of characters, the highest first, for values from 0 to `top`."""
+    if glyphs.name == "braille":
+        return _braille(columns, top, rows)
+    return _bars(columns, top, rows, glyphs)
+
+
+def level(value: float, top: float, steps: int) -> int:
+    """Which of so many steps a value reaches, from 0; what is above the top is drawn at the top."""
+    return max(0, min(steps - 1, round(value / top * (steps - 1)))) if top > 0 else 0
+
+
+def _braille(columns: Sequence[Span | None], top: float, rows: int) -> list[str]:
+    cells = [[0] * ((len(columns) + 1) // 2) for _ in range(rows)]
+    before: tuple[int, int] | None = None
+    for x, span in enumerate(columns):
+        if span is None:
+            before = None
+            continue
+        low, high = level(span[0], top, rows * 4), level(span[1], top, rows * 4)
+        drawn = (low, high)
+        if before is not None:  # a line has no holes: reach towards the column before
+            drawn = (min(low, before[1] + 1), max(high, before[0] - 1))
+        before = (low, high)
+        for dot in range(drawn[0], drawn[1] + 1):
+            cells[rows - 1 - dot // 4][x // 2] |= _DOTS[x % 2][dot % 4]
+    return ["".join(chr(BRAILLE + bits) if bits else " " for bits in row) for row in cells]
+
+
+def _bars(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """A bar up to the least value, shaded from there to the greatest."""
+    full = len(glyphs.levels) - 1
+    lines: list[list[str]] = [[" "] * len(columns) for _ in range(rows)]
+    for x, span in enumerate(columns):
+        if span is None:
+            continue
+        low, high = (round(max(0.0, min(value, top)) / top * rows * full) if top > 0 else 0 for value in span)
+        for row in range(rows):
+            floor = (rows - 1 - row) * full
+            if low >= floor + full:
+                lines[row][x] = glyphs.levels[full]
+            elif low > floor:
+                lines[row][x] = glyphs.levels[low - floor]
+            elif high > floor:
+                lines[row][x] = glyphs.shade
+        if low == 0 and lines[rows - 1][x] == " ":
+            lines[rows - 1][x] = glyphs.levels[1]  # nothing moved, which is not the same as no data
+    return ["".join(line) for line in lines]
