@@ -34,6 +34,14 @@ let
       ${command}
     '';
 
+  tests =
+    description: name: which:
+    check description name ''
+      export PGBED_SERVERS=${testServers}/servers PGBED_CATALOG=${testServers}/catalog.json
+      mkdir -p $out
+      python -m pytest -p no:cacheprovider -m "not outside" ${which} 2>&1 | tee $out/pytest.log
+    '';
+
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} $(find ${../nix} -name '*.nix')
     touch $out
@@ -53,11 +61,10 @@ in
         '';
 
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
-    tests = check "The tests that need no privilege, against real servers" "tests" ''
-      export PGBED_SERVERS=${testServers}/servers PGBED_CATALOG=${testServers}/catalog.json
-      mkdir -p $out
-      python -m pytest -p no:cacheprovider -m "not outside" 2>&1 | tee $out/pytest.log
-    '';
+    tests = tests "The tests that need no privilege, against real servers" "tests" "--ignore=tests/tui";
+
+    # Apart, so that they run beside the others: most of the time both wait.
+    screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
 
     module = callPackage ./module-check.nix { inherit bench module; };
 

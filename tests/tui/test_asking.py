@@ -17,5 +17,5 @@ def test_an_answer_that_is_no_json_is_one_line_for_the_user() -> None:
 
 
 def test_a_refusal_is_told_in_the_words_of_bench(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown run"):
-        asyncio.run(bench.ask_json("compare", str(tmp_path)))
+    with pytest.raises(UserError, match="no run 'that': there are no runs in "):
+        asyncio.run(bench.ask_json("compare", "that", "--out", str(tmp_path)))

@@ -151,7 +151,7 @@ def test_runs_are_told_by_what_became_of_them(out: Path) -> None:
 def test_a_run_that_cannot_be_read_says_why(out: Path) -> None:
     text = shown(out, "s", "s", "s", "end")  # by state: it is the last
     assert "sort state" in text
-    assert "manifest.json: cannot be read" in shown(out, "s", "s", "s", "end", size=(130, 24))
+    assert "manifest.json: cannot be read" in shown(out, "s", "s", "s", "end", size=(240, 24))
 
 
 def test_the_cells_of_a_run_tell_rates_stalls_and_flags(out: Path) -> None:
