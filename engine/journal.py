@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from engine.errors import UserError
-from engine.model import SCHEMA, StepTotals
+from engine.model import SCHEMA, StepTotals, ops
 from workloads import histogram
 from workloads.insert.spec import role_kind
 
@@ -192,6 +192,14 @@ class JournalReader:
     def steps(self, attempt: int) -> list[StepRow]:
         """The steps of an attempt in order."""
         return [_step_row(row) for row in self._rows("step", STEP_COLUMNS, "attempt_id = ?", attempt)]
+
+    def rates(self, attempt: int) -> dict[str, float]:
+        """What the finished steps of an attempt did per second, by their names."""
+        return {
+            row.name: ops(row.kind, row.totals) / row.totals.seconds
+            for row in self.steps(attempt)
+            if row.totals is not None and row.totals.seconds > 0
+        }
 
     def latest_step(self, attempt: int) -> StepRow | None:
         """The step that an attempt came to last; None before the first."""

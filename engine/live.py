@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from engine.journal import Attempt, EventRow, JournalReader, RoleRow, StepRow, is_locked
-from engine.model import HEADLINE, Cell, Manifest, Subject, ops, progress
+from engine.model import HEADLINE, Cell, Manifest, Subject, progress
 
 UNITS = {"load": "rows/s", "write": "rows/s", "query": "queries/s"}  # an index build's rows come in lumps: no rate
 
@@ -194,11 +194,7 @@ class Watcher:
         ]
         for attempt in finished:
             if attempt not in self._rates:
-                self._rates[attempt] = {
-                    row.name: ops(row.kind, row.totals) / row.totals.seconds
-                    for row in self._reader.steps(attempt)
-                    if row.totals is not None and row.totals.seconds > 0
-                }
+                self._rates[attempt] = self._reader.rates(attempt)
         rates = [rate for attempt in finished if (rate := self._rates[attempt].get(step))]
         return median(rates) if rates else None
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from engine.errors import UserError
 from engine.journal import Attempt, JournalReader, Session, StepRow, is_locked
-from engine.model import SLA_FRACTION, Cell, Manifest, ops, sla
+from engine.model import SLA_FRACTION, Cell, Manifest, sla
 from tui.clock import Clock
 from tui.live.film import SECOND_NS, Film
 from tui.live.picture import Picture, Sla, headline, lasts, machine, role_lines
@@ -313,11 +313,7 @@ class Player:
         ]
         for attempt in finished:
             if attempt not in self._rates:
-                self._rates[attempt] = {
-                    row.name: ops(row.kind, row.totals) / row.totals.seconds
-                    for row in self._reader.steps(attempt)
-                    if row.totals is not None and row.totals.seconds > 0
-                }
+                self._rates[attempt] = self._reader.rates(attempt)
         rates = [rate for attempt in finished if (rate := self._rates[attempt].get(step))]
         return median(rates) if rates else None
 
