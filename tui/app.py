@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -25,47 +26,22 @@ if TYPE_CHECKING:
     from tui.live.screen import LiveScreen
 
 
-def _launch() -> Screen[None]:
-    from tui.launch.screen import LaunchScreen
+def _screen(room: str) -> Callable[[], Screen[None]]:
+    """The screen of a room, imported when it is first opened: the first picture does not wait for the other four."""
 
-    return LaunchScreen()
+    def make() -> Screen[None]:
+        made = getattr(import_module(f"tui.{room}.screen"), f"{room.capitalize()}Screen")()
+        return cast("Screen[None]", made)
 
-
-def _live() -> Screen[None]:
-    from tui.live.screen import LiveScreen
-
-    return LiveScreen()
-
-
-def _compare() -> Screen[None]:
-    from tui.compare.screen import CompareScreen
-
-    return CompareScreen()
-
-
-def _probes() -> Screen[None]:
-    from tui.probes.screen import ProbesScreen
-
-    return ProbesScreen()
-
-
-def _history() -> Screen[None]:
-    from tui.history.screen import HistoryScreen
-
-    return HistoryScreen()
+    return make
 
 
 class Bench(App[None]):
     """The terminal interface. `out` holds the runs; `run` is the one that Live, Compare and Probes look at."""
 
     TITLE = "pgbed"
-    # Screens are imported when they are first opened: the first picture does not wait for the other four.
     MODES: ClassVar[dict[str, Callable[[], Screen[None]]]] = {  # type: ignore[assignment]
-        "launch": _launch,
-        "live": _live,
-        "compare": _compare,
-        "probes": _probes,
-        "history": _history,
+        room: _screen(room) for room in ("launch", "live", "compare", "probes", "history")
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
     # The palette of the framework without what is not on every terminal: its emoji, its half blocks.
