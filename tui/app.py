@@ -162,11 +162,14 @@ class Bench(App[None]):
         self.push_screen(KeysScreen(self.screen))
 
     def action_jump(self) -> None:
-        """Letters on the parts of the screen; one of them takes the focus there."""
+        """Letters on the parts of the screen, or on its rows; one of them leads there."""
         from tui.screens.over import JumpScreen
 
-        if isinstance(self.screen, BenchScreen) and self.screen.JUMPS:
-            self.push_screen(JumpScreen(self.screen))
+        jumps = self.screen.jumps() if isinstance(self.screen, BenchScreen) else []
+        if jumps:
+            self.push_screen(JumpScreen(jumps))
+        else:
+            self.say("there is nothing here to jump to")
 
     def action_stop_run(self) -> None:
         """Asks whether to stop the run that is looked at."""

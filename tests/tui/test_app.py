@@ -105,6 +105,27 @@ def test_the_palette_finds_a_key_by_its_words(recording: Path) -> None:
     drive(script, recording, recording.parent)
 
 
+def test_jumping_takes_the_cursor_to_a_row(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        for screen, letter, row in (("4", "f", "planner"), ("5", "a", recording.name)):
+            await pilot.press(screen)
+            await pilot.pause(0.3)
+            for _ in range(100):
+                if app_of(pilot).screen.jumps():
+                    break
+                await pilot.pause(0.05)
+            await pilot.press("ctrl+o")
+            await pilot.pause()
+            assert f" {letter} " in app_of(pilot).screen_text()
+            await pilot.press(letter)
+            await pilot.pause()
+            assert row in app_of(pilot).screen_text()
+            if screen == "4":
+                assert app_of(pilot).screen._row_name() == row
+
+    drive(script, recording, recording.parent)
+
+
 def test_jumping_takes_the_focus_to_a_part(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("ctrl+o")

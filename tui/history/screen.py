@@ -18,7 +18,7 @@ from tui.history.past import CellStep, Past, Shelf
 from tui.history.text import Seen, counted
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import BenchScreen
+from tui.screens.base import BenchScreen, Jump
 from tui.screens.over import AskScreen, LineScreen
 from tui.widgets.lines import Lines
 
@@ -200,10 +200,18 @@ class HistoryScreen(BenchScreen):
             return not self.listing.of_cells
         return self.listing.of_cells if action in ("replay", "back") else True
 
+    def jumps(self) -> list[Jump]:
+        """Every row that is seen."""
+        top = self._seen.top
+        return self.row_jumps("rows", self.listing.count - top, lambda row: self._go_to(top + row))
+
+    def _go_to(self, place: int) -> None:
+        self.listing.move_to(place)
+        self.paint()
+
     def action_move(self, by: int) -> None:
         """The cursor goes up or down."""
-        self.listing.move_to(self.listing.cursor + by)
-        self.paint()
+        self._go_to(self.listing.cursor + by)
 
     def action_page(self, by: int) -> None:
         """A page up or down."""

@@ -24,7 +24,7 @@ from tui.probes.reading import SAMPLED, News, Place, Wanted, look
 from tui.probes.reel import Reel, in_order
 from tui.probes.states import AT_START, ProbeRow, probe_rows
 from tui.probes.view import WINDOWS, Moment
-from tui.screens.base import BenchScreen
+from tui.screens.base import BenchScreen, Jump
 from tui.screens.over import AskScreen
 from tui.widgets.lines import Lines
 
@@ -279,11 +279,17 @@ class ProbesScreen(BenchScreen):
 
     # -- keys
 
+    def jumps(self) -> list[Jump]:
+        """Every probe."""
+        return self.row_jumps("table", len(self._listed), self._choose)
+
     def action_move(self, by: int) -> None:
         """Another probe."""
         names = [str(row["probe"]) for row in self._listed]
-        place = max(0, min(names.index(self._row_name()) + by, len(names) - 1))
-        self._chosen = names[place]
+        self._choose(max(0, min(names.index(self._row_name()) + by, len(names) - 1)))
+
+    def _choose(self, place: int) -> None:
+        self._chosen = str(self._listed[place]["probe"])
         self._again()
 
     def _again(self) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
@@ -31,6 +34,16 @@ NOTICE_S = 10.0
 KEY_WORDS = {"question_mark": "?", "space": "space", "left_square_bracket": "[", "right_square_bracket": "]",
              "left_curly_bracket": "{", "right_curly_bracket": "}", "comma": ",", "full_stop": ".", "slash": "/",
              "escape": "esc", "enter": "enter"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A place on a screen, by column and row, that a letter leads to."""
+
+    letter: str
+    x: int
+    y: int
+    go: Callable[[], object]
 
 
 class BenchScreen(Screen[None]):
@@ -117,6 +130,23 @@ class BenchScreen(Screen[None]):
         rows = textwrap.wrap(text, max(20, self.size.width - 2))
         shown = [*rows[:2], " ".join(rows[2:])] if rows[2:] else rows
         self.query_one("#notice", Lines).show([line((f" {row}", mark)) for row in shown])
+
+    def jumps(self) -> list[Jump]:
+        """Where the keyboard can jump to: the parts of `JUMPS`, unless a screen has rows to offer."""
+        return [
+            Jump(letter, part.region.x, part.region.y, part.focus)
+            for id, letter in self.JUMPS.items()
+            for part in self.query(f"#{id}")
+            if part.display and part.region.height
+        ]
+
+    def row_jumps(self, part: str, rows: int, go: Callable[[int], object]) -> list[Jump]:
+        """A letter on each of so many rows of a list below its headings; `go` is given the row."""
+        region = self.query_one(f"#{part}").region
+        return [
+            Jump(letter, region.x, region.y + 1 + row, partial(go, row))
+            for row, letter in enumerate(ascii_lowercase[: max(0, min(rows, region.height - 1))])
+        ]
 
     def shown_keys(self) -> list[tuple[str, Binding]]:
         """The keys of the last row: what is pressed, and its binding."""

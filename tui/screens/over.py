@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -13,7 +14,7 @@ from textual.widgets import Input
 
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import KEY_WORDS, BenchScreen
+from tui.screens.base import KEY_WORDS, Jump
 from tui.widgets.lines import Lines
 
 
@@ -128,33 +129,31 @@ class LineScreen(ModalScreen[str]):
 
 
 class JumpScreen(ModalScreen[None]):
-    """Letters over the parts of a screen; pressing one takes the focus there."""
+    """Letters over the parts of a screen, or its rows; pressing one goes there."""
 
     DEFAULT_CSS = """
     JumpScreen { background: transparent; }
     JumpScreen > Lines { width: 3; height: 1; position: absolute; }
     """
 
-    def __init__(self, of: BenchScreen) -> None:
+    def __init__(self, jumps: Sequence[Jump]) -> None:
         super().__init__()
-        self._of = of
+        self._jumps = jumps
 
     def compose(self) -> ComposeResult:
-        """One letter a part that is there."""
-        for id, letter in self._of.JUMPS.items():
-            for part in self._of.query(f"#{id}"):
-                if part.display and part.region.height:
-                    label = Lines([line((f" {letter} ", "cursor"))])
-                    label.styles.offset = (part.region.x, part.region.y)
-                    yield label
+        """A letter at each place."""
+        for jump in self._jumps:
+            label = Lines([line((f" {jump.letter} ", "cursor"))])
+            label.styles.offset = (jump.x, jump.y)
+            yield label
 
     def on_key(self, event: events.Key) -> None:
         """Goes there; any other key goes nowhere."""
         event.stop()
-        for id, letter in self._of.JUMPS.items():
-            if event.character == letter:
-                self._of.query_one(f"#{id}").focus()
         self.dismiss(None)
+        for jump in self._jumps:
+            if event.character == jump.letter:
+                jump.go()
 
 
 def _folded(text: str, cells: int) -> list[str]:
