@@ -107,7 +107,7 @@ def test_the_palette_finds_a_key_by_its_words(recording: Path) -> None:
 
 def test_jumping_takes_the_cursor_to_a_row(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        for screen, letter, row in (("4", "f", "planner"), ("5", "a", recording.name)):
+        for screen, letter, row in (("4", "d", "sched"), ("5", "a", recording.name)):
             await pilot.press(screen)
             await pilot.pause(0.3)
             for _ in range(100):
