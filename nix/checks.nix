@@ -37,7 +37,7 @@ let
   tests =
     description: name: which:
     check description name ''
-      export PGBED_SERVERS=${testServers}/servers PGBED_CATALOG=${testServers}/catalog.json
+      export PGBED_SERVERS=${testServers.prebuilt}/servers PGBED_CATALOG=${testServers.prebuilt}/catalog.json
       mkdir -p $out
       python -m pytest -p no:cacheprovider -m "not outside" ${which} 2>&1 | tee $out/pytest.log
     '';
@@ -60,11 +60,13 @@ in
           touch $out
         '';
 
+    # The tests that need no privilege, in three parts that run beside each other: most of the time they wait.
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
-    tests = tests "The tests that need no privilege, against real servers" "tests" "--ignore=tests/tui";
-
-    # Apart, so that they run beside the others: most of the time both wait.
+    engine = tests "The tests of the engine, against real servers" "engine" "tests/engine";
     screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
+    tests =
+      tests "All other tests, against real servers" "tests"
+        "--ignore=tests/engine --ignore=tests/tui";
 
     module = callPackage ./module-check.nix { inherit bench module; };
 

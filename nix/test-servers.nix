@@ -27,21 +27,27 @@ let
   compiled = lib.filter atHand sources;
 
   # Not every one exists for every system.
-  found =
-    lib.filter (build: lib.elem build.label wanted) postgres.catalog
-    ++ lib.optional (compiled != [ ]) (lib.head compiled);
+  prebuilt = lib.filter (build: lib.elem build.label wanted) postgres.catalog;
   link = build: "ln -s ${postgres.packages.${build.attr}} $out/servers/${build.label}";
+
+  servers =
+    found: passthru:
+    runCommand "pgbed-test-servers"
+      {
+        inherit passthru;
+        meta.description = "PostgreSQL servers of several major versions, by label";
+      }
+      ''
+        mkdir -p $out/servers
+        ${lib.concatStringsSep "\n" (map link found)}
+        printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > $out/catalog.json
+      '';
 in
-runCommand "pgbed-test-servers"
-  {
-    # What ./check puts into the store, one of them, before it builds this.
-    passthru.tarballs = lib.concatStringsSep "\n" (
-      map (build: "${build.label} ${build.tarball.path}") sources ++ [ "" ]
-    );
-    meta.description = "PostgreSQL servers of several major versions, by label";
-  }
-  ''
-    mkdir -p $out/servers
-    ${lib.concatStringsSep "\n" (map link found)}
-    printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > $out/catalog.json
-  ''
+servers (prebuilt ++ lib.optional (compiled != [ ]) (lib.head compiled)) {
+  # Enough for what runs within a build, which need not wait for a compiler.
+  prebuilt = servers prebuilt { };
+  # What ./check puts into the store, one of them, before it builds this.
+  tarballs = lib.concatStringsSep "\n" (
+    map (build: "${build.label} ${build.tarball.path}") sources ++ [ "" ]
+  );
+}
