@@ -35,12 +35,14 @@ def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, 
         assert stalls[-1].ended_ns is None
         assert "STALL insert" in bench("watch", "--once").stdout
         time.sleep(2.5)
+        # Asked while it lasts: on a busy machine its end may be long in coming, and then there was more to it.
+        assert next(each for each in seen() if each.id == stalls[-1].id).data["causes"][0]["name"] == "stopped"
     finally:
         os.kill(backend, signal.SIGCONT)
     stall = wait_for(
         lambda: next((each for each in ended_stalls(bench, step) if each.id == stalls[-1].id), None), "its end"
     )
-    assert stall.data["causes"][0]["name"] == "stopped"
+    assert "stopped" in [cause["name"] for cause in stall.data["causes"]]
     assert stall.data["rows_not_done"] > 0
     assert stall.data["greatest_in_flight_ns"] > 2_000_000_000
     bench("stop")
