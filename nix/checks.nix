@@ -39,7 +39,7 @@ let
     check description name ''
       export PGBED_SERVERS=${testServers.prebuilt}/servers PGBED_CATALOG=${testServers.prebuilt}/catalog.json
       mkdir -p $out
-      python -m pytest -p no:cacheprovider -m "not outside" ${which} 2>&1 | tee $out/pytest.log
+      python -m pytest -p no:cacheprovider -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
