@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from programs import Compile, compiler
+from observing import FUNCTIONS, Program
+from programs import PLANNER, Compile, compiler
 
 from probes import helper
 
@@ -41,3 +42,10 @@ def bpftraces(kernel: None) -> tuple[Path, ...]:
 def open_folder(new_folder: Callable[[], Path]) -> Path:
     """An empty folder that other users can enter."""
     return new_folder()
+
+
+@pytest.fixture
+def idle(compile_c: Compile, kernel: None) -> Iterator[Program]:
+    """A program that can plan, and waits."""
+    with Program(compile_c("server", PLANNER, *FUNCTIONS), 0, 10, 5) as program:
+        yield program

@@ -2,57 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
 import shutil
-import signal
 import sqlite3
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aftermath import contents, text
 from driving import drive
-from growing import CELL, Growing, Hand, growing
-from terminal import Terminal
+from driving_live import STALLED
+from growing import Hand, growing
 from textual.pilot import Pilot
 
 from engine.errors import UserError
 from engine.journal import JournalReader, is_locked
 from engine.model import SCHEMA
 from engine.writer import create_run
-from tui.app import Bench
 from tui.live.playing import Player
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
-STALLED = "002-16.3-prebuilt-auto-r1"
-ROOT = Path(__file__).parents[2]
-
 Harm = Callable[[Path], None]
-
-
-def text(pilot: Pilot[Any]) -> str:
-    """The screen in one line, so that what was folded is found."""
-    assert isinstance(pilot.app, Bench)
-    return " ".join(pilot.app.screen_text().split())
 
 
 def live_of(pilot: Pilot[Any]) -> LiveScreen:
     return next(screen for screen in pilot.app.screen_stack if isinstance(screen, LiveScreen))
-
-
-def contents(run: Path) -> dict[str, str]:
-    """The run's files; what SQLite keeps beside a journal that is open is not the run's."""
-    return {
-        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(run.rglob("*"))
-        if path.is_file() and not path.name.endswith(("-wal", "-shm"))
-    }
 
 
 def change(statement: str) -> Harm:
@@ -288,120 +267,3 @@ def test_a_journal_cut_under_it_is_said(recording: Path) -> None:
         assert "damaged or truncated" in text(pilot)
 
     drive(script, recording, recording.parent)
-
-
-SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
-
-
-@pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
-def test_a_storm_of_sizes_is_borne_and_the_last_one_is_drawn(recording: Path, screen: str) -> None:
-    shown: list[str] = []
-
-    async def script(pilot: Pilot[Any]) -> None:
-        if screen == "live":
-            shown.append(text(pilot))
-        for turn in range(3):
-            for size in SIZES:
-                await pilot.resize_terminal(*size)
-                if turn:
-                    await pilot.pause()
-        await pilot.pause()
-        assert isinstance(pilot.app, Bench)
-        rows = pilot.app.screen_text().splitlines()
-        assert len(rows) == 24 and all(len(row) <= 80 for row in rows)
-        if screen == "live":
-            assert text(pilot) == shown[0]
-
-    drive(script, recording, recording.parent, screen=screen)
-
-
-def test_a_storm_of_sizes_over_the_detail_of_a_stall_is_borne(recording: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("n", "space", "enter")
-        await pilot.pause()
-        before = text(pilot)
-        for size in SIZES:
-            await pilot.resize_terminal(*size)
-        await pilot.pause()
-        await pilot.press("n", "N")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, StallScreen) and text(pilot) == before
-
-    drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
-
-
-# -- processes of their own
-
-
-@pytest.fixture
-def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
-    """Starts interfaces on a run, each in a terminal of its own; ends what is left of them."""
-    started: list[Terminal] = []
-
-    def watch(live: Growing) -> Terminal:
-        command = [sys.executable, "-m", "tui", str(live.run), "--out", str(tmp_path)]
-        started.append(Terminal(command, {"PGBED_KEYS": str(tmp_path / "keys.toml")}))
-        return started[-1]
-
-    yield watch
-    for terminal in started:
-        terminal.close()
-
-
-def test_ten_watch_one_run_and_are_killed_and_the_writer_never_knows(
-    tmp_path: Path, watchers: Callable[[Growing], Terminal]
-) -> None:
-    with growing(tmp_path) as live:
-        live.second()
-        terminals = [watchers(live) for _ in range(10)]
-        for terminal in terminals:
-            terminal.until(b"in flight", patience_s=120)
-        live.second(insert=4321)
-        for terminal in terminals:
-            terminal.until(b"4321", patience_s=120)
-        for terminal in terminals[::2]:
-            os.kill(terminal.pid, signal.SIGKILL)
-        live.second(insert=8765)
-        for terminal in terminals[1::2]:
-            terminal.until(b"8765", patience_s=120)
-        for number, terminal in enumerate(terminals[1::2]):
-            if number % 2:
-                terminal.write(b"q")
-                assert terminal.wait() == 0
-            else:
-                terminal.hang_up()
-        live.second()
-        live.end_step()
-        live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished")
-        assert is_locked(live.run)
-    with JournalReader(live.run) as reader:
-        (step,) = reader.steps(live.attempt)
-        assert step.state == "finished" and len(reader.counts(step.id)) == 8
-    with Player(live.run, live.hand.clock, CELL) as player:
-        assert player.look().film is not None
-    assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json"}
-
-
-def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
-    with growing(tmp_path) as live:
-        live.second()
-        terminal = watchers(live)
-        terminal.until(b"in flight", patience_s=120)
-        terminal.hang_up()
-        terminal.wait()
-        live.second()
-
-
-def test_a_torrent_of_sizes_in_a_real_terminal(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
-    with growing(tmp_path) as live:
-        live.second()
-        terminal = watchers(live)
-        terminal.until(b"in flight", patience_s=120)
-        for turn in range(40):
-            terminal.resize(*SIZES[turn % len(SIZES)])
-            terminal.watch(0.02)
-        terminal.resize(80, 24)
-        live.second(insert=7654)
-        terminal.until(b"7654", patience_s=120)
-        terminal.write(b"q")
-        assert terminal.wait() == 0

@@ -1,0 +1,176 @@
+"""What becomes of a probe when something is killed, hangs, is starved, or has gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from observing import Program, S, bpftrace_of, frames_for, gone, total
+
+from probes import processes, session
+from probes.session import ProbeSession, State
+
+pytestmark = pytest.mark.outside
+
+
+def test_a_restart_goes_without_clients_that_have_gone(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+    with subprocess.Popen(["sleep", "60"]) as there, subprocess.Popen(["sleep", "60"]) as leaving:
+        target = replace(idle.target(), clients=(there.pid, leaving.pid))
+        with ProbeSession(target, "planner", bpftrace=bpftraces[-1]) as running:
+            assert running.wait_baseline(), running.messages
+            leaving.kill()
+            leaving.wait()
+            os.kill(bpftrace_of(running)[1], signal.SIGKILL)
+            frames_for(running, 10, lambda _: bool(running.gaps))
+            assert running.wait_baseline(), running.messages
+            assert running.state is State.RUNNING
+            (frame,) = frames_for(running, 5, bool)
+        there.kill()
+    assert frame.groups[there.pid] == 2
+
+
+def test_a_client_that_leaves_while_the_probe_starts_does_not_keep_it_from_starting(
+    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone_pid = subprocess.Popen(["true"])
+    gone_pid.wait()
+    looks = iter([True])
+    monkeypatch.setattr(session, "living", lambda pids: pids if next(looks, False) else ())
+    with ProbeSession(replace(idle.target(), clients=(gone_pid.pid,)), "planner", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_baseline(), running.messages
+        assert running.restarts == 0
+
+
+def test_a_killed_bpftrace_is_started_again_once_and_the_gap_is_kept(
+    idle: Program, bpftraces: tuple[Path, ...]
+) -> None:
+    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_baseline(), running.messages
+        os.kill(bpftrace_of(running)[1], signal.SIGKILL)
+        frames_for(running, 10, lambda _: bool(running.gaps))
+        (gap,) = running.gaps
+        assert gap.ended_ns is not None and 0 < gap.ended_ns - gap.began_ns < 5_000_000_000
+        assert running.wait_baseline(), running.messages
+        idle.work()
+        assert total(frames_for(running, 3, lambda seen: total(seen, "n") >= 5), "n") == 5
+        os.kill(bpftrace_of(running)[1], signal.SIGKILL)
+        frames_for(running, 10, lambda _: running.state is State.FAILED)
+        assert running.state is State.FAILED and running.restarts == 1
+        assert running.gaps[-1].ended_ns is None
+        assert any("planner is off" in message for message in running.messages)
+
+
+def test_a_hung_bpftrace_is_killed_and_replaced_without_a_wait(
+    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "HUNG_S", 2.0)
+    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_baseline(), running.messages
+        hung = set(bpftrace_of(running))
+        os.kill(bpftrace_of(running)[1], signal.SIGSTOP)
+        longest, end = 0.0, time.monotonic() + 20
+        while not running.gaps and time.monotonic() < end:
+            began = time.monotonic()
+            running.poll()
+            longest = max(longest, time.monotonic() - began)
+            time.sleep(0.02)
+        assert running.gaps and running.gaps[0].reason == "bpftrace gave no sign of life"
+        assert longest < 0.5
+        assert gone(hung)
+        assert running.wait_baseline()
+
+
+def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_took(
+    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held by a signal, and the kernel's account of it is that of one that waits for a CPU: see the next test."""
+    monkeypatch.setattr(session, "HUNG_S", 2.0)
+    looks = (processes.CpuUse(second * S, 0, 0, True) for second in range(100))
+    monkeypatch.setattr(processes, "cpu_use", lambda _: next(looks))
+    for program in bpftraces:
+        with (
+            Program(idle.path, 0, 10, 5) as planner,
+            ProbeSession(planner.target(), "planner", bpftrace=program) as running,
+        ):
+            assert running.wait_baseline(), running.messages
+            _, pid = bpftrace_of(running)
+            os.kill(pid, signal.SIGSTOP)
+            planner.work()
+            found = frames_for(running, 4.5)
+            assert not found and not running.restarts and not running.gaps
+            os.kill(pid, signal.SIGCONT)
+            found = frames_for(running, 10, lambda seen: len(seen) >= 4)
+            assert not running.restarts and bpftrace_of(running)[1] == pid
+        (gap,) = running.gaps
+        assert gap.reason.startswith("bpftrace waited for a CPU") and gap.ended_ns is not None
+        # It printed of the first tick that it came to late what was counted until then, and was given no other one.
+        assert found[0].records[planner.process.pid]["n"] == 5
+        assert found[0].dt_ns > 3 * S and found[0].quality.late_ms > 2000
+        assert all(not frame.quality.late_ms and frame.dt_ns < 2.5 * S for frame in found[1:])
+        for one, other in pairwise(found):
+            assert other.t_ns - other.dt_ns == pytest.approx(one.t_ns, abs=100_000)
+
+
+def test_who_is_kept_from_running_is_told_from_who_sleeps_is_stopped_or_works() -> None:
+    """Two spinners of unlike weight share a CPU, where the lighter one hardly runs."""
+    cpu = max(os.sched_getaffinity(0))
+    spin = [sys.executable, "-c", "import os\nwhile os.getppid() > 1: pass"]
+    with ExitStack() as stack:
+
+        def started(*command: str) -> int:
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
+            os.sched_setaffinity(process.pid, {cpu})
+            return process.pid
+
+        def starved(pid: int) -> bool:
+            before = processes.cpu_use(pid)
+            time.sleep(1.0)
+            return processes.cpu_use(pid).starved(before)
+
+        asleep, stopped, light = started("sleep", "60"), started(*spin), started(*spin)
+        time.sleep(0.3)
+        os.kill(stopped, signal.SIGSTOP)
+        os.sched_setscheduler(light, os.SCHED_IDLE, os.sched_param(0))
+        heavy = [started(*spin) for _ in range(2)]
+        time.sleep(0.3)
+        assert [starved(pid) for pid in (asleep, stopped, light)] == [False, False, True]
+        for pid in heavy:
+            os.kill(pid, signal.SIGSTOP)
+        os.sched_setscheduler(light, os.SCHED_FIFO, os.sched_param(1))  # nobody is in its way for this second
+        assert not starved(light)
+
+
+CONTROLLER = """
+import sys, time
+from pathlib import Path
+from probes.session import ProbeSession, Target
+running = ProbeSession(Target(int(sys.argv[1]), Path(sys.argv[2]), 16), sys.argv[4], bpftrace=Path(sys.argv[3]))
+running.start()
+assert running.wait_ready(), running.messages
+print(running._tracer.process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("victim", ["controller", "helper"])
+def test_no_bpftrace_outlives_its_controller(idle: Program, bpftraces: tuple[Path, ...], victim: str) -> None:
+    for program in bpftraces:
+        command = [sys.executable, "-c", CONTROLLER, str(idle.process.pid), str(idle.path), str(program), "planner"]
+        root = str(Path(session.__file__).parents[1])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": root}) as one:
+            assert one.stdout is not None
+            helper_pid = int(one.stdout.readline())
+            watched = processes.descendants(helper_pid, processes.parents())
+            assert len(watched) == 2
+            os.kill(one.pid if victim == "controller" else helper_pid, signal.SIGKILL)
+            assert gone(watched)
+            one.kill()

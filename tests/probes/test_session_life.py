@@ -1,0 +1,97 @@
+"""A probe's session from before its start to what it leaves: refusals, what its folder keeps, and nothing behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from observing import Program, bpftrace_of, frames_for, state, total
+from programs import Compile
+
+from probes import session
+from probes.errors import ProbeError
+from probes.session import ProbeSession, State, Target
+
+pytestmark = pytest.mark.outside
+
+
+def test_stopping_leaves_nothing_behind(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_ready(), running.messages
+        left = set(bpftrace_of(running))
+    assert running.state is State.ENDED
+    assert all(state(pid) == "" for pid in left)
+
+
+def test_what_cannot_be_had_is_one_line_before_anything_is_started(
+    compile_c: Compile, bpftraces: tuple[Path, ...]
+) -> None:
+    with Program(compile_c("server", "#include <stdio.h>\nint main(void) { getchar(); return 0; }"), 0) as program:
+        running = ProbeSession(program.target(), "planner", bpftrace=bpftraces[-1])
+        with pytest.raises(ProbeError, match="no attach point for 'plan_start'"):
+            running.start()
+        assert running.stop() == ()
+
+
+def test_a_refusal_of_the_helper_is_told(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+    other = Target(os.getpid(), idle.path, 16)
+    with ProbeSession(other, "planner", bpftrace=bpftraces[-1]) as running:
+        assert not running.wait_ready()
+        assert running.state is State.FAILED
+        assert any("was started from another file" in message for message in running.messages)
+
+
+def test_a_probe_that_counts_nothing_is_silent(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_baseline() and not running.silent
+        frames_for(running, 6, lambda seen: len(seen) >= 4)
+        assert running.silent
+        idle.work()
+        frames_for(running, 3, lambda seen: total(seen, "n") > 0)
+        assert not running.silent
+
+
+def test_a_folder_keeps_the_script_the_origin_and_the_stream(
+    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path
+) -> None:
+    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1], folder=tmp_path / "probes") as running:
+        assert running.wait_baseline(), running.messages
+    kept = {path.name for path in (tmp_path / "probes").iterdir()}
+    assert kept == {"planner.bt", "planner.json", "planner.raw.jsonl"}
+    assert '"attach": "function"' in (tmp_path / "probes" / "planner.json").read_text()
+
+
+def test_root_who_came_by_sudo_watches_servers_of_others(
+    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sudo bench run`: the servers belong to another user again."""
+    monkeypatch.setenv("SUDO_UID", "65534")
+    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_ready(), running.messages
+
+
+def test_a_folder_bounds_the_stream_over_all_attachments(
+    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "RAW_CAP_BYTES", 1)
+    sizes = []
+    for _ in range(2):
+        with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1], folder=tmp_path) as running:
+            assert running.wait_baseline(), running.messages
+        sizes.append((tmp_path / "planner.raw.jsonl").stat().st_size)
+    assert sizes[0] == sizes[1] > 0
+
+
+def test_a_wrapper_named_in_the_environment_starts_the_helper(
+    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = tmp_path / "wrapper"
+    used = tmp_path / "used"
+    wrapper.write_text(f'#!/bin/sh\n: > {used}\nexec {sys.executable} -I {session.helper.__file__} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PGBED_PROBE_HELPER", str(wrapper))
+    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
+        assert running.wait_ready(), running.messages
+    assert used.exists()

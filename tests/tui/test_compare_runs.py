@@ -1,0 +1,145 @@
+"""Compare of a run under way, of several, of one that cannot be read, and of none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import drive
+from driving_compare import OLD, compare, compared, on_line, text, until
+from textual.pilot import Pilot
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from made_run import make_run
+
+
+def finish(run: Path, cells: int) -> None:
+    """Makes the first cells of a recorded run finished, the rest running."""
+    with sqlite3.connect(run / "journal.db") as journal:
+        journal.execute("UPDATE attempt SET state = iif(id <= ?, 'finished', 'running')", (cells,))
+    journal.close()
+
+
+def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Path) -> None:
+    finish(recording, 0)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        assert "no cell has finished yet: nothing to compare" in text(pilot)
+        assert f"left out: {OLD} repeat 1" in text(pilot)
+        await pilot.press("enter", "o", "f", "b", "down", "escape", "s", "c", "escape")
+        for cells, pairs in ((2, "1 pair, no verdicts"), (4, "2 pairs"), (6, "3 pairs")):
+            finish(recording, cells)
+            await until(pilot, lambda pairs=pairs: pairs in text(pilot))  # type: ignore[misc]
+        assert screen._found is not None
+        assert len({cell.cell for cell in screen._found.cells}) == 6
+
+    compare(recording, script)
+
+
+def test_it_says_so_while_it_compares(recording: Path) -> None:
+    seen: list[str] = []
+
+    async def script(pilot: Pilot[Any]) -> None:
+        seen.append(text(pilot))
+        await compared(pilot)
+        await pilot.press("r")
+        seen.append(text(pilot))
+        await compared(pilot)
+        seen.append(text(pilot))
+
+    compare(recording, script)
+    assert "comparing..." in seen[0]
+    assert "comparing..." in seen[1].splitlines()[0]
+    assert ">l.i0  rows/s" in seen[1]
+    assert "comparing..." not in seen[2]
+
+
+def spoil_schema(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "schema": [9, 0]}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (shutil.rmtree, "not a run directory"),
+        (spoil_schema, "written with journal schema 9, this pgbed reads 1"),
+        (lambda run: (run / "journal.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000), "damaged or truncated"),
+        (lambda run: (run / "journal.db").unlink(), "its journal.db is missing"),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_one_clear_line(recording: Path, spoil: Callable[[Path], None], said: str) -> None:
+    spoil(recording)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await compared(pilot)
+        await pilot.press("b", "enter", "o", "f", "s", "r")
+        await compared(pilot)
+
+    shown = compare(recording, script, size=(130, 30))
+    assert said in " ".join(shown.split())
+    assert "Traceback" not in shown
+
+
+def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        shutil.rmtree(recording)
+        screen.look()
+        await pilot.pause()
+        assert ">l.i0  rows/s" in text(pilot)
+        assert "not a run directory" in text(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: "not a run directory" in " ".join(text(pilot).split()))
+
+    compare(recording, script)
+
+
+def test_without_a_run_it_says_where_to_find_one(tmp_path: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("b", "enter", "o", "f", "H", "r", "s", "down")
+        assert "no run is looked at: choose one in History (5)" in text(pilot)
+
+    drive(script, None, tmp_path, screen="compare")
+
+
+def test_runs_that_were_picked_are_compared_together(recording: Path, tmp_path: Path) -> None:
+    second = tmp_path / "20261121-again"
+    shutil.copytree(recording, second)
+    manifest = json.loads((second / "manifest.json").read_text())
+    (second / "manifest.json").write_text(json.dumps({**manifest, "run": second.name}))
+
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        pilot.app.compare_runs([recording, second])  # type: ignore[attr-defined]
+        await until(pilot, lambda: screen._found is not None and len(screen._found.folders) == 2)
+        assert "6 pairs" in text(pilot)
+        await on_line(pilot, "l.i1", "rate_per_s")
+        await pilot.press("enter", *["down"] * 11)
+        assert f"of {second.name}" in text(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "REPLAY" in text(pilot))
+        await pilot.press("3")
+        screen.look()
+        await compared(pilot)
+        assert "6 pairs" in text(pilot)
+
+    compare(recording, script)
+
+
+def test_runs_that_do_not_compare_say_why(recording: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other")
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await compared(pilot)
+        pilot.app.compare_runs([recording, other])  # type: ignore[attr-defined]
+        await until(pilot, lambda: "cannot be compared" in text(pilot))
+
+    compare(recording, script)

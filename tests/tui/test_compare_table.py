@@ -1,0 +1,188 @@
+"""Compare: the judgement as `bench compare` gives it, and what moves, sorts and chooses in its table."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving_compare import NEW, bench, compare, compared, on_line, text, until
+from textual.pilot import Pilot
+
+from tui.glyphs import SETS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from made_run import make_run
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "glyphs"),
+    [
+        ("compare-80x24", (80, 24), "braille"),
+        ("compare-130x36", (130, 36), "braille"),
+        ("compare-60x18", (60, 18), "braille"),
+        ("compare-ascii-80x24", (80, 24), "ascii"),
+    ],
+)
+def test_the_screen_is_complete_at_every_size(recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+    shown = compare(recording, size=size, glyphs=glyphs, held_to=name)
+    assert max(len(line) for line in shown.splitlines()) <= size[0]
+    assert shown.isascii() == (glyphs == "ascii" or size == (60, 18))
+
+
+def test_without_colour_the_text_is_the_same(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await compared(pilot)
+        assert pilot.app.theme == "bench-mono"
+
+    compare(recording, script, held_to="compare-80x24")
+
+
+def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) -> None:
+    printed = bench("compare", str(recording)).split("Every cell")[0]
+    told = re.findall(rf"^  {NEW} +[\d,]+ (\S)(\d\.\d+) (\S+) (\w+(?:, \+\d+ pairs?)?)", printed, re.M)
+    assert len(told) == 4
+    shown = compare(recording, size=(130, 36))
+    for sign, ratio, interval, words in told:
+        assert re.search(rf"{re.escape(f'{sign} {ratio} {interval} {words}')}$", shown, re.M)
+
+
+def test_the_whole_screen_shows_three_subjects_and_the_base_against_itself(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "r", builds=("16.3", "17beta1-builtin", "17.0"), repeats=3, aa=True,
+        effects={("17beta1-builtin", "l.i0"): 0.856, ("17.0", "l.i1"): 1.1},
+    )  # fmt: skip
+    compare(run, held_to="compare-four-80x24")
+
+
+def test_one_pair_gives_ratios_and_says_that_there_is_no_verdict(tmp_path: Path) -> None:
+    shown = compare(make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5}))
+    assert "1 pair, no verdicts" in shown
+    assert "one pair: ratios only, no verdict can be given" in shown
+    assert re.search(r">l.i0 +rows/s +\S+ +0\.\d{3} *$", shown, re.M)
+
+
+def test_moving_shows_the_cells_and_causes_of_the_line(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await on_line(pilot, "l.i1", "dbms_cpu_us_per_op")
+        shown = text(pilot)
+        assert "l.i1 server CPU us/op, every cell" in shown
+        assert re.search(r"cpu us/op +25\.1 > 27\.8 +▼ 1\.094", shown)
+        assert "l.i1 cpu us/op, 16.3-prebuilt: ▼1.094 1.043-1.148 slower" in shown
+        assert "! 4.2s insert" in shown
+        for _ in range(30):
+            await pilot.press("down")
+        assert re.search(r"^>qr100 sla +ok 3/3 +ok 3/3", text(pilot), re.M)
+
+    compare(recording, script)
+
+
+def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", builds=("16.3", "17.0", "18.1"), aa=True)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        names = []
+        for _ in range(4):
+            names.append(screen.subject and screen.subject.name)
+            await pilot.press("right")
+        assert names == ["17.0", "18.1", "16.3 A/A", "16.3 A/A"]
+        await pilot.press("left")
+        assert "why l.i0: base > 18.1" in text(pilot)
+        await pilot.press("ctrl+o", "d", "down")
+        assert "why l.i0: base > 16.3 A/A" in text(pilot)
+        await pilot.press("ctrl+o", "t", "down")
+        assert screen.row is not None
+        assert screen.row.metric == "dbms_cpu_us_per_op"
+
+    compare(run, script)
+
+
+def test_another_base_turns_the_ratios_round(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        await pilot.press("b", "down", "enter")
+        await until(pilot, lambda: screen._found is not None and screen._found.base == NEW)
+        assert "base 16.3-prebuilt" in text(pilot).splitlines()[0]
+        assert re.search(r">l.i0 +rows/s +110k +~ 1\.134", text(pilot))
+        await pilot.press("b", "escape")
+        assert screen._found is not None
+        assert screen._found.base == NEW
+
+    compare(recording, script)
+
+
+def test_lines_are_sorted_found_and_chosen(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        await pilot.press("s")
+        assert "by effect" in text(pilot)
+        assert screen._rows[0].step == "qr100"  # its WAL per query differs most
+        await pilot.press("s")
+        assert "worst first" in text(pilot)
+        assert (screen._rows[0].step, screen._rows[0].metric) == ("l.i1", "dbms_cpu_us_per_op")
+        await pilot.press("s", "slash", *"l.i1 slower", "enter")
+        assert [(row.step, row.metric) for row in screen._rows] == [("l.i1", "dbms_cpu_us_per_op")]
+        assert "/l.i1 slower" in text(pilot)
+        await pilot.press("slash", "escape")
+        assert len(screen._rows) == 1
+        await pilot.press("slash", *(["backspace"] * 11), *"nowhere", "enter")
+        assert "no line holds all of what is looked for" in text(pilot)
+        await pilot.press("enter", "o", "f")
+        assert "there is no ratio" in text(pilot)
+        await pilot.press("slash", *(["backspace"] * 7), "enter", "c", "a", "enter")
+        assert len({row.metric for row in screen._rows}) == 14
+        await pilot.press("c", "a", "down", "down", "down", "x", "enter")
+        assert {row.metric for row in screen._rows} == {"rate_per_s", "ctx_switches_per_op"}
+        assert "switch/op" in text(pilot)
+
+    compare(recording, script)
+
+
+def test_every_key_of_the_last_row_does_something(recording: Path) -> None:
+    pressed: dict[str, bool] = {}
+
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = await compared(pilot)
+        for key, binding in screen.shown_keys():
+            if binding.action == "leave":
+                continue
+            before = text(pilot), len(pilot.app.screen_stack)
+            await pilot.press(key)
+            await pilot.pause()
+            pressed[binding.description] = before != (text(pilot), len(pilot.app.screen_stack))
+            while len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+
+    shown = compare(recording, script)
+    assert pressed == dict.fromkeys(("base", "show", "sort", "find", "cells", "chart", "flame", "keys"), True)
+    keys = shown.splitlines()[-1]
+    assert keys.endswith("q quit")
+    assert len(keys) <= 80
+
+
+def test_a_storm_of_resizes_leaves_a_whole_screen(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await on_line(pilot, "qr100", "rate_per_s")
+        for size in ((200, 60), (80, 24), (60, 18), (30, 5), (10, 2), (1, 1), (160, 12), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        for key, size in (("enter", (20, 4)), ("o", (90, 3)), ("o", (200, 60))):
+            await pilot.press(key)
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        await pilot.press("escape", "escape")
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert ">qr100 queries/s" in text(pilot)
+
+    compare(recording, script)
+
+
+def test_the_glyphs_are_told_apart_in_every_set() -> None:
+    for glyphs in SETS.values():
+        assert len({glyphs.better, glyphs.worse, "=", "~", "?"}) == 5

@@ -1,0 +1,220 @@
+"""History: what its keys open, sort, find, compare, tag, remove and export."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving_history import NAME, folder_of_runs, made, read, shown, typed, until
+from textual.pilot import Pilot
+
+from engine.journal import read_tags
+from engine.writer import JournalWriter
+from tui.app import Bench
+from tui.history.listing import Listing
+from tui.history.past import CellStep, Shelf
+from tui.history.screen import HistoryScreen
+
+
+@pytest.fixture
+def out(recording: Path) -> Path:
+    """A folder with the recording, a run with a failed cell, one that was cut short, and one that is damaged."""
+    return folder_of_runs(recording)
+
+
+def test_enter_opens_and_escape_goes_back(out: Path) -> None:
+    assert "cells of" in shown(out, "enter")
+    assert "cells of" not in shown(out, "enter", "escape")
+
+
+def test_the_cursor_moves_and_stays_in_sight(tmp_path: Path) -> None:
+    source = made(tmp_path, "20260101-000000-a", repeats=1)
+    for n in range(30):
+        shutil.copytree(source, tmp_path / f"20260101-0000{n + 10}-b")
+
+    def name(text: str) -> str:
+        return text.splitlines()[21].strip()
+
+    assert name(shown(tmp_path)) == "20260101-000039-b"
+    assert name(shown(tmp_path, "down", "j", "k", "down")) == "20260101-000037-b"
+    assert name(shown(tmp_path, "pagedown")) == "20260101-000022-b"
+    assert name(shown(tmp_path, "end")) == "20260101-000000-a"
+    assert name(shown(tmp_path, "end", "home")) == "20260101-000039-b"
+    assert ">" in shown(tmp_path, "end").splitlines()[19]
+
+
+def test_all_cells_are_listed_and_sorted(out: Path) -> None:
+    text = shown(out, "c", "s", "s", "s", size=(130, 30))
+    assert "sort rate" in text
+    rates = [one.rate_per_s or 0.0 for one in _cells_of(out, "c", "s", "s", "s")]
+    assert rates == sorted(rates, reverse=True) and len(rates) > 60
+
+
+def _cells_of(out: Path, *pressed: str) -> list[CellStep]:
+    rows: list[CellStep] = []
+
+    async def take(_: Pilot[Any], screen: HistoryScreen) -> None:
+        rows.extend(screen.listing.cells)
+
+    shown(out, *pressed, then=take)
+    return rows
+
+
+@pytest.mark.parametrize("order", ["build", "host", "state", "stalls"])
+def test_runs_are_sorted(out: Path, order: str) -> None:
+    times = ["date", "build", "host", "state", "stalls"].index(order)
+    text = shown(out, *["s"] * times)
+    assert f"sort {order}" in text
+    if order == "stalls":
+        assert "x3" in text.splitlines()[2]
+
+
+def test_a_filter_leaves_what_fits_and_an_empty_one_all(out: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        await pilot.press("slash")
+        await typed(pilot, "build=18.1")
+        await read(pilot)
+        text = pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert "1 of 4 runs  filter: build=18.1" in text
+        await pilot.press("c")
+        await read(pilot)
+        assert {row.build for row in screen.listing.cells} == {"18.1"}
+        await pilot.press("slash", "escape")
+        assert screen.listing.filter == "build=18.1"
+        await pilot.press("slash")
+        await typed(pilot, "")
+        await pilot.press("escape")
+        assert len(screen.listing.runs) == 4
+        await pilot.press("slash")
+        await typed(pilot, "bild=18.1")
+        assert "unknown word of a filter 'bild='" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert screen.listing.filter == ""
+
+    shown(out, then=act)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the application is asked for, instead of being done."""
+    calls: list[tuple[Any, ...]] = []
+    for name in ("replay", "look_at", "compare_runs"):
+        monkeypatch.setattr(Bench, name, lambda _, *arguments, name=name: calls.append((name, *arguments)))
+    return calls
+
+
+def test_a_cell_is_replayed_and_a_run_is_watched(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = asked(monkeypatch)
+    shown(out, "w", "enter", "down", "enter")
+    run = out / NAME
+    assert calls == [("look_at", run), ("replay", run, "006-16.3-prebuilt-auto-r3", "l.i1")]
+
+
+def test_two_picked_runs_are_compared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = asked(monkeypatch)
+    assert "1 picked" in shown(out, "v")
+    assert "1 picked" not in shown(out, "v", "v")
+    assert calls == []
+    shown(out, "v", "down", "v")
+    assert calls == [("compare_runs", [out / NAME, out / "20261119-100000-16.3-17.0"])]
+
+
+def test_tags_are_given_and_taken(out: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        run = out / NAME
+        for wanted in ("nvme quiet", "quiet bug:17", "-"):
+            await pilot.press("T")
+            await typed(pilot, wanted)
+            tags = () if wanted == "-" else tuple(wanted.split())
+            await until(pilot, lambda tags=tags: read_tags(run) == tags)  # type: ignore[misc]
+            await until(pilot, lambda tags=tags: screen.listing.runs[0].tags == tags)  # type: ignore[misc]
+            assert ("#quiet" in pilot.app.screen_text()) == ("quiet" in tags)  # type: ignore[attr-defined]
+            await pilot.app.workers.wait_for_complete()
+
+    shown(out, then=act)
+
+
+def test_a_run_is_removed_once_that_is_said_twice(out: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        await pilot.press("D", "n")
+        assert (out / NAME).exists()
+        await pilot.press("D", "y")
+        await until(pilot, lambda: not (out / NAME).exists())
+        await until(pilot, lambda: len(screen.listing.runs) == 3)
+        await until(pilot, lambda: "freed" in pilot.app.screen_text())  # type: ignore[attr-defined]
+
+    shown(out, then=act)
+
+
+def test_a_running_run_is_shown_as_such_and_not_removed(out: Path) -> None:
+    with JournalWriter.open(out / NAME):
+        text = shown(out, "D")
+        assert "> running" in text and "its engine is at work" in text
+    assert "> running" not in shown(out)
+
+
+def test_a_run_is_exported(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        await pilot.press("E")
+        await until(pilot, lambda: " files in " in pilot.app.screen_text())  # type: ignore[attr-defined]
+
+    shown(out, then=act)
+    assert (here / f"{NAME}-export" / "steps.csv").exists()
+
+
+def test_the_folder_is_told_and_copied(out: Path) -> None:
+    copied: list[str] = []
+
+    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        await pilot.press("o")
+        await pilot.pause()
+        copied.append(pilot.app.clipboard)
+
+    assert str(out)[:40] in shown(out, then=act)
+    assert copied == [str(out / NAME)]
+
+
+@pytest.mark.parametrize("pressed", [(), ("enter",), ("c",)])
+def test_every_key_of_the_last_row_does_something(out: Path, pressed: tuple[str, ...]) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        for key, binding in screen.shown_keys():
+            if binding.id == "app.leave":
+                continue
+            before = (pilot.app.screen, pilot.app.current_mode, pilot.app.screen_text())  # type: ignore[attr-defined]
+            await pilot.press(key)
+            await pilot.pause()
+            after = (pilot.app.screen, pilot.app.current_mode, pilot.app.screen_text())  # type: ignore[attr-defined]
+            assert before != after, binding
+            if len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+            pilot.app.action_open("history")  # type: ignore[attr-defined]
+            await pilot.pause()
+            screen.listing.show(None)
+            if pressed:
+                screen._show(out / NAME if pressed == ("enter",) else None, all_cells=pressed == ("c",))
+            await read(pilot)
+
+    shown(out, *pressed, then=act)
+
+
+@pytest.mark.parametrize("pressed", [(), ("enter",)])
+def test_the_keys_fit_into_the_last_row(out: Path, pressed: tuple[str, ...]) -> None:
+    last = shown(out, *pressed).splitlines()[23]
+    assert last.endswith("q quit") and len(last) <= 80
+
+
+def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path) -> None:
+    shelf = Shelf(out)
+    for folder in shelf.changed():
+        shelf.read(folder)
+    listing = Listing(shelf)
+    listing.gather()
+    listing.move_to(2)
+    at = listing.current_run()
+    for _ in range(5):
+        listing.next_sort()
+        assert listing.current_run() == at

@@ -1,0 +1,194 @@
+"""History: what is told of the runs in a folder and of their cells, and what changes while they are looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import check_screen
+from driving_history import NAME, folder_of_runs, made, read, row, shown, until
+from textual.pilot import Pilot
+
+from engine.writer import JournalWriter
+from tui.history import past
+from tui.history.past import Shelf
+from tui.history.screen import HistoryScreen
+
+
+@pytest.fixture
+def out(recording: Path) -> Path:
+    """A folder with the recording, a run with a failed cell, one that was cut short, and one that is damaged."""
+    return folder_of_runs(recording)
+
+
+# -- screens
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "glyphs", "pressed"),
+    [
+        ("history-80x24", (80, 24), "braille", ()),
+        ("history-130x36", (130, 36), "braille", ()),
+        ("history-60x18", (60, 18), "braille", ()),
+        ("history-ascii-80x24", (80, 24), "ascii", ()),
+        ("history-cells-80x24", (80, 24), "braille", ("enter",)),
+        ("history-cells-130x36", (130, 36), "braille", ("enter",)),
+    ],
+)
+def test_screen(out: Path, name: str, size: tuple[int, int], glyphs: str, pressed: tuple[str, ...]) -> None:
+    async def check(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        check_screen(pilot.app, name)  # type: ignore[arg-type]
+
+    shutil.rmtree(out / "20261117-100000-damaged")  # its path would be on the screen
+    shown(out, *pressed, size=size, glyphs=glyphs, then=check)
+
+
+def test_without_colour_the_screen_says_the_same(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coloured = shown(out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown(out) == coloured
+
+
+def test_the_ascii_screen_is_ascii(out: Path) -> None:
+    assert shown(out, glyphs="ascii").isascii()
+    assert shown(out, "enter", glyphs="ascii").isascii()
+
+
+# -- what is told
+
+
+def test_runs_are_told_by_what_became_of_them(out: Path) -> None:
+    text = shown(out, size=(130, 30))
+    assert "4 runs" in text
+    assert "6/6" in row(text, "14.10-prebuilt 16.3-prebuilt", "finished") and "!" in row(text, "6/6", "x3")
+    assert "7/8" in row(text, "x 1 failed")
+    assert "4/6" in row(text, "~ unfinished")
+    assert "? unreadable" in row(text, "unreadable")
+
+
+def test_a_run_that_cannot_be_read_says_why(out: Path) -> None:
+    text = shown(out, "s", "s", "s", "end")  # by state: it is the last
+    assert "sort state" in text
+    assert "manifest.json: cannot be read" in shown(out, "s", "s", "s", "end", size=(240, 24))
+
+
+def test_the_cells_of_a_run_tell_rates_stalls_and_flags(out: Path) -> None:
+    text = shown(out, "enter")
+    assert f"cells of {NAME}" in text
+    stalled = [line for line in text.splitlines() if "l.i1" in line and "!" in line]
+    assert len(stalled) == 3
+    assert "pause" not in text
+
+
+def test_a_failed_cell_is_told_with_its_reason(out: Path) -> None:
+    rows = past.read_cells(past.read_run(out / "20261119-100000-16.3-17.0"))
+    (failed,) = [row for row in rows if not row.step]
+    assert failed.flags == (("x failed: disk full", "worse"),) and failed.rate_per_s is None
+    assert {row.build for row in rows} == {"16.3/auto", "16.3/cx9a2", "17.0/auto", "17.0/cx9a2"}
+
+
+def test_a_machine_that_changed_is_told_with_each_step_of_the_cell(recording: Path) -> None:
+    flags = {row.cell[:3]: [text for text, _ in row.flags] for row in past.read_cells(past.read_run(recording))}
+    drifted = "? drift: other programs keep the machine busy: 50% of its CPUs with no cell running"
+    assert drifted in flags["001"] and not any("drift" in text for text in flags["002"])
+    assert "? drift: other programs keep" in shown(recording.parent, "enter", "end").splitlines()[21]
+
+
+def test_rates_and_stalls_are_those_of_the_journal(recording: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", "compare", str(recording), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cells = {(cell["build"], cell["repeat"], cell["step"]): cell for cell in json.loads(done.stdout)["cells"]}
+    rows = past.read_cells(past.read_run(recording))
+    assert len(rows) == len(cells) == 24
+    for one in rows:
+        cell = cells[one.build, one.repeat, one.step]
+        assert one.rate_per_s == pytest.approx(cell["rate_per_s"])
+        union = past.merged((stall["started_ns"], stall["ended_ns"]) for stall in cell["stalls"])
+        assert one.stalls == union
+        assert any(text.startswith("x SLA") for text, _ in one.flags) == bool(cell["sla"] and not cell["sla"]["passed"])
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    text = shown(tmp_path / "nowhere")
+    assert "no runs yet, 1 (Launch) makes one" in text
+
+
+# -- what changes while it is looked at
+
+
+def test_a_new_run_a_tag_and_a_gone_run_are_seen(out: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        screen.listing.move_to(1)
+        at = screen.listing.current_run()
+        assert at is not None
+        made(out, "20261121-000000-new", repeats=1)
+        screen.look()
+        await until(pilot, lambda: len(screen.listing.runs) == 5)
+        assert screen.listing.current_run() == at
+        shutil.rmtree(at.folder)
+        await read(pilot)
+        screen.look()
+        await until(pilot, lambda: len(screen.listing.runs) == 4)
+        assert screen.listing.current_run() is not None
+
+    shown(out, then=act)
+
+
+def test_a_run_removed_under_its_cells_is_one_line(out: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        shutil.rmtree(out / NAME)
+        screen.look()
+        await until(pilot, lambda: not screen.listing.cells)
+        await pilot.press("enter", "w", "v", "T", "D", "E", "o", "s")
+        assert "is gone" in pilot.app.screen_text()  # type: ignore[attr-defined]
+
+    shown(out, "enter", then=act)
+
+
+def test_a_run_is_read_again_only_when_it_changed(out: Path) -> None:
+    shelf = Shelf(out)
+    assert len(shelf.changed()) == 4
+    for folder in shelf.changed():
+        shelf.read(folder)
+    assert shelf.changed() == []
+    (out / NAME / "tags.json").write_text('{"tags": ["x"]}')
+    assert shelf.changed() == [out / NAME]
+    assert shelf.read(out / NAME).tags == ("x",)
+    with JournalWriter.open(out / NAME):
+        assert shelf.changed() == [out / NAME]
+        assert shelf.read(out / NAME).state == "running"
+        os.utime(out / NAME)
+    shelf.read(out / NAME)
+    assert shelf.changed() == []
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no journal", "newer", "empty", "wrong"])
+def test_damaged_runs_are_lines_and_nothing_fails(out: Path, damage: str) -> None:
+    run = out / NAME
+    if damage == "truncated":
+        with (run / "journal.db").open("r+b") as journal:
+            journal.truncate(20_000)
+    elif damage == "no journal":
+        (run / "journal.db").unlink()
+    elif damage == "newer":
+        manifest = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").write_text(json.dumps(manifest | {"schema": [2, 0]}))
+    elif damage == "empty":
+        (run / "journal.db").write_bytes(b"")
+    else:
+        (run / "manifest.json").write_text('{"schema": [1, 1], "cells": 3}')
+    found = past.read_run(run)
+    assert found.state == ("not started" if damage == "no journal" else "unreadable")
+    assert past.read_cells(found) == ()
+    text = shown(out, "end", "enter", "c", "escape", "c")
+    assert "HISTORY" in text

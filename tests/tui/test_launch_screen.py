@@ -1,0 +1,230 @@
+"""Launch with recorded answers of `bench`: the screen as text, and choosing with its keys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import check_screen
+from driving_launch import launched, notice, settled, typed, until
+from textual.pilot import Pilot
+
+from tui import bench as asked
+from tui.launch.plan import Plan
+from tui.launch.screen import LaunchScreen
+from tui.screens.over import LineScreen
+from tui.widgets.panel import Panel
+
+ANSWERS = Path(__file__).parent / "recordings" / "answers"
+NOISE = {
+    "run": "20261119-101500-16.3", "scale": "g24b quick", "aa_pairs": 6, "pairs": 3,
+    "steps": {"l.i0": 0.012, "l.x": 0.031, "l.i1": 0.024, "qr100": 0.058},
+}  # fmt: skip
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `bench` said once about a machine and a plan, so that the picture is the same everywhere."""
+    counted = {"cell_count": 6, "cell_s": 97, "total_s": 583, "needed_bytes": 988_859_083, "free_bytes": 77_400_000_000,
+               "noise": NOISE, "steps": ["l.i0", "l.x", "l.i1", "qr100"]}  # fmt: skip
+    said = {
+        "list": (0, (ANSWERS / "choices.json").read_text()),
+        "doctor": (0, (ANSWERS / "doctor.json").read_text()),
+        "run": (0, json.dumps(counted)),
+    }
+
+    async def run(*arguments: str, told: object = None) -> tuple[int, str, str]:
+        code, answer = (0, "[]") if arguments[:2] == ("list", "runs") else said[arguments[0]]
+        return code, answer, ""
+
+    monkeypatch.setattr(asked, "run", run)
+
+
+async def two_builds(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+    screen.change(Plan(builds=("14.10", "16.3"), steps=("l.i1", "qr100"), probes=("sched", "planner:window")))
+    screen.show_base()
+    await settled(pilot, screen)
+
+
+@pytest.mark.parametrize(
+    ("size", "glyphs", "name"),
+    [
+        ((80, 24), "braille", "launch-80x24"),
+        ((130, 36), "braille", "launch-130x36"),
+        ((60, 18), "braille", "launch-60x18"),
+        ((80, 24), "ascii", "launch-ascii-80x24"),
+    ],
+)
+def test_the_screen(answers: None, tmp_path: Path, size: tuple[int, int], glyphs: str, name: str) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await two_builds(pilot, screen)
+        check_screen(pilot.app, name)  # type: ignore[arg-type]
+
+    launched(act, tmp_path, size, glyphs)
+
+
+def test_the_screen_says_the_same_without_colour(
+    answers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        assert pilot.app.theme == "bench-mono"
+        await two_builds(pilot, screen)
+        check_screen(pilot.app, "launch-80x24")  # type: ignore[arg-type]
+
+    launched(act, tmp_path)
+
+
+def test_failed_checks_and_another_run_are_told_in_words(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await two_builds(pilot, screen)
+        screen.offer = replace(
+            screen.offer, runs=({"run": "20261120-091500-16.3", "state": "running", "cells": "1/6"},)
+        )
+        first = {**screen.checks[0], "status": "fail", "found": "none", "reason": "PostgreSQL refuses root"}
+        screen.checks = (first, *screen.checks[1:])
+        screen.draw_all()
+        screen.query_one("#checks", Panel).focus()
+        await pilot.pause()
+        check_screen(pilot.app, "launch-blocked-80x24")  # type: ignore[arg-type]
+        await pilot.press("enter")
+        assert "x blocks start: another run, servers' user" in notice(pilot.app)  # type: ignore[arg-type]
+        assert not screen.doing
+
+    launched(act, tmp_path)
+
+
+def test_an_empty_plan_says_what_to_do_and_starts_nothing(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        assert "choose the builds to compare" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        for key, word in (("enter", "no build is chosen"), ("d", "nothing to run"), ("w", "no plan to save")):
+            await pilot.press(key)
+            assert word in notice(pilot.app)  # type: ignore[arg-type]
+
+    launched(act, tmp_path)
+
+
+def test_the_keys_of_the_last_row_fit_and_each_does_something(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        shown = [pressed for pressed, _ in screen.shown_keys()]
+        assert shown == ["space", "enter", "d", "w", "o", "r", "question_mark", "q"]
+        assert len(pilot.app.screen_text().splitlines()[-1]) <= 80  # type: ignore[attr-defined]
+        for pressed in shown[:-1]:
+            before = pilot.app.screen_text()  # type: ignore[attr-defined]
+            await pilot.press(pressed)
+            await pilot.pause(0.1)
+            assert pilot.app.screen_text() != before, pressed  # type: ignore[attr-defined]
+            while len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+                await pilot.pause()
+            screen.notify_line("")
+        await pilot.press("q")
+        await pilot.pause()
+        assert not pilot.app.is_running or pilot.app._exit
+
+    launched(act, tmp_path)
+
+
+def test_keys_move_choose_and_change(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await pilot.press("down", "space", "j", "j", "b")
+        assert screen.plan.builds == (screen.offer.labels[1], screen.offer.labels[3])
+        assert screen.plan.base_build == screen.offer.labels[3]
+        await pilot.press("tab", "down", "space")
+        assert screen.plan.configs == ("auto", "cx5")
+        await pilot.press("tab", "space")  # the only kernel cannot be left out: said, not done
+        assert "host: 6.12.58, running" in notice(pilot.app)  # type: ignore[arg-type]
+        await pilot.press("tab", "down", "space")
+        assert screen.plan.probes == ("runq",)
+        await pilot.press("tab", "down", "right")
+        assert screen.plan.generation == "g24a"
+        await pilot.press("down", "down", "space")
+        await typed(pilot, "5000")
+        assert screen.plan.rows == 5000
+        await pilot.press("space")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
+        await pilot.press("escape")
+        assert screen.plan.rows == 5000
+        await pilot.press("tab", "right", "down", "space")
+        assert "l.i2" not in screen.plan.steps and "l.i1" in screen.plan.steps
+        await pilot.press("tab", "right", "right", "left", "down", "space")
+        assert (screen.plan.repeats, screen.plan.aa) == (4, True)
+        await pilot.press("tab", "right", "down")
+        assert screen.query_one("#checks", Panel).cursor == 4
+
+    launched(act, tmp_path)
+
+
+def test_a_long_list_is_gone_through_by_pages(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        builds = screen.query_one("#builds", Panel)
+        builds.focus()
+        most = len(screen.items("builds")) - 1
+        places = []
+        for key in ("pagedown", "pagedown", "pageup", "end", "pagedown", "home", "pageup"):
+            await pilot.press(key)
+            places.append(builds.cursor)
+        page = places[0]
+        assert 3 <= page < builds.size.height
+        assert places == [page, 2 * page, page, most, most, 0, 0]
+
+    launched(act, tmp_path)
+
+
+def test_a_wrong_number_is_told_and_changes_nothing(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        screen.query_one("#design", Panel).focus()
+        await pilot.press("space")
+        await typed(pilot, "many")
+        assert "repeats: 'many' is not a whole number" in notice(pilot.app)  # type: ignore[arg-type]
+        assert screen.plan == Plan()
+
+    launched(act, tmp_path)
+
+
+def test_builds_are_found_by_their_letters_and_parts_by_a_jump(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await pilot.press("slash")
+        await typed(pilot, "17.0")
+        assert [item.name for item in screen.items("builds")] == [
+            "17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin",
+        ]  # fmt: skip
+        await pilot.press("space")
+        assert screen.plan.builds == ("17.0",)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        await pilot.press("d")
+        await pilot.pause()
+        assert screen.focused is screen.query_one("#design", Panel)
+
+    launched(act, tmp_path)
+
+
+def test_an_install_and_a_config_of_ones_own_are_added(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await pilot.press("plus")
+        await typed(pilot, "/opt/pg")
+        assert "give NAME=/path" in notice(pilot.app)  # type: ignore[arg-type]
+        await pilot.press("plus")
+        await typed(pilot, "mine=/opt/pg")
+        assert screen.plan.builds == ("mine=/opt/pg",)
+        await pilot.press("tab", "plus")
+        await typed(pilot, "/etc/mine.conf")
+        assert screen.plan.configs == ("auto", "/etc/mine.conf")
+
+    launched(act, tmp_path)
+
+
+def test_a_terminal_that_shrinks_and_grows_comes_back_as_it_was(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await two_builds(pilot, screen)
+        for size in ((200, 60), (60, 18), (20, 5), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        check_screen(pilot.app, "launch-80x24")  # type: ignore[arg-type]
+
+    launched(act, tmp_path)

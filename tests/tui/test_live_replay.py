@@ -1,0 +1,140 @@
+"""The Live screen of a cell that is replayed: what its keys do, and how it is moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from driving_live import STALLED, look, replay, text
+from growing import Hand
+from textual.pilot import Pilot
+
+from tui.app import Bench
+from tui.live.film import SECOND_NS
+from tui.live.screen import LiveScreen
+
+
+def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) -> None:
+    expected = {
+        "space": "HELD",
+        "n": "STALL delete 0.0s so far",
+        "enter": " STALL ",
+        "left_square_bracket": "00:00:07",
+        "comma": "REPLAY x1 ",
+        "question_mark": "keys of this screen",
+    }
+    pressed: list[str] = []
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("full_stop")
+        assert "REPLAY x2 " in text(pilot)
+        for key, _ in screen.shown_keys():
+            if key == "q":
+                continue
+            before = text(pilot)
+            await pilot.press(key)
+            await pilot.pause()
+            assert text(pilot) != before, key
+            assert expected[key] in text(pilot), (key, text(pilot))
+            if len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+                await pilot.pause()
+            elif key == "space":
+                await pilot.press(key)
+            pressed.append(key)
+        assert pressed == list(expected)
+        await pilot.press("q")
+        assert pilot.app._exit
+
+    replay(recording, check, at_s=6)
+
+
+def test_a_replay_is_moved_by_time(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "00:00:05" in text(pilot)
+        for key, shown in (
+            ("right_square_bracket", "00:00:06"),
+            ("left_square_bracket", "00:00:05"),
+            ("right_curly_bracket", "qr100"),
+            ("left_curly_bracket", "00:00:05"),
+        ):
+            await pilot.press(key)
+            await pilot.pause()
+            assert shown in text(pilot).splitlines()[0], key
+        await pilot.press("g", *"0:09.5", "enter")
+        await pilot.pause()
+        assert "00:00:09" in text(pilot) and "STALL" in text(pilot)
+        for wrong in ("soon", "inf", "nan", "1e999", ":"):
+            await pilot.press("g", *wrong, "enter")
+            await pilot.pause()
+            assert f"{wrong}: give seconds, mm:ss or hh:mm:ss" in text(pilot)
+        await pilot.press("g", "escape")
+        await pilot.pause()
+        assert pilot.app.screen is screen and "00:00:09" in text(pilot)
+
+    replay(recording, check, at_s=5)
+
+
+def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("n")
+        assert "STALL delete 0.0s" in text(pilot)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "!insert" in text(pilot) and "!delete" in text(pilot)
+        await pilot.press("n")
+        assert "no stall further on" in text(pilot)
+        await pilot.press("right_curly_bracket", "right_curly_bracket", "N")
+        await pilot.pause()
+        assert "!insert" in text(pilot)
+        await pilot.press("left_curly_bracket", "N")
+        assert "no stall before" in text(pilot)
+
+    replay(recording, check, at_s=1)
+
+
+def test_a_replay_plays_by_its_clock_and_stands_while_it_is_held(recording: Path) -> None:
+    hand = Hand()
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        hand.at_ns += 2 * SECOND_NS
+        screen._tick()
+        assert "00:00:02" in text(pilot)
+        await pilot.press("full_stop", "full_stop")
+        hand.at_ns += 2 * SECOND_NS
+        screen._tick()
+        assert "REPLAY x4" in text(pilot) and "00:00:10" in text(pilot)
+        await pilot.press("space")
+        shown = text(pilot)
+        hand.at_ns += 60 * SECOND_NS
+        screen._tick()
+        assert text(pilot) == shown and "HELD" in shown
+
+    replay(recording, check, at_s=0, clock=hand.clock)
+
+
+def test_another_cell_is_opened_in_the_same_screen(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        app = pilot.app
+        assert isinstance(app, Bench)
+        app.replay(recording, STALLED, "l.i1")
+        await pilot.pause()
+        assert "REPLAY x1" in text(pilot) and " l.i1 " in text(pilot) and ", . speed" in text(pilot)
+        app.look_at(recording)
+        await pilot.pause()
+        assert "FINISHED" in text(pilot) and ", . speed" not in text(pilot)
+        app.replay(recording, "no such cell")
+        await pilot.pause()
+        shown = text(pilot)
+        assert "cell no such cell has not been run" in " ".join(shown.split())
+        assert "STALL" not in shown and "role" not in shown.replace("i role", "")  # nothing of the run before
+
+    look(recording, check)
+
+
+def test_a_position_is_told_to_other_screens(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert screen.picture is not None and screen.picture.step is not None
+        assert pilot.app.position() == (screen.picture.step.id, screen.picture.at_ns)  # type: ignore[attr-defined]
+
+    replay(recording, check, at_s=3)

@@ -1,0 +1,221 @@
+"""The Live screen of a run under way: it moves with the engine, and what its keys do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from driving_live import look, stalling, text
+from growing import growing
+from textual.pilot import Pilot
+
+from tui.live.screen import LiveScreen
+from tui.live.stall import StallScreen
+
+
+def test_it_moves_with_the_engine(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        for insert, shown in ((1000, "ins/s 1000 "), (2000, "ins/s 2000 "), (345, "ins/s 345 ")):
+            live.second(insert=insert)
+            screen._tick()
+            await pilot.pause()
+            assert shown in text(pilot)
+
+    with growing(tmp_path) as live:
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_a_stall_is_shown_before_the_next_beat(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        screen._glance()
+        stall = live.stall()
+        screen._glance()  # five times a second
+        await pilot.pause()
+        shown = text(pilot)
+        assert "! STALL insert 0.0s so far" in shown
+        assert "!insert" in shown  # in the table of roles
+        assert "!" in next(row for row in shown.splitlines() if row.startswith("stalls"))
+        live.second(insert=0)
+        live.end_stall(stall, "backend 4100 is stopped (SIGSTOP)")
+        screen._glance()
+        await pilot.pause()
+        assert "s so far" not in text(pilot)
+        assert "1 stall, last insert 1.0s: backend 4100" in text(pilot)
+        assert "STALL insert 1.0s: backend 4100 is stopped (SIGSTOP)" in text(pilot)
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_pausing_stops_painting_and_says_how_far_it_is_behind(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("space")
+        assert "PAUSED 0s behind" in text(pilot)
+        for _ in range(7):
+            live.second(insert=7777)
+        live.stall()
+        screen._tick()
+        screen._glance()
+        await pilot.pause()
+        shown = text(pilot)
+        assert "PAUSED 7s behind" in shown and "7777" not in shown and "STALL" not in shown
+        await pilot.press("z", "i", "z")  # looks at what is held from another side
+        assert "7777" not in text(pilot) and "PAUSED 7s behind" in text(pilot)
+        await pilot.resize_terminal(60, 18)
+        await pilot.pause()
+        assert "PAUSED 7s behind" in text(pilot) and "7777" not in text(pilot)
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("question_mark", "escape")  # and comes back to it
+        await pilot.pause()
+        assert "PAUSED 7s behind" in text(pilot) and "7777" not in text(pilot)
+        await pilot.press("i", "space")
+        await pilot.pause()
+        shown = text(pilot)
+        assert "PAUSED" not in shown and "7777" in shown and "STALL insert" in shown
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_each_key_of_the_last_row_does_something_live(tmp_path: Path) -> None:
+    pressed: list[str] = []
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        expected = {
+            "space": "PAUSED",
+            "n": "1/2 STALL delete 3.0s: backend 4101 is stopped",
+            "enter": " STALL ",
+            "z": "the whole step is no longer than 60 s",
+            "i": "del/s",
+            "m": "A word for the record",
+            "question_mark": "keys of this screen",
+        }
+        for key, _ in screen.shown_keys():
+            if key == "q":
+                continue
+            before = text(pilot)
+            await pilot.press(key)
+            await pilot.pause()
+            assert text(pilot) != before, key
+            assert expected[key] in text(pilot), (key, text(pilot))
+            if len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+            elif key == "space":
+                await pilot.press(key)
+            await pilot.pause()
+            assert pilot.app.screen is screen
+            pressed.append(key)
+        assert pressed == list(expected)
+        await pilot.press("q")
+        assert pilot.app._exit
+
+    with growing(tmp_path) as live:
+        stalling(live)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_the_stalls_of_the_step_are_gone_through_and_each_has_its_detail(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("n")
+        assert "1/2 STALL delete 3.0s: backend 4101" in text(pilot)
+        await pilot.press("n")
+        assert "2/2 STALL insert 1.5s so far" in text(pilot)
+        await pilot.press("n")
+        assert "1/2" in text(pilot)
+        await pilot.press("N")
+        assert "2/2" in text(pilot)
+        await pilot.press("N", "enter")
+        await pilot.pause()
+        shown = text(pilot)
+        assert "STALL  delete, 3.0 s" in shown and "1. 0.90 backend 4101 is stopped (SIGSTOP)" in shown
+        await pilot.press("n")
+        await pilot.pause()
+        assert "STALL  insert, 1.5 s" in text(pilot) and "so far" in text(pilot)
+        live.second(insert=0)
+        detail = pilot.app.screen
+        assert isinstance(detail, StallScreen)
+        detail._follow()
+        await pilot.pause()
+        assert "STALL  insert, 2.0 s" in text(pilot)
+        await pilot.press("N", "q")
+        await pilot.pause()
+        assert pilot.app.screen is screen
+
+    with growing(tmp_path) as live:
+        stalling(live)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_the_detail_of_a_stall_stays_when_the_next_step_begins(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("enter")
+        await pilot.pause()
+        live.end_step()
+        live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, {}, live.hand.at_ns)
+        live.journal.commit()
+        detail = pilot.app.screen
+        assert isinstance(detail, StallScreen)
+        detail._read()
+        await pilot.press("n")
+        await pilot.pause()
+        (rate,) = [row for row in text(pilot).splitlines() if row.startswith(" insert/s")]
+        assert "no data" not in rate
+
+    with growing(tmp_path) as live:
+        stalling(live)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_without_a_stall_the_keys_for_stalls_say_so(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        for key in ("n", "N", "enter"):
+            await pilot.press(key)
+            assert "no stall in this step so far" in text(pilot)
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_the_chart_of_a_role_that_the_next_step_lacks_gives_way(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("i")
+        assert "del/s 900" in text(pilot)
+        live.end_step()
+        live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, {}, live.hand.at_ns)
+        live.journal.commit()
+        screen._tick()
+        await pilot.pause()
+        assert "ins/s" in text(pilot) and "del/s" not in text(pilot)
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_keys_of_a_replay_say_that_this_is_live(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        for key in ("left_square_bracket", "right_curly_bracket", "comma", "full_stop", "g"):
+            await pilot.press("n", key)
+            assert "this is live" in text(pilot)
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("m", *"here", "enter")
+        for _ in range(600):  # `bench mark` is a process; this run has no engine that listens
+            await pilot.pause(0.05)
+            if "marking" not in text(pilot):
+                break
+        (notice,) = [row for row in text(pilot).splitlines()[-4:] if "engine" in row]
+        assert pilot.app.screen is screen and notice
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)

@@ -1,0 +1,250 @@
+"""Probes: how each stands, what it counted, and what the keys do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import check_screen
+from driving_probes import NO_BTF, SECOND, TO_STALL, answered, listed, read, shown, text_of, until
+from textual.pilot import Pilot
+
+from engine.journal import JournalReader
+from engine.writer import JournalWriter
+from tui.app import Bench
+from tui.probes import text as probe_text
+from tui.probes.screen import ProbesScreen
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    """The probes of a machine that has them all."""
+    return listed(procsched="always on")
+
+
+# -- screens
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "glyphs", "pressed"),
+    [
+        ("probes-80x24", (80, 24), "braille", TO_STALL),
+        ("probes-130x36", (130, 36), "braille", TO_STALL),
+        ("probes-60x18", (60, 18), "braille", ()),
+        ("probes-ascii-80x24", (80, 24), "ascii", TO_STALL),
+        ("probes-sched-80x24", (80, 24), "braille", (*TO_STALL, "k", "k", "d", "l")),
+        ("probes-procsched-80x24", (80, 24), "braille", (*TO_STALL, "k", "k", "k", "k", "k")),
+    ],
+)
+def test_screen(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]],
+    name: str, size: tuple[int, int], glyphs: str, pressed: tuple[str, ...],
+) -> None:  # fmt: skip
+    answered(monkeypatch, rows)
+
+    async def check(pilot: Pilot[Any], screen: ProbesScreen) -> None:
+        screen.notify_line("")
+        screen.paint()
+        await pilot.pause()
+        check_screen(pilot.app, name)  # type: ignore[arg-type]
+
+    shown(recording, *pressed, size=size, glyphs=glyphs, then=check)
+
+
+def test_without_colour_the_screen_says_the_same(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    coloured = shown(recording, *TO_STALL)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown(recording, *TO_STALL) == coloured
+
+
+def test_the_ascii_screen_is_ascii(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    assert shown(recording, *TO_STALL, glyphs="ascii").isascii()
+    assert shown(recording, *TO_STALL, "k", "k", size=(130, 40), glyphs="ascii").isascii()
+
+
+# -- what is told
+
+
+def test_what_this_machine_has_is_asked_of_bench(recording: Path) -> None:
+    text = shown(recording)
+    assert all(name in text for name in ("procsched", "planstats", "runq", "sched", "stacks", "planner", "endpoint"))
+    assert "always" in text and "How long do statements take to plan?" in text
+
+
+def test_histograms_are_those_of_the_journal(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
+    answered(monkeypatch, rows)
+    with JournalReader(recording) as reader:
+        step = next(step for step in reader.steps(reader.attempts()[3].id) if step.name == "l.i1")
+        assert step.totals is not None
+        whole = step.totals.probes["insert"]["planner"]
+    text = shown(recording, *TO_STALL)
+    assert f"max {whole['max_us']}" in text or "max" in text
+    for bucket, count in whole["plan_us"]:
+        assert f"{probe_text.bucket_words(bucket, bucket)} " in text and probe_text.short(count) in text
+
+
+def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    without = [row | {"state": NO_BTF} if row["probe"] in ("runq", "sched", "stacks") else row for row in rows]
+    answered(monkeypatch, without)
+    # Of a recorded step it is told what was, wherever one looks from.
+    text = shown(recording)
+    assert "no BTF" in next(line for line in text.splitlines() if "runq" in line)
+    assert " on " in next(line for line in text.splitlines() if line.startswith(" sched "))
+    assert "CONFIG_DEBUG_INFO_BTF" in shown(recording, "k", "k", "k")
+
+
+def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    assert "no run is looked at: choose one in History (5)" in shown(None)
+
+    async def remove(pilot: Pilot[Any], screen: ProbesScreen) -> None:
+        shutil.rmtree(recording)
+        screen.look()
+        await until(pilot, lambda: bool(screen._trouble))
+        await pilot.press("space", "d", "w", "l", "left", "right", "j", "k")
+
+    assert "not a run directory" in " ".join(shown(recording, then=remove).split())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "newer"])
+def test_a_run_that_cannot_be_read_is_one_line(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], damage: str
+) -> None:
+    answered(monkeypatch, rows)
+    if damage == "truncated":
+        with (recording / "journal.db").open("r+b") as journal:
+            journal.truncate(20_000)
+    else:
+        manifest = json.loads((recording / "manifest.json").read_text())
+        (recording / "manifest.json").write_text(json.dumps(manifest | {"schema": [2, 0]}))
+    text = shown(recording, "space", "d", "w", "left")
+    assert ("damaged or truncated" if damage == "truncated" else "journal schema 2") in " ".join(text.split())
+
+
+# -- keys
+
+
+def test_every_key_of_the_last_row_does_something(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+
+    async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
+        keys = [(key, binding) for key, binding in screen.shown_keys() if binding.id != "app.leave"]
+        assert [key for key, _ in keys] == ["space", "d", "w", "l", "x", "left", "question_mark"]
+        for key, binding in keys:
+            screen.notify_line("")
+            before = (pilot.app.screen, text_of(pilot))
+            await pilot.press(key)
+            await pilot.pause()
+            await read(pilot)
+            assert before != (pilot.app.screen, text_of(pilot)), binding
+            if len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+
+    shown(recording, *TO_STALL, then=act)
+
+
+def test_the_keys_fit_into_the_last_row(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
+    answered(monkeypatch, rows)
+    last = shown(recording).splitlines()[23]
+    assert last.endswith("q quit") and len(last) <= 80
+
+
+def test_the_window_is_that_before_the_moment(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
+    answered(monkeypatch, rows)
+    whole, minute, seconds = (shown(recording, *TO_STALL, *["w"] * times) for times in range(3))
+    assert "whole step" in whole and "last 60 s" in minute and "last 10 s" in seconds
+
+    def plannings(text: str) -> str:
+        return next(line for line in text.splitlines() if line.startswith(" planner us "))
+
+    assert plannings(whole) == plannings(minute) != plannings(seconds)
+
+
+def test_steps_and_roles_are_gone_through(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
+    answered(monkeypatch, rows)
+
+    async def act(pilot: Pilot[Any], _: ProbesScreen) -> None:
+        async def after(*keys: str) -> str:
+            for key in keys:
+                await pilot.press(key)
+                await pilot.pause()
+                await read(pilot)
+            return text_of(pilot).splitlines()[0]
+
+        assert "qr100 16.3-prebuilt r3" in await after()
+        assert "l.i1 16.3-prebuilt r3" in await after("left")
+        assert "qr100 16.3-prebuilt r3" in await after("right", "right")
+        assert "l.i1 14.10-prebuilt r2" in await after(*TO_STALL)
+        for role in ("delete", "monitor", "server", "insert"):
+            assert f"role {role} " in await after("d")
+        assert "role server " in await after("D")
+        assert "l.i0 14.10-prebuilt r1" in await after(*["left"] * 15)
+        assert "this is the first step" in text_of(pilot)
+
+    shown(recording, then=act)
+
+
+def test_a_probe_is_switched_only_where_a_run_is_under_way(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    asked = answered(monkeypatch, rows)
+    assert "no run is under way here" in shown(recording, "space")
+    assert asked == []
+    with JournalWriter.open(recording):
+        shown(recording, "j", "space", "k", "space")
+    run = str(recording)
+    assert asked == [("probes", "on", "phases", run), ("probes", "off", "planner", run)]
+
+
+def test_measuring_the_cost_asks_first_and_never_beside_a_run(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    asked = answered(monkeypatch, rows)
+    shown(recording, "x", "n")
+    assert asked == []
+    assert "has what planner costs here" in shown(recording, "x", "y")
+    out = str(recording.parent)
+    assert asked == [("probes", "cost", "--probe", "planner", "--out", out, "--pg", "16.3-prebuilt")]
+    with JournalWriter.open(recording):
+        assert "on a quiet machine" in shown(recording, "x")
+    assert "no cell can go without" in shown(recording, *["k"] * 5, "x")
+    assert len(asked) == 1
+
+
+def test_a_replay_shows_what_was_known_at_its_moment(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    with JournalReader(recording) as reader:
+        step = next(step for step in reader.steps(reader.attempts()[3].id) if step.name == "l.i1")
+        frames = reader.probe_frames(step.id, 0, step.started_ns + 5 * SECOND)
+    seen = [frame for frame in frames if (frame.probe, frame.role) == ("planner", "insert")]
+    counted = sum(count for frame in seen for _, count in frame.data["plan_us"])
+    position = (step.id, step.started_ns + 5 * SECOND)
+    monkeypatch.setattr(Bench, "position", lambda _: position)
+
+    async def replay(pilot: Pilot[Any], screen: ProbesScreen) -> None:
+        pilot.app.replayed = ("a cell", None)  # type: ignore[attr-defined]
+        screen.look()
+        await read(pilot)
+        screen.look()
+        await until(pilot, lambda: "REPLAY 00:00:05" in text_of(pilot))
+        await until(pilot, lambda: f" planner us  {probe_text.short(counted)}" in text_of(pilot))
+
+    text = shown(recording, then=replay)
+    assert "!" not in text.splitlines()[20]  # no stall was known by then

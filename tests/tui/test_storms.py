@@ -1,0 +1,139 @@
+"""Storms of sizes, interfaces killed and terminals gone: all is borne, and the writer never knows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aftermath import contents, text
+from driving import drive
+from driving_live import STALLED
+from growing import CELL, Growing, growing
+from terminal import Terminal
+from textual.pilot import Pilot
+
+from engine.journal import JournalReader, is_locked
+from tui.app import Bench
+from tui.live.playing import Player
+from tui.live.stall import StallScreen
+
+SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
+
+
+@pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
+def test_a_storm_of_sizes_is_borne_and_the_last_one_is_drawn(recording: Path, screen: str) -> None:
+    shown: list[str] = []
+
+    async def script(pilot: Pilot[Any]) -> None:
+        if screen == "live":
+            shown.append(text(pilot))
+        for turn in range(3):
+            for size in SIZES:
+                await pilot.resize_terminal(*size)
+                if turn:
+                    await pilot.pause()
+        await pilot.pause()
+        assert isinstance(pilot.app, Bench)
+        rows = pilot.app.screen_text().splitlines()
+        assert len(rows) == 24 and all(len(row) <= 80 for row in rows)
+        if screen == "live":
+            assert text(pilot) == shown[0]
+
+    drive(script, recording, recording.parent, screen=screen)
+
+
+def test_a_storm_of_sizes_over_the_detail_of_a_stall_is_borne(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("n", "space", "enter")
+        await pilot.pause()
+        before = text(pilot)
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+        await pilot.pause()
+        await pilot.press("n", "N")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, StallScreen) and text(pilot) == before
+
+    drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
+
+
+# -- processes of their own
+
+
+@pytest.fixture
+def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
+    """Starts interfaces on a run, each in a terminal of its own; ends what is left of them."""
+    started: list[Terminal] = []
+
+    def watch(live: Growing) -> Terminal:
+        command = [sys.executable, "-m", "tui", str(live.run), "--out", str(tmp_path)]
+        started.append(Terminal(command, {"PGBED_KEYS": str(tmp_path / "keys.toml")}))
+        return started[-1]
+
+    yield watch
+    for terminal in started:
+        terminal.close()
+
+
+def test_ten_watch_one_run_and_are_killed_and_the_writer_never_knows(
+    tmp_path: Path, watchers: Callable[[Growing], Terminal]
+) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminals = [watchers(live) for _ in range(10)]
+        for terminal in terminals:
+            terminal.until(b"in flight", patience_s=120)
+        live.second(insert=4321)
+        for terminal in terminals:
+            terminal.until(b"4321", patience_s=120)
+        for terminal in terminals[::2]:
+            os.kill(terminal.pid, signal.SIGKILL)
+        live.second(insert=8765)
+        for terminal in terminals[1::2]:
+            terminal.until(b"8765", patience_s=120)
+        for number, terminal in enumerate(terminals[1::2]):
+            if number % 2:
+                terminal.write(b"q")
+                assert terminal.wait() == 0
+            else:
+                terminal.hang_up()
+        live.second()
+        live.end_step()
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished")
+        assert is_locked(live.run)
+    with JournalReader(live.run) as reader:
+        (step,) = reader.steps(live.attempt)
+        assert step.state == "finished" and len(reader.counts(step.id)) == 8
+    with Player(live.run, live.hand.clock, CELL) as player:
+        assert player.look().film is not None
+    assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json"}
+
+
+def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminal = watchers(live)
+        terminal.until(b"in flight", patience_s=120)
+        terminal.hang_up()
+        terminal.wait()
+        live.second()
+
+
+def test_a_torrent_of_sizes_in_a_real_terminal(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminal = watchers(live)
+        terminal.until(b"in flight", patience_s=120)
+        for turn in range(40):
+            terminal.resize(*SIZES[turn % len(SIZES)])
+            terminal.watch(0.02)
+        terminal.resize(80, 24)
+        live.second(insert=7654)
+        terminal.until(b"7654", patience_s=120)
+        terminal.write(b"q")
+        assert terminal.wait() == 0
