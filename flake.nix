@@ -1,64 +1,50 @@
 {
   description = "A reproducible test bed for PostgreSQL performance";
 
+  # Whoever lets another flake's nixpkgs take this one's place (inputs.nixpkgs.follows) has servers, Python and bpftrace
+  # all of that nixpkgs, and with it another compiler than others have.
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";
 
   outputs =
     { nixpkgs, ... }:
     let
       inherit (nixpkgs) lib;
-      systems = [
-        "x86_64-linux"
-        "aarch64-linux"
-      ];
 
-      outputsOf =
-        system:
-        let
-          pkgs = nixpkgs.legacyPackages.${system};
-          postgres = pkgs.callPackage ./nix/postgres { };
-          python = pkgs.callPackage ./nix/python.nix { };
-          testServers = pkgs.callPackage ./nix/test-servers.nix { inherit postgres; };
-          bench = pkgs.callPackage ./nix/bench.nix { inherit postgres python; };
-          checks = pkgs.callPackage ./nix/checks.nix {
-            inherit
-              bench
-              module
-              python
-              testServers
-              ;
-          };
-          app = {
-            type = "app";
-            program = lib.getExe bench;
-            meta = { inherit (bench.meta) description; };
-          };
-        in
+      # `bench` over other packages, or with servers of one's own: see templates.patched.
+      mkBench =
         {
-          packages = postgres.packages // {
-            inherit bench python;
-            test-servers = testServers;
-            default = bench;
-          };
-          apps = {
-            bench = app;
-            default = app;
-          };
-          inherit (checks) checks;
-          devShells.default = pkgs.callPackage ./nix/shell.nix { inherit python testServers; };
-          # hostpkgs has no nixfmt.
-          formatter = pkgs.nixfmt or null;
-        };
+          pkgs,
+          versions ? defaultVersions,
+        }:
+        (import ./nix { inherit module pkgs versions; }).packages.bench;
+      defaultVersions = import ./nix/postgres/versions.nix;
+
+      perSystem = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (
+        system:
+        import ./nix {
+          inherit module;
+          pkgs = nixpkgs.legacyPackages.${system};
+          versions = defaultVersions;
+        }
+      );
+      output =
+        name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
 
       # Its default package is the one of `nix run`, whatever nixpkgs the system is made of.
       module = import ./nix/module.nix { benchOf = system: perSystem.${system}.packages.bench; };
-
-      perSystem = lib.genAttrs systems outputsOf;
-      output =
-        name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
     in
-    lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output
+    lib.genAttrs [ "packages" "legacyPackages" "apps" "checks" "devShells" "formatter" ] output
     // {
+      lib = {
+        inherit mkBench;
+        versions = defaultVersions;
+      };
+      overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
       nixosModules.default = module;
+      templates.patched = {
+        path = ./nix/templates/patched;
+        description = "bench with PostgreSQL servers that have patches and flags of your own";
+      };
+      hydraJobs = lib.genAttrs [ "packages" "checks" ] output;
     };
 }

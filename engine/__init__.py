@@ -1,1 +1,1 @@
-"""The core of pgbed: plans, servers, the run loop, samplers, the journal, and what is said about a run."""
+"""The core of pgbed: plans, servers, the run loop, samplers, the journal, analysis and reports."""

@@ -1,5 +1,10 @@
 """`python -m engine` is the command `bench`."""
 
-from engine.cli import main
+import sys
 
-main(prog_name="bench")
+try:
+    from engine.cli.main import main
+
+    main(prog_name="bench")
+except KeyboardInterrupt:
+    sys.exit(130)

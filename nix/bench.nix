@@ -1,17 +1,24 @@
 # The application: `bench`, which runs the engine from a store copy of the source.
 #
 # What it finds in its environment:
-#   PGBED_CATALOG       JSON of every build that the flake knows (see postgres/default.nix)
-#   PGBED_FLAKE         the flake itself, so that the builds that are asked for can be realised from it
-#   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what that flake is evaluated over
+#   PGBED_CATALOG       JSON of every build that the flake knows, with its derivation (see postgres/default.nix)
+#   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
+#   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
+#   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
+#   PGBED_BPFTRACE      the derivation of the bpftrace that runs the probes: like a server it is realised by the first
+#                       run that wants it
+#   PGBED_BPFTRACE_VERSION   its version, for who asks before; over hostpkgs both are missing: it is the machine's own
 {
   lib,
   stdenv,
   callPackage,
+  runCommand,
   runtimeShell,
+  bpftrace,
   elfutils,
+  glibc,
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
   postgres,
@@ -33,33 +40,41 @@ let
     ];
   };
 
-  # Enough of the flake to build servers from, so that an edit of the application leaves it alone.
-  serverFlake = sources {
-    name = "pgbed-servers";
-    keep = [
-      "flake.lock"
-      "flake.nix"
-      "nix"
-    ];
-  };
+  locale = runCommand "pgbed-locale" { meta.description = "The program locale"; } ''
+    mkdir -p $out/bin
+    ln -s ${lib.getBin glibc}/bin/locale $out/bin
+  '';
 
   # A file of its own: the tests outside the Nix build take it too.
   environment = ''
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
-    export PGBED_FLAKE=${serverFlake}
     export PGBED_PACKAGE_SET=${packageSetName}
     export PGBED_FLAMEGRAPH=${flamegraph}
-    export PGBED_STACK_TOOL=${elfutils}/bin/eu-stack
+    export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
+    export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}
+    export PGBED_SERVER_PATH=${locale}/bin
+  ''
+  + lib.optionalString (!(bpftrace ? hostProgram)) ''
+    export PGBED_BPFTRACE=${builtins.unsafeDiscardOutputDependency bpftrace.drvPath}
+    export PGBED_BPFTRACE_VERSION=${bpftrace.version}
   '';
 
-  # What a wrapper with capabilities starts (see module.nix). -I: neither environment nor current folder decides what
-  # a privileged process imports. -B: it leaves nothing behind.
-  probeHelper = ''
+  # What runs with privilege: of a bench in `out`, with the one bpftrace that it may start. -I: neither environment nor
+  # current folder decides what a privileged process imports. -B: it leaves nothing behind.
+  probeHelper = out: bpftraceProgram: ''
     #!${python}/bin/python -IB
-    import runpy
+    import sys
 
-    runpy.run_path("@out@/lib/pgbed/probes/helper.py", run_name="__main__")
+    sys.path.insert(0, "${out}/lib/pgbed")
+    from probes.helper import main
+
+    sys.exit(main(sys.argv[1:], "${bpftraceProgram}"))
   '';
+
+  # Without its context: the first run that wants probes fetches it.
+  ownProbeHelper = probeHelper "@out@" (
+    bpftrace.hostProgram or (builtins.unsafeDiscardStringContext "${bpftrace}/bin/bpftrace")
+  );
 
   wrapper = ''
     #!${runtimeShell}
@@ -86,12 +101,12 @@ stdenv.mkDerivation {
     printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
     printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
     printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
-    printf '%s' ${lib.escapeShellArg probeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
+    printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
     chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
     runHook postInstall
   '';
 
-  passthru = { inherit python; };
+  passthru = { inherit probeHelper python; };
   meta = {
     description = "Build PostgreSQL servers, load them, and say which is slower and why";
     mainProgram = "bench";

@@ -4,10 +4,13 @@
   callPackage,
   runCommand,
   nixfmt ? null,
+  stdenv,
   bench,
   module,
+  postgres,
   python,
   testServers,
+  versions,
 }:
 let
   source = callPackage ./sources.nix { } {
@@ -23,21 +26,28 @@ let
   };
 
   check =
-    description: name: command:
-    runCommand "pgbed-${name}" { meta = { inherit description; }; } ''
-      cp -r ${source} source
-      chmod -R u+w source
-      cd source
-      set -o pipefail
-      export HOME=$PWD
-      export PATH=${python}/bin:$PATH
-      ${command}
-    '';
+    tools: description: name: command:
+    runCommand "pgbed-${name}"
+      {
+        nativeBuildInputs = [ python.dev ] ++ tools;
+        # What is compiled is compiled as it is written, like the servers.
+        hardeningDisable = [ "all" ];
+        meta = { inherit description; };
+      }
+      ''
+        cp -r ${source} source
+        chmod -R u+w source
+        cd source
+        set -o pipefail
+        export HOME=$PWD
+        ${command}
+      '';
 
   tests =
     description: name: which:
-    check description name ''
-      export PGBED_SERVERS=${testServers.prebuilt}/servers PGBED_CATALOG=${testServers.prebuilt}/catalog.json
+    # Some tests compile a program, to look into it.
+    check [ stdenv.cc ] description name ''
+      export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
       mkdir -p $out
       python -m pytest -p no:cacheprovider -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
@@ -46,12 +56,37 @@ let
     ${lib.getExe nixfmt} --check ${../flake.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
+
+  # What a flake of somebody's own gets from this one: the template, evaluated with this package set.
+  patched =
+    let
+      template = (import ./templates/patched/flake.nix).outputs {
+        pgbed = {
+          lib = {
+            inherit versions;
+            mkBench = args: callPackage ./postgres { inherit (args) versions; };
+          };
+          inputs.nixpkgs.legacyPackages = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (_: { });
+        };
+      };
+      servers = template.packages.${stdenv.hostPlatform.system}.default;
+      inherit (servers.packages) postgresql-16_3 postgresql-16_3-mine;
+    in
+    assert map baseNameOf postgresql-16_3-mine.patches == [ "mine.patch" ];
+    assert postgresql-16_3-mine.src.outPath == postgresql-16_3.src.outPath;
+    assert lib.any (build: build.label == "16.3-mine") servers.catalog;
+    assert servers.aliases."postgresql_16_3-mine".outPath == postgresql-16_3-mine.outPath;
+    assert postgresql-16_3.outPath == postgres.packages.postgresql-16_3.outPath;
+    runCommand "pgbed-patched" {
+      meta.description = "The template of a patched server works";
+    } "touch $out";
 in
 {
   # One attribute, since callPackage adds functions of its own beside it.
   checks = {
     lint =
-      check "The Python code is formatted, free of known mistakes, typed, and keeps to its rooms" "lint"
+      check [ ] "The Python code is formatted, free of known mistakes, typed, and keeps to its layers"
+        "lint"
         ''
           ruff check --no-cache .
           ruff format --no-cache --check .
@@ -60,20 +95,40 @@ in
           touch $out
         '';
 
-    # The tests that need no privilege, in three parts that run beside each other: most of the time they wait.
+    # The tests that need no privilege, in four parts that run beside each other: most of the time they wait.
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
-    engine = tests "The tests of the engine, against real servers" "engine" "tests/engine";
+    engine =
+      tests "The tests of the engine but its runs, against real servers" "engine"
+        "--ignore=tests/engine/run tests/engine";
+    runs = tests "Whole runs, and what ends them" "runs" "tests/engine/run";
     screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
     tests =
       tests "All other tests, against real servers" "tests"
         "--ignore=tests/engine --ignore=tests/tui";
 
+    inherit patched;
+
+    # As it is with nixpkgs, or the other checks would say less over hostpkgs.
+    undeclared =
+      runCommand "pgbed-undeclared" { meta.description = "A build sees only what it declares"; }
+        ''
+          case :$PATH: in
+            *:/usr/*|*:/bin:*) echo "the machine's programs are on PATH: $PATH"; exit 1 ;;
+          esac
+          for program in gcc bison mvn node python3; do
+            if command -v "$program"; then exit 1; fi
+          done
+          touch $out
+        '';
+
     module = callPackage ./module-check.nix { inherit bench module; };
 
     # The wrapper starts, and finds its catalogue.
-    bench = check "The application starts" "start" ''
+    bench = check [ ] "The application starts" "start" ''
       ${lib.getExe bench} --help > $out
     '';
   }
+  # The recipe for servers from source, which no other check needs.
+  // lib.optionalAttrs (testServers.compiled != null) { server = testServers.compiled; }
   // lib.optionalAttrs (nixfmt != null) { inherit format; };
 }

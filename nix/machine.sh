@@ -26,20 +26,14 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
 }
 
-# need PROGRAM=PACKAGE…: installs the packages of the programs that are not there.
+# need PROGRAM=PACKAGE… or /PATTERN=PACKAGE…: installs the packages of the programs and files that are not there.
 need() {
   local missing=() pair
   for pair in "$@"; do
-    command -v "${pair%%=*}" > /dev/null || missing+=("${pair#*=}")
-  done
-  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
-}
-
-# need_files FILE=PACKAGE…: the same for what is not a program.
-need_files() {
-  local missing=() pair
-  for pair in "$@"; do
-    compgen -G "${pair%%=*}" > /dev/null || missing+=("${pair#*=}")
+    case $pair in
+      /*) compgen -G "${pair%%=*}" > /dev/null ;;
+      *) command -v "${pair%%=*}" > /dev/null ;;
+    esac || missing+=("${pair#*=}")
   done
   [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
@@ -68,10 +62,19 @@ extra-experimental-features = nix-command flakes"
 # The tools and libraries of nix/hostpkgs.
 need_host_tools() {
   need gcc=gcc make=make bison=bison flex=flex perl=perl patch=patch pkg-config=pkg-config dtrace=systemtap-sdt-dev \
-    bzip2=bzip2 xz=xz-utils unzip=unzip mvn=maven npm=npm python3=python3 readelf=binutils eu-stack=elfutils
-  need_files '/usr/lib/python3*/ensurepip'=python3-venv /usr/include/stdlib.h=libc6-dev \
+    bzip2=bzip2 xz=xz-utils unzip=unzip mvn=maven npm=npm python3=python3 readelf=binutils eu-stack=elfutils \
+    '/usr/lib/python3*/ensurepip'=python3-venv /usr/include/stdlib.h=libc6-dev \
     /usr/include/readline/readline.h=libreadline-dev /usr/include/zlib.h=zlib1g-dev \
     /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev
+}
+
+# For ./check: what compiles hostpkgs' nixfmt. Where it is not available the check does without, and $no_formatter says why.
+need_formatter() {
+  no_formatter=
+  [ "$PGBED_PACKAGE_SET" = hostpkgs ] || return 0
+  # A Rust of today, which Debian has beside its own for the browsers.
+  (need /usr/bin/cargo=cargo-web /usr/bin/rustc=rustc-web) \
+    || no_formatter="this machine's package manager has no Rust of today (cargo-web, rustc-web), which compiles nixfmt"
 }
 
 # nixpkgs needs a Nix that can evaluate it (2.18), and the cache, without which even gcc would be compiled.
@@ -124,7 +127,7 @@ built() {
     mkdir -p "$root/.bench/$state"
     find "$root/.bench" -mindepth 1 -maxdepth 1 ! -name "$state" -exec rm -r {} +
     # `set -e` does not reach into the $(…) that this is called in.
-    # Thrice quiet: no word of the lock file, which is not written with another package set; errors are still told.
+    # Thrice quiet: nothing about the lock file, which is not written with another package set; errors are still printed.
     nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$flake#$1" >&2 || exit
   fi
   readlink -f "$link"

@@ -10,6 +10,23 @@ let
   cfg = config.programs.pgbed;
   name = "pgbed-probe-helper";
 
+  # With this system's bpftrace in it, which no caller can change.
+  helper = pkgs.writeScript name (cfg.package.probeHelper cfg.package "${cfg.bpftrace}/bin/bpftrace");
+
+  # What the arguments may be, the helper judges.
+  rules = [
+    {
+      groups = [ cfg.group ];
+      runAs = "root";
+      commands = [
+        {
+          command = "${helper}";
+          options = [ "NOPASSWD" ];
+        }
+      ];
+    }
+  ];
+
   capabilities = [
     "cap_bpf"
     "cap_perfmon"
@@ -88,26 +105,25 @@ in
           inherit (cfg) group;
           permissions = "u+rx,g+x";
           capabilities = lib.concatStringsSep "," capabilities + "+ep";
-          source = "${cfg.package}/libexec/${name}";
+          source = "${helper}";
         };
-        # Where the engine looks for it.
         environment.sessionVariables.PGBED_PROBE_HELPER = "${config.security.wrapperDir}/${name}";
       })
 
       (lib.mkIf (cfg.privilege == "sudo") {
-        security.sudo.extraRules = [
+        assertions = [
           {
-            groups = [ cfg.group ];
-            runAs = "root";
-            commands = [
-              {
-                # As the engine starts it. What the arguments may be, the helper judges.
-                command = "${cfg.package.python}/bin/python -I -B ${cfg.package}/lib/pgbed/probes/helper.py *";
-                options = [ "NOPASSWD" ];
-              }
-            ];
+            assertion = config.security.sudo.enable || config.security.sudo-rs.enable;
+            message = ''
+              programs.pgbed.privilege is "sudo", which bpftrace ${cfg.bpftrace.version} needs, but neither
+              security.sudo nor security.sudo-rs is enabled: enable one, or use a bpftrace of 0.25 or later.
+            '';
           }
         ];
+        # Each of the two reads only its own.
+        security.sudo.extraRules = rules;
+        security.sudo-rs.extraRules = rules;
+        environment.sessionVariables.PGBED_PROBE_HELPER = "${helper}";
       })
     ]
   );

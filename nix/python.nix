@@ -1,114 +1,100 @@
-# The Python environment: a virtual environment with exactly what requirements.lock names, the same versions over
-# nixpkgs and over hostpkgs. Wheels come through pip (so the user's mirror and certificates apply) as one
-# fixed-output derivation, and are installed from there without the network.
+# The Python environments: virtual environments with exactly what the locks name, the same versions over nixpkgs and over
+# hostpkgs. `bench` runs in the one of requirements.lock; the tests' one (passthru.dev) has requirements-dev.lock on top.
+# Wheels come through pip (so the user's mirror and certificates apply) as one fixed-output derivation for each lock, and
+# are installed from there without the network.
 {
   lib,
   stdenv,
   python3,
+  # nixpkgs' default moves on; hostpkgs has the machine's alone.
+  python313 ? python3,
   autoPatchelfHook,
   cacert,
   zlib,
 }:
 let
-  inherit (python3) pythonVersion;
+  inherit (python313) interpreter pythonVersion;
   inherit (stdenv.hostPlatform) system;
-  lock = ../requirements.lock;
 
-  # The lock holds the hash of each wheel; these are of the folder of wheels that one Python on one system takes.
-  wheelHashes = {
-    x86_64-linux = {
-      "3.11" = "sha256-QYwns5OTom1/xhEma77nJtGbk23GHQGA7BaUjactVXM=";
-      "3.12" = "sha256-849ovn3hufWqIxg9XgACHsTDL2n+gvHPUrEahpDUNIc=";
-      "3.13" = "sha256-LEAQL82fOsVEFcW0CccaJak4vyEVtAMlNwXSS/MzMlw=";
+  # A lock holds the hash of each wheel; these are of the folder of wheels that one Python on one system takes.
+  wheelHashes = builtins.fromJSON (builtins.readFile ./wheels.json);
+
+  wheelsOf =
+    lock:
+    let
+      known = wheelHashes.${baseNameOf lock}.${system};
+    in
+    stdenv.mkDerivation {
+      # The lock is part of the name, so that the wheels of another lock are never taken for those of this one.
+      name = "pgbed-wheels-${
+        builtins.substring 0 12 (builtins.hashFile "sha256" lock)
+      }-py${pythonVersion}";
+      outputHashMode = "recursive";
+      outputHash =
+        known.${pythonVersion}
+          or (throw "pgbed runs on Python ${lib.concatStringsSep ", " (builtins.attrNames known)}, not on ${pythonVersion}: pass one of these as python313");
+      impureEnvVars = lib.fetchers.proxyImpureEnvVars ++ [
+        "PIP_CERT"
+        "PIP_INDEX_URL"
+      ];
+      nativeBuildInputs = [
+        python313
+        cacert
+      ];
+      dontUnpack = true;
+      dontFixup = true;
+      installPhase = ''
+        . ${./wheels.sh}
+        ${interpreter} -m venv pip
+        HOME=$PWD fetch_wheels pip/bin/pip ${lock} ${pythonVersion} ${lib.head (lib.splitString "-" system)} "$out"
+      '';
+      meta.description = "The wheels of ${baseNameOf lock} for Python ${pythonVersion}";
     };
-    aarch64-linux = {
-      "3.11" = "sha256-L3w4gybGBJmpSQOuQ9+zNytCKlCigtlV7zvvZ/bL7dg=";
-      "3.12" = "sha256-0hlBEjc46WKkZWAp3qVrGixC3BSlkL96ZVzEWipcXag=";
-      "3.13" = "sha256-uQuCBNcrMWBZrxbsOLir514KmTEKjvbBvZud7+NhYqo=";
+
+  environment =
+    name: description: locks:
+    stdenv.mkDerivation {
+      name = "${name}-${pythonVersion}";
+      nativeBuildInputs = [
+        python313
+        autoPatchelfHook
+      ];
+      # manylinux wheels count on these from the system; autoPatchelf writes where they are into the wheels' libraries.
+      buildInputs = [
+        stdenv.cc.cc.lib
+        zlib
+      ];
+      dontUnpack = true;
+      dontStrip = true;
+      dontPatchELF = true;
+
+      # Byte code is checked against nothing: files in the store cannot change, and their times say nothing.
+      installPhase = ''
+        runHook preInstall
+        ${interpreter} -m venv pip
+        ${interpreter} -m venv --without-pip "$out"
+        HOME=$PWD pip/bin/pip --python "$out/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile \
+          --no-index ${
+            lib.concatMapStringsSep " " (lock: "--find-links ${wheelsOf lock} --requirement ${lock}") locks
+          }
+        "$out/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$out/lib"
+        runHook postInstall
+      '';
+
+      meta = {
+        inherit description;
+        mainProgram = "python";
+      };
     };
-  };
-
-  # Platform and Python are spelled out, so that which wheel is taken does not depend on the pip or libc that fetch.
-  arch =
-    {
-      x86_64-linux = "x86_64";
-      aarch64-linux = "aarch64";
-    }
-    .${system};
-  target = lib.concatStringsSep " " (
-    [
-      "--python-version ${pythonVersion}"
-      "--implementation cp"
-    ]
-    ++ map (abi: "--abi ${abi}") [
-      "cp${builtins.replaceStrings [ "." ] [ "" ] pythonVersion}"
-      "abi3"
-      "none"
-    ]
-    ++ map (platform: "--platform ${platform}_${arch}") [
-      "manylinux_2_28"
-      "manylinux_2_27"
-      "manylinux_2_26"
-      "manylinux_2_24"
-      "manylinux_2_17"
-      "manylinux2014"
-    ]
-  );
-
-  wheels = stdenv.mkDerivation {
-    name = "pgbed-wheels-py${pythonVersion}";
-    outputHashMode = "recursive";
-    outputHash = wheelHashes.${system}.${pythonVersion};
-    impureEnvVars = lib.fetchers.proxyImpureEnvVars ++ [
-      "PIP_CERT"
-      "PIP_INDEX_URL"
-    ];
-    nativeBuildInputs = [
-      python3
-      cacert
-    ];
-    dontUnpack = true;
-    dontFixup = true;
-    installPhase = ''
-      ${python3.interpreter} -m venv pip
-      HOME=$PWD pip/bin/pip download --quiet --no-cache-dir --disable-pip-version-check --no-deps \
-        --only-binary=:all: --require-hashes --requirement ${lock} ${target} --dest "$out"
-    '';
-    meta.description = "The wheels of requirements.lock for Python ${pythonVersion}";
-  };
+  run = ../requirements.lock;
 in
-stdenv.mkDerivation {
-  name = "pgbed-python-${pythonVersion}";
-
-  nativeBuildInputs = [
-    python3
-    autoPatchelfHook
-  ];
-  # manylinux wheels count on these from the system; autoPatchelf writes where they are into the wheels' libraries.
-  buildInputs = [
-    stdenv.cc.cc.lib
-    zlib
-  ];
-  dontUnpack = true;
-  dontStrip = true;
-  dontPatchELF = true;
-
-  # Byte code is checked against nothing: files in the store cannot change, and their times say nothing.
-  installPhase = ''
-    runHook preInstall
-    ${python3.interpreter} -m venv pip
-    ${python3.interpreter} -m venv --without-pip "$out"
-    HOME=$PWD pip/bin/pip --python "$out/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile \
-      --no-index --find-links ${wheels} --requirement ${lock}
-    "$out/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$out/lib"
-    runHook postInstall
-  '';
-
-  passthru = {
-    inherit wheels pythonVersion;
-  };
-  meta = {
-    description = "Python ${pythonVersion} with everything that pgbed and its tests import";
-    mainProgram = "python";
-  };
+environment "pgbed-python" "Python ${pythonVersion} with everything that pgbed imports" [ run ]
+// {
+  dev =
+    environment "pgbed-python-dev"
+      "Python ${pythonVersion} with everything that pgbed and its tests import"
+      [
+        run
+        ../requirements-dev.lock
+      ];
 }

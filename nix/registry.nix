@@ -53,7 +53,6 @@ in
       name = "${builtins.replaceStrings [ "@" "/" ] [ "" "-" ] package}-${version}.tgz";
       tool = nodejs;
       command = ''
-        command -v npm > /dev/null || { echo "npm is needed to fetch it: please install npm"; exit 1; }
         mkdir fetched
         npm pack --silent --cache "$HOME/cache" --pack-destination fetched ${package}@${version}
       '';

@@ -1,15 +1,19 @@
-# `nix develop`: the interpreter and tools of the checks, and servers for the tests.
+# `nix develop`: the interpreter and tools of the checks, what the probes and the terminal's tests need, and servers for the
+# tests. Nothing is compiled for it.
 {
   mkShell,
+  bpftrace,
   python,
   testServers,
+  tmux,
 }:
 mkShell {
-  packages = [ python ];
-  PGBED_SERVERS = "${testServers}/servers";
-  PGBED_CATALOG = "${testServers}/catalog.json";
-  shellHook = ''
-    export PATH=${python}/bin:$PATH
-  '';
-  meta.description = "pgbed's Python with its test tools, and servers to test with";
+  packages = [
+    python.dev
+    bpftrace
+    tmux
+  ];
+  PGBED_SERVERS = "${testServers.prebuilt}/servers";
+  PGBED_CATALOG = "${testServers.prebuilt}/catalog.json";
+  meta.description = "pgbed's Python with its test tools, bpftrace, and servers to test with";
 }

@@ -8,9 +8,7 @@ let
   root = toString ../.;
   topOf =
     path:
-    lib.head (
-      builtins.filter builtins.isString (builtins.split "/" (lib.removePrefix "${root}/" path))
-    );
+    lib.head (lib.splitString "/" (builtins.substring (builtins.stringLength root + 1) (-1) path));
 in
 builtins.path {
   inherit name;

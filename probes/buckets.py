@@ -5,7 +5,11 @@ Bucket 0 holds the value 0, bucket b the values of b bits: 2**(b-1) to 2**b - 1.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+Key = TypeVar("Key")
 
 
 def index(value: int) -> int:
@@ -18,13 +22,12 @@ def bounds(bucket: int) -> tuple[int, int]:
     return (0, 0) if bucket == 0 else (1 << (bucket - 1), (1 << bucket) - 1)
 
 
-def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """The sum of histograms."""
-    total: dict[int, int] = {}
+def merge(histograms: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
+    """The sum of histograms, or of counts by name."""
+    total: Counter[Key] = Counter()
     for histogram in histograms:
-        for bucket, count in histogram.items():
-            total[bucket] = total.get(bucket, 0) + count
-    return total
+        total.update(histogram)
+    return dict(total)
 
 
 def quantile(histogram: Mapping[int, int], q: float) -> int | None:

@@ -18,10 +18,8 @@ AFTER_STALL_NS = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a probe would cost: `percent` of the busy CPUs at `hits_per_s`. `text` says so when it is too much."""
+    """What a probe would cost: `percent` of the busy CPUs. `text` says so when it is too much."""
 
-    probe: str
-    hits_per_s: float
     percent: float
     admitted: bool
     text: str
@@ -38,12 +36,7 @@ def cost_percent(statements_per_s: float, hits_per_s: float, busy_cpus: float, s
 
 
 def estimate(
-    probe: str,
-    statements_per_s: float,
-    busy_cpus: float,
-    *,
-    slow_hits: int = 0,
-    limit_percent: float = LIMIT_PERCENT,
+    probe: str, statements_per_s: float, busy_cpus: float, *, slow_hits: int = 0, limit_percent: float = LIMIT_PERCENT
 ) -> Estimate:
     """What a probe would cost in a run that does so many statements per second; tiers 0 and 1 are always admitted.
 
@@ -52,25 +45,21 @@ def estimate(
     """
     entry = BY_ID[probe]
     if entry.tier < 2:
-        return Estimate(probe, 0.0, 0.0, True, "")
+        return Estimate(0.0, True, "")
     hits_per_s, slow_per_s = statements_per_s * entry.hits, statements_per_s * slow_hits
     percent = cost_percent(statements_per_s, hits_per_s, busy_cpus, slow_per_s)
-    admitted = percent <= limit_percent
+    if percent <= limit_percent:
+        return Estimate(percent, True, "")
     slow = f", {slow_per_s:.0f}/s of them single-stepped" if slow_hits else ""
-    text = (
-        ""
-        if admitted
-        else f"probes: {probe} would cost about {percent:.0f} % of this run ({hits_per_s:.0f}/s{slow}); not started. "
-        "--probe-budget to change."
-    )
-    return Estimate(probe, hits_per_s, percent, admitted, text)
+    text = f"probes: {probe} would cost about {percent:.0f} % of this run ({hits_per_s:.0f}/s{slow}); not started. "
+    return Estimate(percent, False, text + "Raise --probe-budget to start it.")
 
 
-def in_window(t_ns: int, began_ns: int, *, window_ns: int = WINDOW_NS, period_ns: int = PERIOD_NS) -> bool:
+def in_window(t_ns: int, began_ns: int) -> bool:
     """Whether a probe that is attached in windows should be now. The first window begins with the step."""
-    return t_ns >= began_ns and (t_ns - began_ns) % period_ns < window_ns
+    return t_ns >= began_ns and (t_ns - began_ns) % PERIOD_NS < WINDOW_NS
 
 
-def around_stall(t_ns: int, stalled_ns: int | None, *, after_ns: int = AFTER_STALL_NS) -> bool:
+def around_stall(t_ns: int, stalled_ns: int | None) -> bool:
     """Whether a probe that is attached around stalls should be now; `stalled_ns` is when one was last seen, if ever."""
-    return stalled_ns is not None and t_ns - stalled_ns < after_ns
+    return stalled_ns is not None and t_ns - stalled_ns < AFTER_STALL_NS

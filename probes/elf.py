@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from probes.errors import ProbeError
+from probes.errors import ProbeError, visible
 
 Data = bytes | mmap.mmap
 MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -25,6 +25,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
+TABLES_MAX_BYTES = 64 * 1024 * 1024  # of symbols and notes in one file; that of a server is below one
 KEPT = 32  # files: a server's binary and its libraries, for some builds
 
 
@@ -35,15 +36,6 @@ class Symbol:
     name: str
     address: int
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Usdt:
-    """One site of a USDT probe; one probe may have several."""
-
-    provider: str
-    name: str
-    address: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +51,7 @@ class Segment:
 class Elf:
     """A program or library. `functions` are of .symtab, `exported` of .dynsym; either may be empty.
 
+    `usdt` are its USDT probes, as provider:name.
     Two are equal when they are the same object, which they are for one file: see `read`.
     """
 
@@ -68,7 +61,7 @@ class Elf:
     segments: tuple[Segment, ...]
     functions: tuple[Symbol, ...]
     exported: tuple[Symbol, ...]
-    usdt: tuple[Usdt, ...]
+    usdt: frozenset[str]
     data: Data
 
     def bytes_at(self, address: int, count: int) -> bytes:
@@ -94,19 +87,16 @@ def read(path: Path) -> Elf:
     """
     try:
         status = path.stat()
+        return _read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
     except OSError as error:
         raise ProbeError(f"probes: {path}: {error.strerror}; give the postgres binary") from None
-    return _read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
 
 
 @lru_cache(maxsize=KEPT)
 def _read(path: Path, _identity: tuple[int, ...]) -> Elf:
-    try:
-        with path.open("rb") as file:
-            # Mapped, since debugging information may be hundreds of megabytes that nobody looks at.
-            data: Data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-    except OSError as error:
-        raise ProbeError(f"probes: {path}: {error.strerror}; give the postgres binary") from None
+    with path.open("rb") as file:
+        # Mapped, since debugging information may be hundreds of megabytes that nobody reads.
+        data: Data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
     if data[:4] != b"\x7fELF":
         found = "a wrapper script was found" if data[:2] == b"#!" else "something else was found"
         raise ProbeError(f"probes: {path} is not an ELF executable; give the real postgres binary ({found})")
@@ -121,7 +111,7 @@ def _read(path: Path, _identity: tuple[int, ...]) -> Elf:
 def _parse(path: str, data: Data) -> Elf:
     machine = struct.unpack_from("<H", data, 18)[0]
     phoff, shoff = struct.unpack_from("<QQ", data, 32)
-    phentsize, phnum, shentsize, shnum, shstrndx = struct.unpack_from("<HHHHH", data, 54)
+    phentsize, phnum, shentsize, shnum = struct.unpack_from("<HHHH", data, 54)
     segments = tuple(
         Segment(offset, address, size)
         for kind, _, offset, address, _, size, _, _ in (
@@ -130,26 +120,24 @@ def _parse(path: str, data: Data) -> Elf:
         if kind == _PT_LOAD
     )
     headers = [_SECTION.unpack_from(data, shoff + i * shentsize) for i in range(shnum)]
-    names = headers[shstrndx] if headers else None
     tables: dict[int, tuple[Symbol, ...]] = {}
-    usdt: list[Usdt] = []
+    usdt: set[str] = set()
     build_id = ""
-    base = next(
-        (header[3] for header in headers if names and _text(data, names[4] + header[0]) == ".stapsdt.base"), None
-    )
-    for header in headers:
+    wanted = [header for header in headers if header[1] in (_SHT_SYMTAB, _SHT_DYNSYM, _SHT_NOTE)]
+    linked = [headers[header[6]] for header in wanted if header[1] != _SHT_NOTE]
+    if sum(header[5] for header in (*wanted, *linked)) > TABLES_MAX_BYTES:
+        raise ProbeError(f"probes: {path}: its symbol tables are larger than {TABLES_MAX_BYTES >> 20} MiB; strip some")
+    for header in wanted:
         kind, offset, size, link = header[1], header[4], header[5], header[6]
         if kind in (_SHT_SYMTAB, _SHT_DYNSYM):
             tables[kind] = tuple(_functions(data[offset : offset + size], data, headers[link][4], headers[link][5]))
-        elif kind == _SHT_NOTE:
+        else:
             for owner, note, text in _notes(data[offset : offset + size]):
                 if owner == b"GNU" and note == _SDT_TYPE:
-                    build_id = text.hex()
+                    build_id = text[:64].hex()
                 elif owner == b"stapsdt" and note == _SDT_TYPE:
-                    location, linked_base, _ = struct.unpack_from("<QQQ", text)
-                    provider, name = (part.decode() for part in text[24:].split(b"\0")[:2])
-                    # Prelinking moves the code; the base section moves along with it.
-                    usdt.append(Usdt(provider, name, location + (base - linked_base if base is not None else 0)))
+                    provider, name = text[24:].split(b"\0")[:2]  # behind three addresses
+                    usdt.add(f"{provider.decode()}:{name.decode()}")
     return Elf(
         path,
         MACHINES.get(machine, f"machine {machine}"),
@@ -157,7 +145,7 @@ def _parse(path: str, data: Data) -> Elf:
         segments,
         tables.get(_SHT_SYMTAB, ()),
         tables.get(_SHT_DYNSYM, ()),
-        tuple(usdt),
+        frozenset(usdt),
         data,
     )
 
@@ -166,7 +154,8 @@ def _functions(table: bytes, data: Data, strings: int, strings_size: int) -> Ite
     text = data[strings : strings + strings_size]
     for name, info, _, section, address, size in _SYMBOL.iter_unpack(table[: len(table) // 24 * 24]):
         if info & 15 in (_STT_FUNC, _STT_GNU_IFUNC) and section and address:
-            yield Symbol(text[name : text.index(b"\0", name)].decode(errors="replace"), address, size)
+            spelling = text[name : text.index(b"\0", name)].decode(errors="replace")
+            yield Symbol(visible(spelling), address, size)
 
 
 def _notes(section: bytes) -> Iterator[tuple[bytes, int, bytes]]:
@@ -178,7 +167,3 @@ def _notes(section: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         at += -(-name_size // 4) * 4
         yield name, kind, section[at : at + text_size]
         at += -(-text_size // 4) * 4
-
-
-def _text(data: Data, at: int) -> str:
-    return data[at : data.find(b"\0", at)].decode(errors="replace")

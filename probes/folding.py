@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from probes import elf
-from probes.errors import ProbeError
+from probes.errors import ProbeError, visible
 from probes.frames import Stack
 
 MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+\s*(.*)$")
@@ -45,7 +45,6 @@ class Symbols:
     """The functions of one file, ordered by address."""
 
     file: elf.Elf
-    addresses: tuple[int, ...]
     functions: tuple[elf.Symbol, ...]
 
     def name(self, offset: int) -> str | None:
@@ -53,11 +52,9 @@ class Symbols:
         address = self.file.address_of(offset)
         if address is None:
             return None
-        found = bisect.bisect_right(self.addresses, address) - 1
-        if found < 0:
-            return None
-        symbol = self.functions[found]
-        if symbol.size and address >= symbol.address + symbol.size:
+        found = bisect.bisect_right(self.functions, address, key=lambda symbol: symbol.address)
+        symbol = self.functions[found - 1] if found else None
+        if symbol is None or (symbol.size and address >= symbol.address + symbol.size):
             return None
         return plain_name(symbol.name)
 
@@ -80,12 +77,11 @@ class Space:
             if mapping.start <= at < mapping.end:
                 symbols = self.symbols.get(mapping.path)
                 name = symbols.name(at - mapping.start + mapping.offset) if symbols else None
-                return name or f"[{Path(mapping.path).name.strip('[]')}]"
+                return name or visible(f"[{Path(mapping.path).name.strip('[]')}]")
         return None
 
 
 def parse_maps(text: str) -> tuple[CodeMapping, ...]:
-    """The executable mappings of `/proc/PID/maps`."""
     found = []
     for line in text.splitlines():
         match = MAPPING.match(line)
@@ -103,8 +99,7 @@ def symbols_of(file: elf.Elf) -> Symbols:
         known = best.get(symbol.address)
         if known is None or (len(symbol.name), symbol.name) < (len(known.name), known.name):
             best[symbol.address] = symbol
-    functions = tuple(best[address] for address in sorted(best))
-    return Symbols(file, tuple(symbol.address for symbol in functions), functions)
+    return Symbols(file, tuple(best[address] for address in sorted(best)))
 
 
 def space(maps: str, *, complete: bool, read: Callable[[Path], elf.Elf] = elf.read) -> Space:
@@ -150,7 +145,6 @@ def fold(
 
 
 def lines(folded: Mapping[str, int]) -> str:
-    """The text that flame graph tools read."""
     return "".join(f"{line} {count}\n" for line, count in sorted(folded.items()))
 
 
@@ -175,15 +169,15 @@ def phase_samples(folded: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def quality(known: Space) -> str:
-    """What to say next to stacks of this server."""
+    """One line on how far stacks of this server can be trusted."""
     if known.complete:
         return "complete stacks (frame pointers)"
     return (
         "flat profile: the binary keeps no frame pointers, so only the innermost function is known and there are no "
-        "phase shares; take a build from source, or add the phases probe"
+        "phase shares; use a build from source, or add the phases probe"
     )
 
 
 def plain_name(name: str) -> str:
-    """A function's name without what compilers append to clones."""
-    return re.sub(r"\.(isra|part|constprop|cold|lto_priv)\b.*$", "", name)
+    """A function's name without what compilers append to clones, as it may stand in a folded line."""
+    return re.sub(r"\.(isra|part|constprop|cold|lto_priv)\b.*$", "", name).replace(";", ":")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from probes import buckets
 from probes.table import BY_ID
 
-ROLE_OF_GROUP = {1: "server", 2: "client"}
-
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What to know before believing a frame.
+    """How complete a frame is.
 
     `missed_frames` lie between the frame before and this one, whose `dt_ns` spans them. `new_series` are processes
     whose counters fell (a reused pid), left out of this frame. `emptied`: the histograms were emptied behind what was
@@ -36,29 +35,28 @@ class Quality:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is missing in the frame; what it missed comes with the next, unless a map was full."""
+        """Whether the frame is complete: no event lost, no line skipped, no map full."""
         return not self.lost_events and not self.broken_lines and not self.full
 
     @property
     def full(self) -> bool:
-        """Whether a map was full: what it had no place for is counted nowhere."""
+        """Whether a map was full, so that further keys were not counted at all."""
         return self.map_keys_pct >= 100
 
     def warnings(self, probe: str) -> tuple[str, ...]:
-        """What a person should be told, one line each."""
-        said = []
+        lines = []
         if self.lost_events:
-            said.append(f"probes: {self.lost_events} events lost; raise BPFTRACE_PERF_RB_PAGES")
+            lines.append(f"probes: {self.lost_events} events lost; raise BPFTRACE_PERF_RB_PAGES")
         if self.map_keys_pct >= 90:
             keys = self.map_keys_pct * MAP_KEYS // 100
-            said.append(
+            lines.append(
                 f"probes: map {self.fullest_map} is nearly full ({keys} keys); new backends will not be counted"
             )
         if self.missed_frames:
-            said.append(f"probes: {probe}: {self.missed_frames} s missed, their counts are in the next frame")
+            lines.append(f"probes: {probe}: {self.missed_frames} s missed; their counts are in the next frame")
         if self.broken_lines:
-            said.append(f"probes: {probe}: {self.broken_lines} lines of bpftrace were not understood and passed over")
-        return tuple(said)
+            lines.append(f"probes: {probe}: {self.broken_lines} lines of bpftrace were not understood and skipped")
+        return tuple(lines)
 
 
 MAP_KEYS = 16384
@@ -83,7 +81,6 @@ class Frame:
     """
 
     probe: str
-    seq: int
     t_ns: int
     dt_ns: int
     records: Mapping[int, Mapping[str, int]]
@@ -93,37 +90,27 @@ class Frame:
     quality: Quality = Quality()
 
 
-@dataclass(frozen=True, slots=True)
-class RoleFigures:
-    """The same, of all processes of one role: sums, maxima of peaks, merged histograms."""
+def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, dict[str, Any]]:
+    """The frame's figures by role, as they stand in the journal; with no roles at all, by group (`server`, `client`).
 
-    processes: int
-    record: Mapping[str, int]
-    histograms: Mapping[str, Mapping[int, int]]
-
-
-def role_of(frame: Frame, pid: int, roles: Mapping[int, str]) -> str:
-    """A process's role: as the engine says, else `client` or `server`. Only servers run what tier 2 attaches to."""
-    return roles.get(pid) or ROLE_OF_GROUP.get(frame.groups.get(pid, 1), "server")
-
-
-def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, RoleFigures]:
-    """The frame's figures by role; with no roles at all, by group (`server`, `client`)."""
+    They are over all processes of the role, whose number they tell: sums, maxima of peaks, and merged histograms as
+    pairs of bucket and count.
+    """
     peaks = {one.name for one in BY_ID[frame.probe].fields if one.kind == "peak"}
     pids = set(frame.records).union(*frame.histograms.values())
     members: dict[str, list[int]] = {}
     for pid in sorted(pids):
-        members.setdefault(role_of(frame, pid, roles), []).append(pid)
+        # Of no known group are servers: only those run what tier 2 attaches to.
+        role = roles.get(pid) or ("client" if frame.groups.get(pid) == 2 else "server")
+        members.setdefault(role, []).append(pid)
     figures = {}
     for role, group in members.items():
-        record: dict[str, int] = {}
+        record: dict[str, Any] = {"processes": len(group)}
         for pid in group:
             for name, value in frame.records.get(pid, {}).items():
                 record[name] = max(record.get(name, 0), value) if name in peaks else record.get(name, 0) + value
-        merged = {
-            name: found
-            for name, of_pid in frame.histograms.items()
-            if (found := buckets.merge(of_pid[pid] for pid in group if pid in of_pid))
-        }
-        figures[role] = RoleFigures(len(group), record, merged)
+        for name, of_pid in frame.histograms.items():
+            if found := buckets.merge(of_pid[pid] for pid in group if pid in of_pid):
+                record[name] = sorted(found.items())
+        figures[role] = record
     return figures

@@ -1,9 +1,13 @@
 """The privileged part, the only one: runs one of the project's own scripts with bpftrace, and nothing else.
 
-    helper.py PROBE --bpftrace FILE --binary FILE --major N --server PID [--client PID]... [--launcher PID]...
+    helper.py PROBE --binary FILE --major N --server PID [--client PID]... [--launcher PID]...
+    helper.py --version      the bpftrace that it would run, and that one's version, a line each
 
-It takes no script and no attach point from its caller: it finds them in the binary by the project's table, writes the
-script to memory, and starts bpftrace without a shell and with an environment of its own. Every argument is checked.
+It takes no program, script or attach point from its caller. Which bpftrace it runs is fixed where it is installed (see
+`bpftrace`); attach points it finds in the binary by the project's table; the script is written to memory; bpftrace is
+started without a shell and with an environment of its own. Every argument is checked: a caller other than root names
+processes and binaries of its own, and only threads of that user are counted.
+
 bpftrace's output goes straight to the caller. The helper ends bpftrace when its standard input ends, which the
 kernel sees to when the caller dies, however it dies; when the helper itself dies, the kernel kills bpftrace.
 
@@ -18,24 +22,25 @@ import os
 import re
 import select
 import signal
-import stat
 import subprocess
 import sys
-from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 if __name__ == "__main__":  # started by its path, so that no environment decides what is imported
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from probes import elf, processes, render, resolve
-from probes.errors import ProbeError
-from probes.origin import bpftrace_version, parse_version
+from probes import bpftrace, elf, processes, render, resolve
+from probes.errors import ProbeError, visible
 from probes.table import BY_ID, SCRIPTED
 
 GRACE_S = 3.0  # from SIGINT, which has bpftrace detach and print its last, to SIGKILL
 TRACEFS = Path("/sys/kernel/tracing")
 NO_TRACEFS = f"probes: the kernel's tracing file system is not mounted; as root: mount -t tracefs tracefs {TRACEFS}"
 PR_SET_PDEATHSIG = 1
+CLONE_NEWNS = 0x20000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
+HELD = Path("/dev/shm")  # where the helper has a folder of its own in its mount namespace; bpftrace needs none of it
 ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C",
@@ -46,32 +51,44 @@ ENVIRONMENT = {
 }
 
 
-def main(argv: list[str]) -> int:
-    """Runs a probe until standard input ends; returns bpftrace's exit code, 2 for what was refused."""
+def main(argv: list[str], pinned: str = "") -> int:
+    """Runs a probe with the bpftrace that is `pinned`, until standard input ends.
+
+    Returns bpftrace's exit code, 2 for what was refused.
+    """
     try:
+        if argv == ["--version"]:
+            program = bpftrace.find(pinned)
+            print(program, bpftrace.version(program), sep="\n", flush=True)
+            return 0
         wanted = parse(argv)
+        program = bpftrace.find(pinned)
         if not wanted.render_only:
-            need_tracefs(mount=wanted.mount_tracefs)
-        script = prepare(wanted)
-    except ProbeError as error:
-        print(error, file=sys.stderr, flush=True)
+            if wanted.mount_tracefs:
+                mount_tracefs()
+            elif not tracefs_mounted():
+                raise ProbeError(NO_TRACEFS)
+        wanted.binary = unchangeable(wanted.probe, wanted.binary, wanted.server)
+        script = prepare(wanted, bpftrace.parse_version(bpftrace.version(program)) or (0, 17))
+    except (ProbeError, OSError) as error:
+        text = str(error) if isinstance(error, ProbeError) else visible(f"probes: helper: {error}")
+        print(text, file=sys.stderr, flush=True)
         return 2
     if wanted.render_only:
         sys.stdout.write(script)
         return 0
-    return run(wanted.bpftrace, script)
+    return run(program, script)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The arguments, checked one by one. Raises ProbeError for what the helper will not do."""
-    parser = _Parser(prog="helper", description="Runs one probe for its caller.")
+    parser = _Parser(prog="helper", description="Runs one probe for its caller.", allow_abbrev=False)
     parser.add_argument("probe")
-    parser.add_argument("--bpftrace", type=Path, required=True)
     parser.add_argument("--binary", type=Path, required=True)
     parser.add_argument("--major", required=True)
-    parser.add_argument("--server", required=True)
-    parser.add_argument("--client", action="append", default=[])
-    parser.add_argument("--launcher", action="append", default=[])
+    parser.add_argument("--server", type=living_pid, required=True)
+    parser.add_argument("--client", type=living_pid, action="append", default=[])
+    parser.add_argument("--launcher", type=living_pid, action="append", default=[])
     parser.add_argument("--allow-slow", action="store_true")
     parser.add_argument("--untracked", action="store_true", help="tracepoints cannot be read: no filter by process")
     parser.add_argument("--mount-tracefs", action="store_true")
@@ -80,111 +97,91 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if wanted.probe not in SCRIPTED:
         raise ProbeError(f"probes: the helper knows no probe {wanted.probe!r} (known: {', '.join(SCRIPTED)})")
     if not re.fullmatch(r"[1-9][0-9]", wanted.major):
-        raise ProbeError(f"probes: {wanted.major!r} is no major version of PostgreSQL, such as 16")
+        raise ProbeError(f"probes: {wanted.major!r} is not a major version of PostgreSQL, such as 16")
     wanted.major = int(wanted.major)
-    wanted.server = living_pid(wanted.server)
-    wanted.client = [living_pid(text) for text in wanted.client]
-    wanted.launcher = [living_pid(text) for text in wanted.launcher]
-    wanted.bpftrace = trusted_program(wanted.bpftrace)
+    if wanted.untracked and caller() != 0:
+        raise ProbeError("probes: --untracked counts every user's servers on the binary; only root may ask for that")
     wanted.binary = server_binary(wanted.binary, wanted.server)
     return wanted
 
 
 def living_pid(text: str) -> int:
-    """The pid that the text names. Raises ProbeError when it is none or there is no such process."""
+    """The pid in the text. Raises ProbeError unless it is that of a process which the caller may watch."""
     if not re.fullmatch(r"[1-9][0-9]{0,9}", text):
-        raise ProbeError(f"probes: {text!r} is no process id")
-    try:
-        owner = Path(f"/proc/{text}").stat().st_uid
-    except OSError:
-        raise ProbeError(f"probes: there is no process {text}") from None
-    if privileged() and caller() not in (0, owner):
+        raise ProbeError(f"probes: {text!r} is not a process id")
+    owner = processes.owner(int(text))
+    if owner is None:
+        raise ProbeError(f"probes: there is no process {text}")
+    if caller() not in (0, owner):
         raise ProbeError(f"probes: process {text} belongs to user {owner}; only your own may be watched")
     return int(text)
 
 
-def privileged() -> bool:
-    """Whether this process may do more than the one who called it: root, or any capability."""
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    held = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
-    return os.geteuid() == 0 or (held is not None and int(held[1], 16) != 0)
-
-
 def caller() -> int:
     """The user on whose behalf this runs. Only sudo, which runs it as root, is believed about that."""
-    said = os.environ.get("SUDO_UID", "")
-    return int(said) if os.geteuid() == 0 and said.isdecimal() else os.getuid()
-
-
-def trusted_program(path: Path) -> Path:
-    """A bpftrace that nobody but root can have put there, or its caller where it is run without any privilege.
-
-    Raises ProbeError when the file or a folder above it may be written by others.
-    """
-    whole = _absolute(path)
-    if whole.name not in ("bpftrace", ".bpftrace-wrapped"):
-        raise ProbeError(f"probes: {whole} is not named bpftrace; the helper starts nothing else")
-    loose = changeable(whole, {0} if privileged() else {0, os.getuid()})
-    if loose is not None:
-        raise ProbeError(f"probes: {loose} could be changed by others; bpftrace must be root's alone to be run as root")
-    if not os.access(whole, os.X_OK):
-        raise ProbeError(f"probes: {whole} cannot be executed; install bpftrace")
-    return whole
-
-
-def changeable(path: Path, owners: Collection[int] = (0,)) -> Path | None:
-    """The file, or the first folder above it, that others than `owners` may change; None when there is none.
-
-    Sticky folders such as /tmp are well, as nobody can replace there what is not theirs.
-    """
-    for one in (path, *path.parents):
-        status = one.stat()
-        loose = status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0))
-        if status.st_uid not in owners or (loose and not status.st_mode & stat.S_ISVTX):
-            return one
-    return None
+    user = os.environ.get("SUDO_UID", "")
+    return int(user) if os.geteuid() == 0 and user.isdecimal() else os.getuid()
 
 
 def server_binary(path: Path, server: int) -> Path:
-    """The server's own binary: owned by root or by the caller, and what the running server was started from."""
-    whole = _absolute(path)
-    status = whole.stat()
-    if status.st_uid not in (0, caller()):
-        raise ProbeError(f"probes: {whole} belongs to user {status.st_uid}; give a binary of root's or of your own")
-    if not render.SAFE_PATH.fullmatch(str(whole)):
-        raise ProbeError(f"probes: {whole}: the path holds characters that a script cannot; move the server")
-    elf.read(whole)
+    """The server's own binary: what the running server was started from, owned by root or by the caller."""
     try:
-        running = Path(f"/proc/{server}/exe").stat()
-    except OSError as error:
-        raise ProbeError(f"probes: server {server}: {error.strerror}; is it running?") from None
-    if (running.st_dev, running.st_ino) != (status.st_dev, status.st_ino):
+        whole = path.resolve(strict=True)
+        status, running = whole.stat(), Path(f"/proc/{server}/exe").stat()
+        same = (running.st_dev, running.st_ino) == (status.st_dev, status.st_ino)
+    except OSError:
+        same = False  # why is left out: it would reveal what is in folders that the caller cannot read
+    if not same:
         raise ProbeError(
-            f"probes: the running server (pid {server}) was started from another file; "
-            f"probes on {whole} would never fire"
+            f"probes: the running server (pid {server}) was started from another file than {path}; "
+            "probes there would never fire"
         )
+    if status.st_uid not in (0, caller()):
+        raise ProbeError(f"probes: {whole} belongs to user {status.st_uid}; use a binary of root's or of your own")
+    if not render.SAFE_PATH.fullmatch(str(whole)):
+        raise ProbeError(f"probes: {whole}: a bpftrace script cannot hold this path; move the server")
     return whole
 
 
-def need_tracefs(*, mount: bool) -> None:
-    """Raises ProbeError when the tracing file system is not mounted, unless it may be mounted and can."""
-    if mount:
-        mount_tracefs()
-    elif not tracefs_mounted():
-        raise ProbeError(NO_TRACEFS)
+def unchangeable(probe: str, binary: Path, server: int) -> Path:
+    """A path to the wanted binary that only root can change: its own, or a mount that no other process sees.
+
+    bpftrace reads a function's place from the file, and the kernel then opens the path again. Whoever replaced the file
+    between the two would have the kernel write a breakpoint into any program, at any place, for all its users.
+    """
+    if not BY_ID[probe].needs_binary or (bpftrace.changeable(binary) is None and not user_mounted(binary)):
+        return binary
+    held = HELD / "postgres"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) == 0:
+        _mount(libc, "none", Path("/"), MS_REC | MS_PRIVATE)
+        _mount(libc, "tmpfs", HELD, MS_NOSUID | MS_NODEV | MS_NOEXEC, "tmpfs", "mode=755,uid=0,gid=0,size=4096")
+        held.touch(0o644)
+        with suppress(ProbeError):  # the check below reports it
+            _mount(libc, str(binary), held, MS_BIND)
+        return server_binary(held, server)
+    raise ProbeError(
+        f"probes: {probe}: others than root could replace {binary}; preventing that needs CAP_SYS_ADMIN "
+        f"({os.strerror(ctypes.get_errno())}); use a server from the Nix store or a system folder"
+    )
+
+
+def user_mounted(path: Path) -> bool:
+    """Whether a file system on the way may be one that a user has mounted, which is always done with nosuid.
+
+    FUSE says of owners and links what that user wants. The Nix store is mounted so, too, and only by root.
+    """
+    on_the_way = () if path.is_relative_to(bpftrace.NIX_STORE) else (path, *path.parents)
+    return any(os.statvfs(one).f_flag & os.ST_NOSUID for one in on_the_way)
 
 
 def mount_tracefs() -> None:
     """Mounts the tracing file system if it is not there, and says so. Raises ProbeError when that cannot be done."""
     if tracefs_mounted():
         return
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or caller() != 0:
         raise ProbeError(NO_TRACEFS)
-    libc = ctypes.CDLL(None, use_errno=True)
-    flags = 2 | 4 | 8  # nosuid, nodev, noexec
-    if libc.mount(b"tracefs", str(TRACEFS).encode(), b"tracefs", flags, None) != 0:
-        reason = os.strerror(ctypes.get_errno())
-        raise ProbeError(f"probes: the tracing file system could not be mounted at {TRACEFS}: {reason}")
+    _mount(ctypes.CDLL(None, use_errno=True), "tracefs", TRACEFS, MS_NOSUID | MS_NODEV | MS_NOEXEC, "tracefs")
     print(f"probes: mounted the tracing file system at {TRACEFS}", file=sys.stderr, flush=True)
 
 
@@ -194,32 +191,37 @@ def tracefs_mounted() -> bool:
     return any(line.split(" ")[1:3] == [str(TRACEFS), "tracefs"] for line in mounts.splitlines())
 
 
-def prepare(wanted: argparse.Namespace) -> str:
+def prepare(wanted: argparse.Namespace, version: tuple[int, int] = (0, 17)) -> str:
     """The script to run, over the processes as they are now. Raises ProbeError when it can attach nowhere."""
-    binary = elf.read(wanted.binary)
     probe = BY_ID[wanted.probe]
-    attachments = resolve.resolve_all(
-        binary, probe.events, wanted.major, kernel=kernel_version(), allow_slow=wanted.allow_slow
-    )
+    attachments, machine = {}, os.uname().machine
+    if probe.needs_binary:
+        binary = elf.read(wanted.binary)
+        machine = binary.machine
+        attachments = resolve.resolve_all(
+            binary, probe.events, wanted.major, kernel=kernel_version(), allow_slow=wanted.allow_slow
+        )
     groups = processes.groups(wanted.server, wanted.client, wanted.launcher)
+    owner = caller()
+    if owner != 0:  # a child may have become another user's: sudo, su
+        groups = {tid: group for tid, group in groups.items() if processes.owner(tid) == owner}
     return render.script(
         wanted.probe,
         groups,
         binary=str(wanted.binary),
         attachments=attachments,
-        machine=binary.machine,
+        machine=machine,
         tracking=not wanted.untracked,
-        bpftrace=parse_version(bpftrace_version(wanted.bpftrace)) or (0, 17),
+        owner=owner,
+        bpftrace=version,
     )
 
 
 def kernel_version() -> tuple[int, int]:
-    """The running kernel's major and minor version."""
-    major, minor = re.findall(r"\d+", os.uname().release)[:2]
-    return int(major), int(minor)
+    return bpftrace.parse_version(os.uname().release) or (0, 0)
 
 
-def run(bpftrace: Path, script: str) -> int:
+def run(program: Path, script: str) -> int:
     """Runs bpftrace over a script until it ends or standard input does; returns its exit code."""
     script_fd = os.memfd_create("probe.bt")
     os.write(script_fd, script.encode())
@@ -232,9 +234,10 @@ def run(bpftrace: Path, script: str) -> int:
             os._exit(1)
 
     child = subprocess.Popen(
-        [str(bpftrace), "-f", "json", "-B", "line", "--no-warnings", f"/proc/self/fd/{script_fd}"],
+        [str(program), "-f", "json", "-B", "line", "--no-warnings", f"/proc/self/fd/{script_fd}"],
         stdin=subprocess.DEVNULL,
         env=ENVIRONMENT,
+        cwd="/",
         pass_fds=[script_fd],
         preexec_fn=die_with_helper,
         start_new_session=True,  # the terminal's Ctrl-C is the caller's to pass on
@@ -262,15 +265,13 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
         return child.wait()
 
 
-def _absolute(path: Path) -> Path:
-    try:
-        return path.resolve(strict=True)
-    except OSError as error:
-        raise ProbeError(f"probes: {path}: {error.strerror}") from None
+def _mount(libc: ctypes.CDLL, source: str, target: Path, flags: int, kind: str = "", options: str = "") -> None:
+    if libc.mount(os.fsencode(source), os.fsencode(target), kind.encode(), flags, options.encode()) != 0:
+        raise ProbeError(f"probes: {source} could not be mounted at {target}: {os.strerror(ctypes.get_errno())}")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as all errors do."""
+    """A parser whose errors are ProbeErrors."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise ProbeError(f"probes: helper: {message}")

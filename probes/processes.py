@@ -15,7 +15,6 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def parents() -> dict[int, int]:
-    """Every process and its parent."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -45,6 +44,14 @@ def threads(pid: int) -> set[int]:
         return {int(folder.name) for folder in Path(f"/proc/{pid}/task").iterdir()}
     except OSError:
         return set()
+
+
+def owner(tid: int) -> int | None:
+    """The user that a thread belongs to, root for setuid programs; None once it is gone."""
+    try:
+        return Path(f"/proc/{tid}").stat().st_uid
+    except OSError:
+        return None
 
 
 def groups(server: int, clients: Iterable[int], launchers: Iterable[int]) -> dict[int, int]:

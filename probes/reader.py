@@ -1,4 +1,4 @@
-"""From bpftrace's JSON lines to frames. Pure: bytes in, frames out; reads 0.17, 0.23 and 0.27 alike.
+"""From bpftrace's JSON lines to frames. Pure: bytes in, frames out; reads the output of 0.17, 0.23 and 0.27.
 
 The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A script forgets
 threads some seconds after their end, and the reader with it; to be rid of their buckets, it now and then empties its
@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from probes import buckets
+from probes.errors import visible
 from probes.frames import MAP_KEYS, Frame, Quality, Stack
 from probes.table import BY_ID, OTHER, Field, Probe
 
@@ -23,6 +24,8 @@ Maps = dict[str, Any]
 PartKey = tuple[int, int | None]  # tid, and the second key where the map has one
 # Several times the grain of /proc/uptime; and more than a time namespace, whose uptime is another, would make of it.
 LATE_NS, LATE_MAX_NS = 50_000_000, 120_000_000_000
+UPTIME = re.compile(r"\d+\.\d+ ")
+ADDRESS = re.compile(r"(0x)?[0-9a-fA-F]+")
 LINE_MAX_BYTES = 32 * 1024 * 1024
 
 
@@ -44,40 +47,22 @@ class Reader:
     ) -> None:
         self.probe: Probe = BY_ID[probe]
         self.offset_ns = offset_ns
-        self.attached: int | None = None
-        self.ready_ns: int | None = None  # bpftrace's clock
         self.errors: list[str] = []
         self.groups: dict[int, int] = {}
         self._process_of = process_of
         self._origin = Quality(attach=attach, slow_entry=slow_entry)
         self._histogram_names = {field.name for field in self.probe.fields if field.kind == "histogram"}
-        self._rest = b""
         self.restart()
-
-    @property
-    def has_baseline(self) -> bool:
-        """Whether the first burst has been read: from its tick on, everything is counted."""
-        return self._last_tick is not None
-
-    @property
-    def baseline_ns(self) -> int | None:
-        """The tick of the last burst, on bpftrace's clock."""
-        return self._last_tick
-
-    @property
-    def kept(self) -> int:
-        """How many series it remembers."""
-        return len(self._last)
 
     def restart(self) -> None:
         """Forgets the series: another bpftrace begins, with empty maps."""
-        self.attached = None
-        self.ready_ns = None
+        self.attached: int | None = None
+        self.ready_ns: int | None = None  # bpftrace's clock
+        self.baseline_ns: int | None = None  # the last burst's tick, on the same clock: from there on all is counted
         self._rest = b""
         self._tick: int | None = None
         self._maps: Maps = {}
         self._emptied = False  # the histograms, once they were printed
-        self._last_tick: int | None = None
         self._last: dict[tuple[str, PartKey], int] = {}
         self._held: list[tuple[tuple[str, PartKey], int, int]] = []  # series that wait until they have caught up
         self._quality = self._origin
@@ -115,7 +100,7 @@ class Reader:
             case "helper_error":
                 self._note(helper_errors=1)
             case "errorf" | "warnf":
-                self.errors.append(str(data))
+                self.errors.append(visible(str(data)))
         return None
 
     def _mark(self, text: str) -> Frame | None:
@@ -140,7 +125,8 @@ class Reader:
 
     def _came_to_it(self, uptime: str) -> None:
         """When bpftrace came to the tick, by /proc/uptime: what it prints of the maps is as of then."""
-        printed_ns = round(float(uptime.split()[0]) * 1e9) if _is_number(uptime) else 0
+        seconds = UPTIME.match(uptime)
+        printed_ns = round(float(seconds[0]) * 1e9) if seconds else 0
         if self._tick is not None and LATE_NS < printed_ns - self._tick < LATE_MAX_NS:
             self._note(late_ms=(printed_ns - self._tick) // 1_000_000)
             self._tick = printed_ns
@@ -169,15 +155,13 @@ class Reader:
             records.pop(pid, None)
             for of_pid in histograms.values():
                 of_pid.pop(pid, None)
-        last, self._last_tick = self._last_tick, tick
+        last, self.baseline_ns = self.baseline_ns, tick
         if last is None:
             self._quality = replace(self._origin, lost_events=self._quality.lost_events)
             return None
         stacks = self._stacks(maps)
-        start = self.ready_ns if self.ready_ns is not None else last
-        seq = round((tick - start) / 1e9)
         fullest, keys = max(
-            ((name, _key_count(value)) for name, value in maps.items()), key=lambda x: x[1], default=("", 0)
+            ((name, _key_count(_mapping(maps, name))) for name in maps), key=lambda x: x[1], default=("", 0)
         )
         quality = replace(
             self._quality,
@@ -190,7 +174,6 @@ class Reader:
         processes = {self._process_of(tid): group for tid, group in self.groups.items()}
         return Frame(
             self.probe.id,
-            seq,
             tick - self.offset_ns,
             tick - last,
             {pid: record for pid, record in records.items() if any(record.values())},
@@ -221,12 +204,7 @@ class Reader:
 
     def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
         """Adds what a cumulative map grew by to the records."""
-        values = _keyed(maps, field.source)
-        if field.part is not None:
-            values = _of_part(values, field, self.probe)
-        unfinished = _unfinished(field, tick, maps, self.probe) if field.since else {}
-        for key in values.keys() | unfinished.keys():
-            value = values.get(key, 0) + unfinished.get(key, 0)
+        for key, value in _counts(field, tick, maps, self.probe).items():
             name = (field.name, key)
             before = self._last.get(name, 0)
             pid = self._process_of(key[0])
@@ -274,24 +252,10 @@ class Reader:
                 found.append(Stack(self._process_of(tid), user, kernel, int(count)))
         return tuple(found)
 
-    def _note(
-        self,
-        *,
-        lost_events: int = 0,
-        helper_errors: int = 0,
-        broken_lines: int = 0,
-        emptied: int = 0,
-        late_ms: int = 0,
-    ) -> None:
+    def _note(self, *, late_ms: int = 0, **counts: int) -> None:
         now = self._quality
-        self._quality = replace(
-            now,
-            lost_events=now.lost_events + lost_events,
-            helper_errors=now.helper_errors + helper_errors,
-            broken_lines=now.broken_lines + broken_lines,
-            emptied=now.emptied + emptied,
-            late_ms=max(now.late_ms, late_ms),
-        )
+        sums: dict[str, Any] = {name: getattr(now, name) + count for name, count in counts.items()}
+        self._quality = replace(now, late_ms=max(now.late_ms, late_ms), **sums)
 
 
 def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
@@ -300,17 +264,9 @@ def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
     Frames are separated by newlines, or (0.23) by a backslash and an n; addresses may lack the 0x.
     """
     tid, user, kernel = key.replace("\\n", "\n").split(",", 2)
-    addresses = tuple(int(word, 16) for line in user.splitlines() if _is_address(word := line.strip()))
-    names = tuple(line.strip().split("+")[0] for line in kernel.splitlines() if line.strip())
+    addresses = tuple(int(word, 16) for word in map(str.strip, user.splitlines()) if ADDRESS.fullmatch(word))
+    names = tuple(visible(line.strip().split("+")[0]) for line in kernel.splitlines() if line.strip())
     return int(tid), addresses, names
-
-
-def _is_address(word: str) -> bool:
-    return bool(word) and all(letter in "0123456789abcdef" for letter in word.removeprefix("0x").lower())
-
-
-def _is_number(text: str) -> bool:
-    return re.match(r"\d+\.\d+ ", text) is not None
 
 
 def _mapping(maps: Maps, name: str) -> Mapping[str, Any]:
@@ -329,36 +285,23 @@ def _keyed(maps: Maps, name: str) -> dict[PartKey, int]:
     return found
 
 
-def _named_parts(field: Field, probe: Probe) -> set[int | None]:
-    return {other.part for other in probe.fields if other.source == field.source}
-
-
-def _takes(field: Field, part: int | None, named: set[int | None]) -> bool:
-    return part not in named if field.part == OTHER else part == field.part
-
-
-def _of_part(values: Mapping[PartKey, int], field: Field, probe: Probe) -> dict[PartKey, int]:
-    """What belongs to the field's part, by thread."""
-    named = _named_parts(field, probe)
+def _counts(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, int]:
+    """A field's cumulative counts, with what had not ended at the tick; those of a part by thread alone."""
+    counts = _keyed(maps, field.source)
+    parts = {tid: part for (tid, _), part in _keyed(maps, field.since_part).items()}
+    for (tid, _), began in _keyed(maps, field.since).items():
+        if began:
+            key = tid, parts.get(tid)
+            counts[key] = counts.get(key, 0) + max(0, tick - began)
+    if field.part is None:
+        return counts
+    named = {other.part for other in probe.fields if other.source == field.source}
     found: dict[PartKey, int] = {}
-    for (tid, part), value in values.items():
-        if _takes(field, part, named):
+    for (tid, part), value in counts.items():
+        if part not in named if field.part == OTHER else part == field.part:
             found[tid, None] = found.get((tid, None), 0) + value
     return found
 
 
-def _unfinished(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, int]:
-    """How long what has not ended had lasted at the tick, by thread."""
-    parts = {tid: value for (tid, _), value in _keyed(maps, field.since_part).items()} if field.since_part else {}
-    named = _named_parts(field, probe)
-    return {
-        (tid, None): max(0, tick - began)
-        for (tid, _), began in _keyed(maps, field.since).items()
-        if began and (not field.since_part or _takes(field, parts.get(tid), named))
-    }
-
-
-def _key_count(value: Any) -> int:
-    if not isinstance(value, dict):
-        return 0
-    return sum(len(entry) if isinstance(entry, list) else 1 for entry in value.values())
+def _key_count(found: Mapping[str, Any]) -> int:
+    return sum(len(entry) if isinstance(entry, list) else 1 for entry in found.values())

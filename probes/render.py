@@ -19,16 +19,15 @@ TYPES = {
     **{"@sp": "1", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"},
     **{"@first": "1", "@last": "1", "@dead": "1", "@died": "nsecs", "@forgotten": "1", "@printing": "1"},
 }
-QUEUE = ("@dead", "@died", "@first", "@last", "@forgotten", "@printing")
 FORGOTTEN_MAX = 300  # so many threads' buckets are carried along; what falls between print and emptying is not in them
 # The second keys of maps by thread and part, by probe; maps of more keys are emptied with each print.
 PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4)}
+COMMENT = re.compile(r"//[^\n]*")
 MAP_KEY = re.compile(r"(@[a-z_]+)\[([^\]]*)\]")
 # An attach point stands at the beginning of a line, or behind a comma after another one.
 POINT = re.compile(r"^(BEGIN|END|(?:tracepoint|uprobe|uretprobe|usdt|profile|interval):\S+)", re.MULTILINE)
-# What a tick prints is read when bpftrace comes to it: when that was, the machine's uptime tells, which bpftrace reads
-# itself. While it waits for a CPU, it is given no further tick.
-TICK = "interval:s:1 /@printing[0] == 0/"
+# Not a setuid program: where its code lies is a secret that protects it. `uid` and `gid` are those of who started it.
+NO_MORE_RIGHTS = " && ".join(f"((struct task_struct *)curtask)->cred->e{one}.val == {one}" for one in ("uid", "gid"))
 PHASES = (("Parse", "parse"), ("Analyze and rewrite", "analyze"), ("Plan", "plan_start"), ("Execute", "execute"))
 RAW_STACKS = (0, 18)
 # Where the rule of the stack has not been verified, every start replaces the one before it.
@@ -36,7 +35,6 @@ FLAT_STACK = "(uint64)65536"
 
 
 def source(name: str) -> str:
-    """A file of this folder, as text."""
     return (files("probes") / name).read_text(encoding="utf-8")
 
 
@@ -48,13 +46,15 @@ def script(
     attachments: Mapping[str, tuple[Attachment, ...]] | None = None,
     machine: str = "x86_64",
     tracking: bool = True,
+    owner: int = 0,
     bpftrace: tuple[int, int] = (0, 17),
 ) -> str:
     """The script of a probe, ready to run.
 
     `groups` are the threads to begin with: tid -> SERVER, CLIENT or LAUNCHER. Without `tracking` (tracepoints cannot
-    be read) every server that runs the binary is counted. `bpftrace` is the version that it is for. Raises ProbeError
-    for a path or symbol that a script cannot hold.
+    be read) every server that runs the binary is counted. An `owner` other than root: only that user's
+    processes are read, also where a thread has gone and its number is now another user's. `bpftrace` is the version
+    that the script is for. Raises ProbeError for a path or symbol that a script cannot hold.
     """
     found = attachments or {}
     entry = BY_ID[probe]
@@ -64,36 +64,39 @@ def script(
     values |= {
         "GROUPS": "\n  ".join(f"@g[{tid}] = {group}; @group[{tid}] = {group};" for tid, group in sorted(groups.items()))
         or "@g[0] = 0; @group[0] = 0;",
-        "ASLEEP": "\n  ".join(
-            f"@off[{tid}] = nsecs; @state[{tid}] = (uint64)1;"
-            for tid, group in sorted(groups.items())
-            if group != LAUNCHER
-        )
-        or "@off[0] = nsecs; @state[0] = (uint64)1;",
-        "CLEAR": " ".join(f"clear({name});" for name in ("@g", *(QUEUE if tracking else ()))),
+        "ASLEEP": _asleep(groups) if probe == "sched" else "",
         "EMPTY": _emptying(entry) if tracking else "",
         "TRACKING": _tracking(entry) if tracking else "",
-        "SERVER": "@g[tid] == 1" if tracking else "1",
+        "SERVER": ("@g[tid] == 1" if tracking else "1") + (f" && uid == {owner}" if owner else ""),
+        "SAMPLED": "(@g[tid] == 1 || @g[tid] == 2)" + (f" && uid == {owner} && {NO_MORE_RIGHTS}" if owner else ""),
         "SP": 'reg("sp")' if stacked else FLAT_STACK,
-        "PLAN_POPPED": str(ends[0].popped_bytes if ends and stacked else 0),
-        "TICK": TICK,
-        "TYPES": _types(_texts(entry) + (source("groups.bt") + source("forget.bt") if tracking else "")),
+        # By how much the stack pointer is higher at the end than at the start: the return address.
+        "PLAN_POPPED": "8" if stacked and ends and ends[0].at_return else "0",
         # Addresses. Before raw stacks came, BPFTRACE_NO_USER_SYMBOLS did it, which newer ones do not obey.
         "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",
     }
-    text = source(entry.script)
-    if "{{PHASES}}" in text:
+    if probe == "phases":
         blocks = (
             _fill(source("phase.bt"), values | {"NAME": name, "START": values[event.upper()], "PHASE": str(number)})
             for number, (name, event) in enumerate(PHASES, 1)
         )
         values["PHASES"] = "\n".join(blocks).rstrip()
-    text = _without_unattached(text, values)
-    return _fill(text, values)
+    maps = source("frame.bt") + _texts(entry) + (source("groups.bt") + source("forget.bt") if tracking else "")
+    printed = _printed(entry)
+    scratch = {"@g", *(name for name, _ in MAP_KEY.findall(COMMENT.sub("", maps)))} - set(printed)
+    peaks = [field.source for field in entry.fields if field.kind in ("peak", "stacks")]
+    values |= {
+        "TYPES": _types(maps),
+        "PRINT": " ".join([*(f"print({name});" for name in printed), *(f"clear({name});" for name in peaks)]),
+        "CLEAR": " ".join(f"clear({name});" for name in sorted(scratch)),
+    }
+    header, _, body = _own(entry).partition("\n\n")
+    values["PROBES"] = _fill(_without_unattached(body, values), values)
+    text = f"{header}\n\n{_fill(source('frame.bt'), values)}"
+    return re.sub(r"^ +\n", "", text, flags=re.MULTILINE)
 
 
 def attach_points(rendered: str) -> tuple[str, ...]:
-    """The attach points of a rendered script, in order."""
     points: list[str] = []
     for line in rendered.splitlines():
         if POINT.match(line):
@@ -110,9 +113,27 @@ def _points(event: str, binary: str, found: Mapping[str, tuple[Attachment, ...]]
     return ", ".join(attachment.point(binary) for attachment in found.get(event, ()))
 
 
+def _asleep(groups: Mapping[int, int]) -> str:
+    """Taken for asleep until seen otherwise; the first frame, which is only a baseline, sets it right."""
+    watched = [tid for tid, group in sorted(groups.items()) if group != LAUNCHER] or [0]
+    return "\n  ".join(f"@off[{tid}] = nsecs; @state[{tid}] = (uint64)1;" for tid in watched)
+
+
+def _printed(probe: Probe) -> tuple[str, ...]:
+    """The maps that a tick prints: first what has begun, last the histograms, which may be emptied right after it."""
+    begun = [name for field in probe.fields for name in (field.since, field.since_part) if name]
+    ended = sorted(probe.fields, key=lambda field: field.kind == "histogram")
+    return tuple(dict.fromkeys(["@group", *begun, *(field.source for field in ended)]))
+
+
+def _own(probe: Probe) -> str:
+    """The probe's own script; two of them time planning alike."""
+    return source(probe.script).replace("{{PLANNING}}\n", source("planning.bt"))
+
+
 def _texts(probe: Probe) -> str:
     """All that is the probe's own of its script."""
-    return source(probe.script) + (source("phase.bt") if probe.id == "phases" else "")
+    return _own(probe) + (source("phase.bt") if probe.id == "phases" else "")
 
 
 def _types(texts: str) -> str:
@@ -127,9 +148,9 @@ def _types(texts: str) -> str:
 
 def _tracking(probe: Probe) -> str:
     """The part that keeps the watched threads, and forgets all that the script has of those that are gone."""
-    keys = {(name, key.count(",")) for name, key in MAP_KEY.findall(re.sub(r"//[^\n]*", "", _texts(probe)))}
+    keys = {(name, key.count(",")) for name, key in MAP_KEY.findall(COMMENT.sub("", _texts(probe)))}
     # Peaks are emptied with each print: what bpftrace itself deletes, nobody else should.
-    others = {"@g", "@printing", "@max_us", *_histograms(probe)}
+    others = {"@g", "@max_us", *_histograms(probe)}
     by_thread = {name for name, commas in keys if commas == 0} - others | {"@group"}
     lines = [f"delete({name}[$gone]);" for name in sorted(by_thread)]
     for name, commas in sorted(keys):

@@ -1,6 +1,6 @@
-"""What probes need of a machine, in the order of looking, each lack as one line that says what to do.
+"""What probes need of a machine, and for each thing that is missing one line that says what to do.
 
-`facts` looks at the machine, `check` judges; it is pure, so that every line can be tested anywhere.
+`facts` looks at the machine; `check` judges and is pure, so that every line can be tested anywhere.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.errors import ProbeError
-from probes.helper import NO_TRACEFS, TRACEFS, tracefs_mounted
-from probes.origin import bpftrace_version, parse_version
+from probes.bpftrace import parse_version
+from probes.errors import ProbeError, visible
+from probes.helper import NO_TRACEFS, TRACEFS, kernel_version, tracefs_mounted
 from probes.table import PROBES
+from probes.tracer import HELPER, bpftrace_version, direct_command, file_capabilities
 
 Version = tuple[int, int]
 
-WRAPPER = "PGBED_PROBE_HELPER"  # names the program that starts the helper with its privilege
+ANNOUNCED = "PGBED_BPFTRACE_VERSION"  # of the bpftrace that the first run with probes fetches for the helper
 OLDEST: Version = (0, 17)
 CAPABILITIES: Version = (0, 25)  # from here on bpftrace asks for capabilities, not for root
 NEEDS_BTF: Version = (0, 23)
@@ -47,10 +47,9 @@ SCHEDULER = ("runq", "sched")
 class Facts:
     """What was found. Versions are (major, minor); `bpftrace` is None when there is none.
 
-    `helper` is true when the privileged part is started as root, so that this process need not be privileged itself.
-    `capabilities` are the bits that the privileged part will have if it is not root. `wrapper` is PGBED_PROBE_HELPER
-    when that cannot be executed. `tracepoints` are those of `sched` that the kernel offers, None when that could not be
-    looked at.
+    `missing` says why there is none. `sudo` is true when sudo starts the helper as root. `capabilities` are the bits
+    that the helper will have if it is not root. `wrapper` is PGBED_PROBE_HELPER when that cannot be executed.
+    `tracepoints` are those of `sched` that the kernel offers, None when that could not be looked at.
     """
 
     linux: bool
@@ -58,166 +57,131 @@ class Facts:
     bpftrace: Version | None
     uid: int
     capabilities: int
-    helper: bool
+    sudo: bool
     tracefs: bool
     tracepoints: frozenset[str] | None
     btf: bool
     uprobes: bool
     schedstat: bool = True
     wrapper: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One lack. `text` is the line for the user, `off` the probes that cannot run because of it."""
+    """Something missing. `text` is the line for the user, `off` the probes that cannot run because of it."""
 
     text: str
-    off: tuple[str, ...]
+    off: tuple[str, ...] = BPF
 
 
-def facts(*, helper: bool = False) -> Facts:
-    """What this machine offers. Nothing is changed and nothing is started but `bpftrace --version`."""
-    program = shutil.which("bpftrace")
-    version = None
-    if program is not None:
+def facts(*, sudo: bool = False) -> Facts:
+    """What this machine offers. Nothing is changed and nothing is started but `bpftrace --version`, by the helper.
+
+    `sudo` says that sudo would start the helper without a password.
+    """
+    wrapper = os.environ.get(HELPER, "")
+    usable = not wrapper or shutil.which(wrapper) is not None
+    version, missing = None, ""
+    if usable:
         try:
-            version = parse_version(bpftrace_version(Path(program)))
-        except ProbeError:
-            version = None
+            version = parse_version(bpftrace_version(direct_command()))
+        except ProbeError as error:
+            missing = str(error)
+            version = parse_version(os.environ.get(ANNOUNCED, ""))
+    given = file_capabilities(Path(wrapper)) if wrapper else None
     try:
         sched = frozenset(one.name for one in (TRACEFS / "events" / "sched").iterdir())
     except OSError:  # not there, or not for this user to see
         sched = None
-    wrapper = os.environ.get(WRAPPER, "")
-    usable = bool(wrapper) and shutil.which(wrapper) is not None
-    given = file_capabilities(Path(wrapper)) if usable else None
     return Facts(
         linux=sys.platform == "linux",
-        kernel=parse_version(os.uname().release) or (0, 0),
+        kernel=kernel_version(),
         bpftrace=version,
         uid=os.geteuid(),
         capabilities=_capabilities() if given is None else given,
-        helper=usable and given is None if wrapper else helper,
+        sudo=sudo and given is None,
         tracefs=sched is not None or tracefs_mounted(),
         tracepoints=sched,
         btf=Path("/sys/kernel/btf/vmlinux").exists(),
         uprobes=Path("/sys/bus/event_source/devices/uprobe").exists(),
         schedstat=_schedstat(),
         wrapper="" if usable else wrapper,
+        missing=missing,
     )
 
 
 def check(found: Facts) -> tuple[Finding, ...]:
-    """Every lack, in the order in which to mend them; empty when all probes can run."""
+    """All that is missing, in the order in which to mend it; empty when all probes can run."""
     if not found.linux:
         return (Finding("probes: need Linux; all probes except planstats are off", (*BPF, "procsched")),)
-    findings = [*_program(found), *_kernel(found)]
-    if not found.schedstat:
-        findings.append(
-            Finding(
-                "procsched: this kernel keeps no per-task run-queue time (schedstat is all zero); "
-                "run-queue wait not shown",
-                ("procsched",),
-            )
-        )
-    return tuple(findings)
+    return (*_program(found), *_kernel(found))
 
 
-def _program(found: Facts) -> list[Finding]:
-    if found.bpftrace is None:
-        return [
-            Finding(
-                "probes: bpftrace not found on PATH. Enter the dev shell or install bpftrace >= 0.17. "
-                "Continuing with procsched and planstats.",
-                BPF,
-            )
-        ]
-    version, named = found.bpftrace, show(found.bpftrace)
-    findings = []
-    if version < OLDEST:
-        findings.append(Finding(f"probes: bpftrace {named} is too old, need >= 0.17", BPF))
+def _program(found: Facts) -> Iterator[Finding]:
     if found.wrapper:
-        findings.append(
-            Finding(
-                f"probes: {WRAPPER}={found.wrapper} cannot be executed; join its group, or unset it to use sudo",
-                BPF,
-            )
-        )
-    elif found.uid != 0 and not found.helper:
-        missing = missing_capabilities(found.capabilities)
+        reason = f"probes: {HELPER}={found.wrapper} cannot be executed; join its group, or unset it to use sudo"
+        yield Finding(visible(reason))
+        return
+    if found.bpftrace is None:
+        yield Finding(found.missing or "probes: bpftrace not found")
+        return
+    version, named = found.bpftrace, show(found.bpftrace)
+    if version < OLDEST:
+        yield Finding(f"probes: bpftrace {named} is too old, need >= 0.17")
+    if found.uid != 0 and not found.sudo:
+        missing = [name for name, bit in CAPABILITY_BITS.items() if not found.capabilities >> bit & 1]
         if version < CAPABILITIES:
-            findings.append(
-                Finding(
-                    f"probes: bpftrace {named} only runs as root (0.25 and later accept capabilities). Re-run with "
-                    "sudo, or start only the probe helper with sudo. Continuing with procsched and planstats.",
-                    BPF,
-                )
+            yield Finding(
+                f"probes: bpftrace {named} only runs as root (0.25 and later accept capabilities). Re-run with "
+                "sudo, or permit sudo to start only the probe helper. Continuing with procsched and planstats."
             )
         elif missing:
-            findings.append(
-                Finding(
-                    f"probes: missing {', '.join(missing)}; bpftrace {named} needs CAP_BPF, CAP_PERFMON, "
-                    "CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE",
-                    BPF,
-                )
+            yield Finding(
+                f"probes: missing {', '.join(missing)}; bpftrace {named} needs CAP_BPF, CAP_PERFMON, "
+                "CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE"
             )
         elif not found.capabilities >> CAP_SYS_ADMIN & 1:
-            findings.append(
-                Finding(
-                    "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, want "
-                    "for attaching to functions; planner, phases and endpoint are off. Give it to the probe helper "
-                    "too (on NixOS programs.pgbed.serverProbes), or use sudo.",
-                    ON_BINARY,
-                )
+            yield Finding(
+                "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, require "
+                "for attaching to functions; planner, phases and endpoint are off. Give it to the probe helper "
+                "too (on NixOS programs.pgbed.serverProbes), or use sudo.",
+                ON_BINARY,
             )
-    for since, kernel in OLDEST_KERNEL:
-        if version >= since:
-            if found.kernel < kernel:
-                findings.append(
-                    Finding(
-                        f"probes: kernel {show(found.kernel)} is older than bpftrace {named} supports ({show(kernel)})",
-                        BPF,
-                    )
-                )
-            break
-    return findings
+    kernel = next((kernel for since, kernel in OLDEST_KERNEL if version >= since), (0, 0))
+    if found.kernel < kernel:
+        yield Finding(f"probes: kernel {show(found.kernel)} is older than bpftrace {named} supports ({show(kernel)})")
 
 
-def _kernel(found: Facts) -> list[Finding]:
-    findings = []
+def _kernel(found: Facts) -> Iterator[Finding]:
     if not found.tracefs:
-        findings.append(Finding(NO_TRACEFS, BPF))
+        yield Finding(NO_TRACEFS)
     elif found.tracepoints is not None:
-        findings += [
-            Finding(f"probes: tracepoint sched:{name} not offered by this kernel; runq and sched are off", SCHEDULER)
-            for name in TRACEPOINTS
-            if name not in found.tracepoints
-        ]
+        for name in TRACEPOINTS:
+            if name not in found.tracepoints:
+                text = f"probes: tracepoint sched:{name} does not exist in this kernel; runq and sched are off"
+                yield Finding(text, SCHEDULER)
     if not found.btf and found.bpftrace is not None and found.bpftrace >= NEEDS_BTF:
-        findings.append(
-            Finding(
-                f"probes: kernel has no BTF (CONFIG_DEBUG_INFO_BTF); bpftrace {show(found.bpftrace)} cannot read "
-                "tracepoint arguments. runq, sched and the group filter are off; planner, phases and endpoint count "
-                "every server that runs this binary; stacks is off.",
-                (*SCHEDULER, "stacks"),
-            )
+        yield Finding(
+            f"probes: kernel has no BTF (CONFIG_DEBUG_INFO_BTF); bpftrace {show(found.bpftrace)} cannot read "
+            "tracepoint arguments, so runq, sched and stacks are off; planner, phases and endpoint count every "
+            "server that runs this binary, which only root may do.",
+            (*SCHEDULER, "stacks", *(ON_BINARY if found.uid != 0 else ())),
         )
     if not found.uprobes:
-        findings.append(
-            Finding(
-                "probes: kernel without uprobes (CONFIG_UPROBE_EVENTS); planner, phases and endpoint are off", ON_BINARY
-            )
-        )
-    return findings
+        text = "probes: kernel without uprobes (CONFIG_UPROBE_EVENTS); planner, phases and endpoint are off"
+        yield Finding(text, ON_BINARY)
+    if not found.schedstat:
+        text = "procsched: this kernel does not record run-queue wait (schedstat is all zero); it is not shown"
+        yield Finding(text, ("procsched",))
 
 
 def silent(probe: str) -> Finding:
-    """The line for a probe that is attached while statements run, and counts nothing."""
-    return Finding(f"probes: {probe} is attached but saw no event in 3 s; is the server pid right?", (probe,))
+    """The finding for a probe that is attached while statements run and counts nothing."""
+    return Finding(f"probes: {probe} is attached but has seen no event in 3 s; is the server pid right?", (probe,))
 
 
 def still_works(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The probes that no finding turns off."""
     off = {probe for finding in findings for probe in finding.off}
     return tuple(probe.id for probe in PROBES if probe.id not in off)
 
@@ -227,23 +191,8 @@ def trackable(found: Facts) -> bool:
     return found.btf or (found.bpftrace or OLDEST) < NEEDS_BTF
 
 
-def missing_capabilities(effective: int) -> tuple[str, ...]:
-    """The capabilities that a set of bits lacks."""
-    return tuple(name for name, bit in CAPABILITY_BITS.items() if not effective >> bit & 1)
-
-
 def show(version: Version) -> str:
-    """`0.23` of (0, 23)."""
     return f"{version[0]}.{version[1]}"
-
-
-def file_capabilities(program: Path) -> int | None:
-    """The capabilities that a program's file gives to who runs it, as bits; None when it gives none."""
-    try:
-        _, low, _, high, _ = struct.unpack("<5I", os.getxattr(program, "security.capability")[:20])
-    except (OSError, struct.error):
-        return None
-    return int(high) << 32 | int(low)
 
 
 def _capabilities() -> int:

@@ -6,13 +6,15 @@ instruction. A uprobe replaces that instruction: emulated, a hit costs about 0.5
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from probes.elf import Elf, Symbol
 from probes.errors import ProbeError
-from probes.table import Candidate, Event
+from probes.table import Candidate, Event, Probe
 
 # What compilers append to the names of functions that they specialise.
 CLONE = r"(\.(isra|part|constprop|cold|lto_priv)\.?\d*)*"
@@ -39,14 +41,6 @@ SLOW: tuple[tuple[str, re.Pattern[bytes]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """The first instruction of a function: its name as far as known, and whether a hit there is slow."""
-
-    instruction: str
-    slow: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Attachment:
     """Where one event attaches.
 
@@ -62,27 +56,24 @@ class Attachment:
     instruction: str = ""
 
     def point(self, binary: str) -> str:
-        """The attach point in bpftrace's spelling."""
         if self.kind == "usdt":
             return f"usdt:{binary}:postgresql:{self.symbol}"
         return f"{'uretprobe' if self.at_return else 'uprobe'}:{binary}:{self.symbol}"
 
-    @property
-    def popped_bytes(self) -> int:
-        """By how much the stack pointer is higher at the end than at the start: the return address, on x86-64."""
-        return 8 if self.at_return else 0
 
+def entry(code: bytes, machine: str, kernel: tuple[int, int]) -> tuple[str, bool]:
+    """The first instruction of a function, its name as far as known, and whether a hit there is slow.
 
-def entry(code: bytes, machine: str, kernel: tuple[int, int]) -> Entry:
-    """Judges a function's first bytes. Machines other than x86-64 have not been measured: nothing is slow there."""
+    Machines other than x86-64 have not been measured: nothing is slow there.
+    """
     if machine != "x86_64":
-        return Entry("unknown", slow=False)
+        return "unknown", False
     for name, pattern in CHEAP:
         if pattern.match(code):
-            return Entry(name, slow=False)
+            return name, False
     if NOP5.match(code):
-        return Entry("nop5", slow=kernel < NOP5_KERNEL)
-    return Entry(next((name for name, pattern in SLOW if pattern.match(code)), code[:4].hex(" ")), slow=True)
+        return "nop5", kernel < NOP5_KERNEL
+    return next((name for name, pattern in SLOW if pattern.match(code)), code[:4].hex(" ")), True
 
 
 def find(elf: Elf, function: str) -> Symbol | None:
@@ -99,32 +90,36 @@ def find(elf: Elf, function: str) -> Symbol | None:
 def resolve(
     elf: Elf, event: Event, major: int, *, kernel: tuple[int, int], allow_slow: bool = False
 ) -> tuple[Attachment, ...]:
-    """The attachments of an event: the first candidate that will do, and all candidates of an `every` event.
+    """The attachments of an event: the first candidate whose entry is not slow.
 
     A candidate is a group of names that belong together (start and end, or the twins of one function). Raises
     ProbeError when there is none, or only slow ones and `allow_slow` is not given; an optional event may have none.
     """
-    slow: list[tuple[Attachment, ...]] = []
-    for candidate in event.candidates:
-        if not candidate.holds_for(major):
-            continue
+    candidates = [candidate for candidate in event.candidates if candidate.since <= major <= candidate.until]
+    slow: tuple[Attachment, ...] = ()
+    for candidate in candidates:
         found = _attachments(elf, event, candidate, kernel)
         if found is None:
             continue
         if event.rare or not any(one.slow for one in found):
             return found
-        slow.append(found)
+        slow = slow or found
     if slow and allow_slow:
-        return slow[0]
+        return slow
     if event.optional:
         return ()
     if slow:
-        one = next(one for one in slow[0] if one.slow)
+        one = next(one for one in slow if one.slow)
         raise ProbeError(
             f"probes: {one.symbol} starts with '{one.instruction}', which the kernel must single-step (about 10 us per "
-            "hit here). Skipped; --allow-slow-probes to use it anyway."
+            "call). Pass --allow-slow-probes to use it anyway."
         )
-    raise ProbeError(_nowhere(elf, event, major))
+    usdt = ", ".join(dict.fromkeys(name for candidate in candidates for name in candidate.usdt)) or "none"
+    functions = ", ".join(dict.fromkeys(name for candidate in candidates for name in candidate.functions)) or "none"
+    raise ProbeError(
+        f"probes: {elf.path}: no attach point for '{event.name}' (looked for USDT {usdt}, then {functions}). "
+        "Build with --enable-dtrace or keep the symbol table (no strip --strip-all)."
+    )
 
 
 def resolve_all(
@@ -154,31 +149,40 @@ def keeps_frame_pointers(elf: Elf) -> bool:
     return bool(large) and kept > 0.5 * len(large)
 
 
+def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tuple[Attachment, ...]]) -> dict[str, Any]:
+    """Where the figures of a probe come from, kept with them: program, kernel, binary, attach points by event.
+
+    `attach` is usdt, function, both (`function+usdt`), tracepoint or timer.
+    """
+    rare = {event.name for event in probe.events if event.rare}
+    measured = [one for event, found in attachments.items() if event not in rare for one in found]
+    kinds = "+".join(sorted({one.kind for one in measured}))
+    return {
+        "probe": probe.id,
+        "bpftrace": bpftrace,
+        "kernel": os.uname().release,
+        "binary": elf.path,
+        "build_id": elf.build_id,
+        "attach": kinds or ("timer" if probe.id == "stacks" else "tracepoint"),
+        "slow_entry": any(one.slow for one in measured),
+        "frame_pointers": keeps_frame_pointers(elf),
+        "points": {event: [one.point(elf.path) for one in found] for event, found in attachments.items()},
+    }
+
+
 def _attachments(
     elf: Elf, event: Event, candidate: Candidate, kernel: tuple[int, int]
 ) -> tuple[Attachment, ...] | None:
     """What a candidate comes to in this binary; None when one of its names is not there."""
     found: list[Attachment] = []
     for name in candidate.usdt:
-        if not any(site.provider == "postgresql" and site.name == name for site in elf.usdt):
+        if f"postgresql:{name}" not in elf.usdt:
             return None
         found.append(Attachment(event.name, "usdt", name))
     for name in candidate.functions:
         symbol = find(elf, name)
         if symbol is None:
             return None
-        first = entry(elf.bytes_at(symbol.address, 8), elf.machine, kernel)
-        found.append(
-            Attachment(event.name, "function", symbol.name, candidate.at_return, first.slow, first.instruction)
-        )
+        instruction, slow = entry(elf.bytes_at(symbol.address, 8), elf.machine, kernel)
+        found.append(Attachment(event.name, "function", symbol.name, candidate.at_return, slow, instruction))
     return tuple(found)
-
-
-def _nowhere(elf: Elf, event: Event, major: int) -> str:
-    candidates = [candidate for candidate in event.candidates if candidate.holds_for(major)]
-    usdt = ", ".join(dict.fromkeys(name for candidate in candidates for name in candidate.usdt)) or "none"
-    functions = ", ".join(dict.fromkeys(name for candidate in candidates for name in candidate.functions)) or "none"
-    return (
-        f"probes: {elf.path}: no attach point for '{event.name}' (looked for USDT {usdt}, then {functions}). "
-        "Build with --enable-dtrace or keep the symbol table (do not strip --strip-all)."
-    )

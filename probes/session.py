@@ -1,7 +1,7 @@
 """One probe over one running server: started, read without ever waiting, restarted once, always ended.
 
     with ProbeSession(target, "runq") as session:
-        session.wait_ready()          # before the clients start
+        session.wait_baseline()       # before the clients start
         ...
         for frame in session.poll():  # once a second; never blocks
             ...
@@ -12,20 +12,22 @@ caller dies, the helper's standard input ends and bpftrace with it.
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from probes import elf, helper, processes, render, resolve
+from probes.bpftrace import parse_version
+from probes.errors import visible
 from probes.frames import Frame
-from probes.origin import Origin, find_bpftrace, origin, parse_version
 from probes.reader import Reader
 from probes.table import BY_ID
-from probes.tracer import Tracer
+from probes.tracer import Tracer, bpftrace_version, direct_command
 
 START_TIMEOUT_S = 20.0
 STOP_PATIENCE_S = 8.0  # more than the helper takes to end a bpftrace that hangs
@@ -73,11 +75,11 @@ class Gap:
 
 
 class ProbeSession:
-    """One probe over one server, a context manager. Not for several threads.
+    """One probe over one server, a context manager. Not thread-safe.
 
-    `messages` are lines for a person, `gaps` times without figures; both only grow. `origin` is known once started.
-    `folder` keeps the script, the origin and the raw stream (cut at 64 MiB). `command` replaces the way to the
-    helper: see `tracer.helper_command`.
+    `messages` are lines for the user, `gaps` times without figures; both only grow. `origin` is known once started.
+    `folder` keeps the script, the origin and the raw stream (cut at 64 MiB). `command` starts another
+    helper than `tracer.helper_command`.
     """
 
     def __init__(
@@ -85,7 +87,6 @@ class ProbeSession:
         target: Target,
         probe: str,
         *,
-        bpftrace: Path | None = None,
         folder: Path | None = None,
         allow_slow: bool = False,
         tracking: bool = True,
@@ -98,8 +99,7 @@ class ProbeSession:
         self.messages: list[str] = []
         self.gaps: list[Gap] = []
         self.restarts = 0
-        self.origin: Origin | None = None
-        self._program = bpftrace
+        self.origin: dict[str, Any] = {}
         self._folder = folder
         self._allow_slow, self._tracking, self._mount = allow_slow, tracking, mount_tracefs
         self._command = command
@@ -107,12 +107,11 @@ class ProbeSession:
         self._then: Callable[[], None] | None = None  # what comes when the tracer that was asked to has ended
         self._reader = Reader(probe)
         self._raw: IO[bytes] | None = None
-        self._raw_bytes = 0
         self._expected = 0
         self._rescans = 0
-        self._open_gap: tuple[int, str] | None = None
+        self._open_gap: Gap | None = None
         self._counted = False
-        self._clients: tuple[int, ...] = ()  # those that the helper was told of
+        self._clients: tuple[int, ...] = ()  # those that the helper was given
         self._spawned_boot_ns = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
@@ -122,25 +121,19 @@ class ProbeSession:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- for the caller
 
     def start(self) -> None:
-        """Starts bpftrace and returns before it is ready. Raises ProbeError when the probe cannot be had here."""
-        self._program = self._program or find_bpftrace()
+        """Starts bpftrace and returns before it is ready. Raises ProbeError when the probe is not available."""
         binary = elf.read(self.target.binary.resolve())
         attachments = resolve.resolve_all(
-            binary,
-            self.probe.events,
-            self.target.major,
-            kernel=helper.kernel_version(),
-            allow_slow=self._allow_slow,
+            binary, self.probe.events, self.target.major, kernel=helper.kernel_version(), allow_slow=self._allow_slow
         )
-        self.origin = origin(self.probe, self._program, binary, attachments)
+        bpftrace = bpftrace_version(self._command or direct_command())
+        self.origin = resolve.origin(self.probe, bpftrace, binary, attachments)
         # The helper makes its own, over the processes of that moment: this one is for the record and the count.
         script = render.script(
             self.probe.id,
@@ -149,36 +142,25 @@ class ProbeSession:
             attachments=attachments,
             machine=binary.machine,
             tracking=self._tracking,
-            bpftrace=parse_version(self.origin.bpftrace) or (0, 17),
+            owner=os.geteuid(),
+            bpftrace=parse_version(bpftrace) or (0, 17),
         )
         self._expected = len(render.attach_points(script))
         self._reader = Reader(
-            self.probe.id,
-            process_of=self._process,
-            attach=self.origin.attach,
-            slow_entry=self.origin.slow_entry,
+            self.probe.id, process_of=self._process, attach=self.origin["attach"], slow_entry=self.origin["slow_entry"]
         )
         if self._folder is not None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold addresses of the kernel
             (self._folder / f"{self.probe.id}.bt").write_text(script, encoding="utf-8")
-            self.origin.write(self._folder / f"{self.probe.id}.json")
+            (self._folder / f"{self.probe.id}.json").write_text(json.dumps(self.origin, indent=1), encoding="utf-8")
             self._raw = (self._folder / f"{self.probe.id}.raw.jsonl").open("ab", buffering=0)
-            self._raw_bytes = self._raw.tell()  # it may have been attached before
         self._spawn()
-
-    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> bool:
-        """Blocks until the probe is attached and follows new processes, or never will; returns whether it does."""
-        until_s = time.monotonic() + timeout_s
-        while self.state is State.STARTING and time.monotonic() < until_s:
-            self.poll()
-            time.sleep(0.01)
-        return self.state is State.RUNNING
 
     def wait_baseline(self, timeout_s: float = START_TIMEOUT_S) -> bool:
         """Blocks until the first tick has been read: all that happens from now on will be in a frame."""
         until_s = time.monotonic() + timeout_s
         while self.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
-            if self.state is State.RUNNING and self._reader.has_baseline:
+            if self.state is State.RUNNING and self._reader.baseline_ns is not None:
                 return True
             self.poll()
             time.sleep(0.01)
@@ -189,7 +171,7 @@ class ProbeSession:
         try:
             return self._poll()
         except Exception as error:
-            self._fail(f"{self.probe.id} is off: {type(error).__name__}: {error}")
+            self._fail(f"{self.probe.id} has stopped: {type(error).__name__}: {error}")
             return ()
 
     def _poll(self) -> tuple[Frame, ...]:
@@ -212,23 +194,23 @@ class ProbeSession:
             frames += self._read(tracer)
             self._lost(f"bpftrace ended with code {code}")
         elif tracer.hung(START_TIMEOUT_S if self.state is State.STARTING else HUNG_S):
-            self._lost("bpftrace gave no sign of life")
+            self._lost("bpftrace printed nothing and was not waiting for a CPU")
         return frames
 
     @property
     def silent(self) -> bool:
-        """Attached for 3 s and more, and nothing counted at all: wrong if statements were running."""
+        """Whether it has been attached for 3 s and has counted nothing: a fault if statements were running."""
         if self._counted or self._first_ns is None or self._last_ns is None:
             return False
         return self._last_ns - self._first_ns >= SILENT_NS
 
     @property
     def over(self) -> bool:
-        """Whether it has ended and no bpftrace is left: `poll` has nothing more to see to."""
+        """Whether it has ended and its bpftrace is gone, so that `poll` need not be called any more."""
         return self.state in (State.FAILED, State.ENDED) and self._tracer is None
 
     def ask_stop(self) -> None:
-        """Begins to end the probe and returns at once; `poll` sees to the rest, `stop` waits for it."""
+        """Begins to end the probe and returns at once; `poll` completes it, `stop` waits for that."""
         if self.state is not State.FAILED:
             self.state = State.ENDED
         self._close_gap(None)
@@ -246,7 +228,7 @@ class ProbeSession:
             self.poll()
             time.sleep(0.01)
         if self._tracer is not None:  # started through sudo, it cannot be killed from here
-            self.messages.append(f"probes: {self.probe.id}: its helper does not end; look for a bpftrace that is left")
+            self._report(f"probes: {self.probe.id}: its helper does not exit; check for a leftover bpftrace process")
             self._drop(self._tracer)
         if self._raw is not None:
             self._raw.close()
@@ -260,7 +242,6 @@ class ProbeSession:
         self._spawned_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         arguments = [
             self.probe.id,
-            *("--bpftrace", str(self._program)),
             *("--binary", str(target.binary)),
             *("--major", str(target.major)),
             *("--server", str(target.postmaster)),
@@ -277,32 +258,33 @@ class ProbeSession:
         self._tracer = Tracer(tuple(arguments), self._command)
 
     def _read(self, tracer: Tracer) -> tuple[Frame, ...]:
-        self.messages += [
-            text if text.startswith("probes:") else f"probes: {self.probe.id}: {text}" for text in tracer.said()
-        ]
+        for text in tracer.errors():
+            self._report(text if text.startswith("probes:") else f"probes: {self.probe.id}: {text}")
         starved, data = tracer.starved, tracer.read()
         if not data:
             return ()
         if starved and self.state is State.RUNNING:
-            reason = "bpftrace waited for a CPU; what it counted meanwhile is in one frame"
-            self.gaps.append(Gap(self.probe.id, self._last_ns or time.monotonic_ns(), time.monotonic_ns(), reason))
-        if self._raw is not None and self._raw_bytes < RAW_CAP_BYTES:
+            reason = "bpftrace was waiting for a CPU; the counts of that time are in one frame"
+            self.gaps.append(self._gap(reason, time.monotonic_ns()))
+        if self._raw is not None and self._raw.tell() < RAW_CAP_BYTES:
             try:
                 self._raw.write(data)
-                self._raw_bytes += len(data)
             except OSError:  # a full disk ends the raw stream, not the probe
-                self._raw_bytes = RAW_CAP_BYTES
+                self._raw.close()
+                self._raw = None
         self._reader.offset_ns = boot_offset_ns()
         frames = self._reader.feed(data)
         if frames and self._tracking:
             for tid in self._process_of.keys() - self._reader.groups.keys():
                 del self._process_of[tid]
         for frame in frames:
-            self.messages += frame.quality.warnings(self.probe.id)
+            for text in frame.quality.warnings(self.probe.id):
+                self._report(text)
             self._counted = self._counted or bool(frame.records)
             self._first_ns = self._first_ns or frame.t_ns - frame.dt_ns
             self._last_ns = frame.t_ns
-        self.messages += [f"probes: {self.probe.id}: {text}" for text in self._reader.errors]
+        for text in self._reader.errors:
+            self._report(f"probes: {self.probe.id}: {text}")
         self._reader.errors.clear()
         return frames
 
@@ -312,22 +294,22 @@ class ProbeSession:
             return
         if reader.attached < self._expected:
             self._fail(
-                f"only {reader.attached} of {self._expected} attach points took hold; results would be wrong, "
-                f"stopping {self.probe.id}"
+                f"{self.probe.id} has stopped: bpftrace attached only {reader.attached} of {self._expected} points, "
+                "so that its figures would be wrong"
             )
             return
         # A server process that was forked between the helper's look at /proc and the attaching may not be watched.
         # The first burst tells; without such a process there is no need to wait for it.
         born = self._born_meanwhile() if self._tracking else set()
-        if born and not reader.has_baseline:
+        if born and reader.baseline_ns is None:
             return
         if born - reader.groups.keys():
             if self._rescans < RESCANS:
                 self._rescans += 1
                 self._end_then(self._spawn)
                 return
-            self.messages.append(
-                f"probes: {self.probe.id}: {len(born - reader.groups.keys())} server processes began while it was "
+            self._report(
+                f"probes: {self.probe.id}: {len(born - reader.groups.keys())} server processes started while it was "
                 "being attached and are not counted"
             )
         self.state = State.RUNNING
@@ -344,31 +326,36 @@ class ProbeSession:
         return found
 
     def _lost(self, reason: str) -> None:
-        """bpftrace is gone, or as good as: once, another is started."""
+        """bpftrace has ended or hangs: starts another, once; then the probe fails."""
         if self.restarts >= RESTARTS or (self.state is State.STARTING and self.restarts == 0):
-            self._fail(f"{self.probe.id} is off: {reason}")
+            self._fail(f"{self.probe.id} has stopped: {reason}")
             return
         self.restarts += 1
-        self.messages.append(f"probes: {self.probe.id} is started again: {reason}")
-        self._open_gap = (self._last_ns or time.monotonic_ns(), reason)
+        self._report(f"probes: {self.probe.id} is restarted: {reason}")
+        self._open_gap = self._gap(reason)
         self._end_then(self._spawn)
 
     def _fail(self, reason: str) -> None:
         self.state = State.FAILED
-        self.messages.append(f"probes: {reason}")
-        self._open_gap = self._open_gap or (self._last_ns or time.monotonic_ns(), reason)
+        self._report(f"probes: {reason}")
+        self._open_gap = self._open_gap or self._gap(reason)
         self._close_gap(None)
         self._end_then(lambda: None)
+
+    def _report(self, text: str) -> None:
+        self.messages.append(visible(text))
 
     def _end_then(self, then: Callable[[], None]) -> None:
         if self._tracer is not None:
             self._tracer.ask_end()
             self._then = then
 
+    def _gap(self, reason: str, ended_ns: int | None = None) -> Gap:
+        return Gap(self.probe.id, self._last_ns or time.monotonic_ns(), ended_ns, reason)
+
     def _close_gap(self, ended_ns: int | None) -> None:
         if self._open_gap is not None:
-            began_ns, reason = self._open_gap
-            self.gaps.append(Gap(self.probe.id, began_ns, ended_ns, reason))
+            self.gaps.append(replace(self._open_gap, ended_ns=ended_ns))
             self._open_gap = None
 
     def _drop(self, tracer: Tracer) -> None:
@@ -383,7 +370,6 @@ class ProbeSession:
 
 
 def living(pids: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of the processes that are still there."""
     return tuple(pid for pid in pids if Path(f"/proc/{pid}").exists())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -20,9 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probes import processes
+from probes.errors import visible
+
 STACK_TOOL = "eu-stack"
 STACK_TOOL_VARIABLE = "PGBED_STACK_TOOL"  # where it is; else it is looked for on PATH
 STACK_TIMEOUT_S = 1.0
+OUTPUT_BYTES = 65536
 MOST_FRAMES = 64
 TOOL_PRIORITY = -10  # a nice value; takes root
 STOPPED_STATES = "Tt"
@@ -62,9 +67,9 @@ ON_A_FILE = frozenset({
 class ProcessSnapshot:
     """One process at one moment.
 
-    `state` is the kernel's letter ('' when the process has gone), `wchan` the kernel function it sleeps in, `syscall`
+    `state` is the kernel's letter ('' when the process has exited), `wchan` the kernel function it sleeps in, `syscall`
     the call it is in, with the file where it has one ('running' on a CPU), `kernel` the functions of its kernel
-    stack, innermost first. What could not be had is '' or empty, and `notes` say why.
+    stack, innermost first. What could not be read is '' or empty, and `notes` say why.
     """
 
     pid: int
@@ -75,7 +80,6 @@ class ProcessSnapshot:
     notes: tuple[str, ...]
 
     def record(self) -> dict[str, Any]:
-        """The JSON form, without the notes."""
         return {"state": self.state, "wchan": self.wchan, "syscall": self.syscall, "kernel": list(self.kernel)}
 
 
@@ -88,7 +92,9 @@ def take(pid: int) -> ProcessSnapshot:
         try:
             return (folder / name).read_text()
         except PermissionError:
-            notes.append(f"{name} may not be read: {'only root may' if name == 'stack' else 'the process is not ours'}")
+            notes.append(
+                f"{name} cannot be read: {'needs root' if name == 'stack' else 'another user owns the process'}"
+            )
         except FileNotFoundError:
             if folder.exists():
                 notes.append(f"this kernel has no {folder}/{name}".replace(f"/{pid}/", "/PID/"))
@@ -98,12 +104,12 @@ def take(pid: int) -> ProcessSnapshot:
 
     stat = text("stat")
     if not stat:
-        return ProcessSnapshot(pid, "", "", "", (), (f"process {pid} has gone",))
+        return ProcessSnapshot(pid, "", "", "", (), (f"process {pid} has exited",))
     wchan = text("wchan").strip()
     return ProcessSnapshot(
         pid=pid,
         state=stat[stat.rindex(")") + 2],
-        wchan="" if wchan == "0" else wchan,
+        wchan="" if wchan == "0" else visible(wchan),
         syscall=syscall_text(pid, text("syscall")),
         kernel=parse_kernel_stack(text("stack")),
         notes=tuple(notes),
@@ -111,7 +117,6 @@ def take(pid: int) -> ProcessSnapshot:
 
 
 def parse_kernel_stack(text: str) -> tuple[str, ...]:
-    """The functions of `/proc/PID/stack`, innermost first as they stand there."""
     return tuple(KERNEL_FRAME.findall(text))
 
 
@@ -136,39 +141,37 @@ def syscall_text(pid: int, text: str) -> str:
         return name
     with suppress(OSError):
         target = Path(f"/proc/{pid}/fd/{descriptor}").readlink()
-        return f"{name} {'/'.join(target.parts[-2:])}"  # or such as socket:[4711]
+        return visible(f"{name} {'/'.join(target.parts[-2:])}")  # or such as socket:[4711]
     return f"{name} fd {descriptor}"
 
 
 def parse_user_stack(text: str) -> tuple[str, ...]:
     """The functions that `eu-stack` prints, innermost first; an address where there is no name."""
-    return tuple(name or address for address, name in USER_FRAME.findall(text))
+    return tuple(visible(name or address) for address, name in USER_FRAME.findall(text))
 
 
 def reason_not_to_attach(snapshot: ProcessSnapshot) -> str:
-    """Why a process had better not be attached to; '' when it may be.
+    """Why a process must not be attached to; '' when it may be.
 
     One that is stopped must stay so; one in an uninterruptible wait cannot stop, and would do it later.
     """
     if not snapshot.state:
-        return "the process has gone"
+        return "the process has exited"
     if snapshot.state in STOPPED_STATES:
         return "not attached to: the process is stopped by a signal or a debugger"
     if snapshot.state == "D":
         return "not attached to: the process is in an uninterruptible wait; its kernel stack says which"
     if snapshot.state not in "RS":
         return f"not attached to: the process is in state {snapshot.state}"
-    try:
-        owner = Path(f"/proc/{snapshot.pid}").stat().st_uid
-    except OSError:
-        return "the process has gone"
+    owner = processes.owner(snapshot.pid)
+    if owner is None:
+        return "the process has exited"
     if os.geteuid() not in (0, owner):
-        return "not attached to: it takes root, or the server's own user"
+        return "not attached to: needs root or the server's own user"
     return ""
 
 
 def find_stack_tool() -> str | None:
-    """Where `eu-stack` is."""
     return shutil.which(os.environ.get(STACK_TOOL_VARIABLE) or STACK_TOOL)
 
 
@@ -177,7 +180,7 @@ class UserStack:
 
     The tool writes to memory, not to a pipe, and is not bound to this process: should this one die, the tool still
     lets go of the process that it stopped. One that takes too long is killed; the kernel then leaves behind the
-    signal by which it had attached, so the process is told to go on.
+    signal by which it had attached, so the process is sent SIGCONT.
     """
 
     def __init__(self, pid: int, tool: str) -> None:
@@ -202,6 +205,8 @@ class UserStack:
         except OSError as error:
             self._finish(note=f"{tool} cannot be started: {error.strerror}")
             return
+        with suppress(OSError):
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
         with suppress(OSError):  # where the CPUs are taken, it would hold the process for as long as it waits for one
             os.setpriority(os.PRIO_PROCESS, self._process.pid, TOOL_PRIORITY)
 
@@ -212,28 +217,30 @@ class UserStack:
         code = self._process.poll()
         if code is None:
             if not self._killed and time.monotonic() > self._deadline_s:
-                self._process.kill()
-                self._killed = True
+                self._kill()
             return False
         if self._killed:
             let_go(self.pid)
-            self._finish(note=f"the user stack took more than {STACK_TIMEOUT_S:g} s and was given up")
+            self._finish(note=f"the user stack took more than {STACK_TIMEOUT_S:g} s and was abandoned")
             return True
-        text = os.pread(self._output, 65536, 0).decode(errors="replace")
+        text = os.pread(self._output, OUTPUT_BYTES, 0).decode(errors="replace")
         frames = parse_user_stack(text)
-        lines = [line for line in text.splitlines() if line.startswith(STACK_TOOL)]
-        # One that ran when it was stopped may have no complete stack: what there is, is told.
+        lines = [visible(line) for line in text.splitlines() if line.startswith(STACK_TOOL)]
+        # One that ran when it was stopped may have no complete stack: what there is, is returned.
         self._finish(frames, "" if frames else (lines[-1] if lines else f"{STACK_TOOL} ended with code {code}"))
         return True
 
     def cancel(self) -> None:
         """Gives it up, whatever it has come to. Waits for the tool to be gone, which takes no time."""
         if not self.poll():
-            self._process.kill()
-            self._killed = True
+            self._kill()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(STACK_TIMEOUT_S)
             self.poll()
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)  # with all that it has started
+        self._killed = True
 
     def _finish(self, frames: tuple[str, ...] = (), note: str = "") -> None:
         self.frames, self.note, self.done = frames, note, True

@@ -1,14 +1,15 @@
-"""The eight probes: what each answers, what it needs, where it attaches, what it gives, what it costs.
+"""The eight probes: what each answers, needs, attaches to, reports and costs.
 
-Adding a probe is adding an entry here and a script beside it.
+To add a probe, add an entry here and its script in this folder.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["count", "peak", "histogram", "stacks"]
+PHASES = ("parse", "analyze", "plan", "execute")
 OTHER = -1  # as `Field.part`: every second key that no other field of that map names
 
 
@@ -21,10 +22,6 @@ class Candidate:
     at_return: bool = False
     since: int = 0
     until: int = 99
-
-    def holds_for(self, major: int) -> bool:
-        """Whether it is meant for this major version."""
-        return self.since <= major <= self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,6 @@ class Field:
     name: str
     source: str
     kind: Kind
-    unit: str
-    meaning: str
     part: int | None = None
     divisor: int = 1
     since: str = ""
@@ -62,7 +57,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe. `script` is empty for those that need no BPF; `hits` is how often it fires per statement.
+    """One probe; those of tier 0 need no BPF. `hits` is how often it fires per statement.
 
     `first_us` of `budget` are paid once per statement, so hits are those of a simple statement that is planned.
     """
@@ -73,30 +68,33 @@ class Probe:
     needs: tuple[str, ...]
     cost: str
     fields: tuple[Field, ...]
-    script: str = ""
     events: tuple[Event, ...] = ()
     hits: float = 0
-    degrades_to: tuple[str, ...] = ()
+
+    @property
+    def script(self) -> str:
+        """The name of its script in this folder; empty when it needs none."""
+        return f"{self.id}.bt" if self.tier else ""
 
     @property
     def needs_binary(self) -> bool:
-        """Whether it attaches to the server's binary."""
         return bool(self.events)
 
 
-def _us(name: str, source: str, meaning: str, **more: object) -> Field:
-    return Field(name, source, "count", "us", meaning, divisor=1000, **more)  # type: ignore[arg-type]
+def _us(name: str, source: str, **more: Any) -> Field:
+    return Field(name, source, "count", divisor=1000, **more)
 
 
-def _count(name: str, source: str, meaning: str, **more: object) -> Field:
-    return Field(name, source, "count", "1", meaning, **more)  # type: ignore[arg-type]
+def _count(name: str, source: str, **more: Any) -> Field:
+    return Field(name, source, "count", **more)
 
 
-def _histogram(name: str, meaning: str) -> Field:
-    return Field(name, f"@{name}", "histogram", "us", meaning)
+def _histogram(name: str, source: str) -> Field:
+    return Field(name, source, "histogram")
 
 
-MAX_US = Field("max_us", "@max_us", "peak", "us", "the longest one that ended in the frame")
+MAX_US = Field("max_us", "@max_us", "peak")
+RUNQ_US = _histogram("runq_us", "@runq_us")
 
 PLAN_START = Event(
     "plan_start",
@@ -149,23 +147,21 @@ BUFFER = Event("buffer", (Candidate(functions=("ReadBufferExtended",)),))
 INDEX_ENTRY = Event("index_entry", (Candidate(functions=("index_getnext_tid",)),))
 INDEX_TUPLE = Event("index_tuple", (Candidate(functions=("index_getnext_slot",)),))
 
-RUNQ_US = _histogram("runq_us", "waits for a CPU, from runnable to running")
 OFF = {"since": "@off", "since_part": "@state"}
 
 PROBES: tuple[Probe, ...] = (
     Probe(
         id="procsched",
         tier=0,
-        question="How much CPU does each backend get, how long does it wait for one, how often is it switched?",
+        question="How much CPU time does each backend get, how long does it wait for a CPU, how often is it switched?",
         needs=("a kernel with scheduler information",),
         cost="three small reads per process and second",
         fields=(
-            _us("oncpu_us", "schedstat", "time on a CPU"),
-            _us("runq_us", "schedstat", "time ready, waiting for a CPU"),
-            _count("slices", "schedstat", "stays on a CPU"),
-            _count("vol", "status", "voluntary switches"),
-            _count("invol", "status", "involuntary switches"),
-            _count("migr", "sched", "moves to another CPU"),
+            _us("oncpu_us", "schedstat"),
+            _us("runq_us", "schedstat"),
+            _count("slices", "schedstat"),
+            _count("vol", "status"),
+            _count("invol", "status"),
         ),
     ),
     Probe(
@@ -173,12 +169,12 @@ PROBES: tuple[Probe, ...] = (
         tier=0,
         question="How much time do statements take to plan and to execute, by statement?",
         needs=("PostgreSQL 13", "pg_stat_statements loaded, track_planning on"),
-        cost="1 % (2 clients); more where many clients run the same statement",
+        cost="1 % (2 clients); more when many clients run the same statement",
         fields=(
-            _count("plans", "pg_stat_statements", "plannings"),
-            _us("plan_us", "pg_stat_statements", "time planning"),
-            _count("calls", "pg_stat_statements", "executions"),
-            _us("exec_us", "pg_stat_statements", "time executing"),
+            _count("plans", "pg_stat_statements"),
+            _us("plan_us", "pg_stat_statements"),
+            _count("calls", "pg_stat_statements"),
+            _us("exec_us", "pg_stat_statements"),
         ),
     ),
     Probe(
@@ -187,39 +183,30 @@ PROBES: tuple[Probe, ...] = (
         question="How long do server and client processes wait for a CPU once they could run?",
         needs=("bpftrace", "sched tracepoints"),
         cost="0 to 2 %",
-        fields=(
-            RUNQ_US,
-            _count("n", "@n", "waits"),
-            _us("sum_us", "@runq_ns", "time waited"),
-            MAX_US,
-        ),
-        script="runq.bt",
-        degrades_to=("procsched",),
+        fields=(RUNQ_US, _count("n", "@n"), _us("sum_us", "@runq_ns"), MAX_US),
     ),
     Probe(
         id="sched",
         tier=1,
-        question="Where does the wall time of each backend go: on a CPU, waiting for one, asleep and how?",
+        question="Where does each backend's wall time go: on CPU, waiting for a CPU, or asleep, and in which state?",
         needs=("bpftrace", "sched tracepoints"),
-        cost="0 to 6 %; holds all that runq has",
+        cost="0 to 6 %; includes runq",
         fields=(
-            _us("oncpu_us", "@on_ns", "time on a CPU", since="@on"),
-            _us("sum_us", "@runq_ns", "time ready, waiting for a CPU", since="@runnable"),
-            _us("off_sleep_us", "@off_ns", "asleep: client, lock or latch (S)", part=1, **OFF),
-            _us("off_disk_us", "@off_ns", "asleep for a disk (D)", part=2, **OFF),
-            _us("off_stopped_us", "@off_ns", "stopped by a signal (T)", part=4, **OFF),
-            _us("off_other_us", "@off_ns", "off the CPU in another state", part=OTHER, **OFF),
-            _count("preempted", "@switches", "switches while it could have gone on (R)", part=0),
-            _count("slept", "@switches", "switches to sleep (S)", part=1),
-            _count("disk", "@switches", "switches to wait for a disk (D)", part=2),
-            _count("other", "@switches", "switches in another state", part=OTHER),
-            _count("migrations", "@migrations", "moves to another CPU"),
+            _us("oncpu_us", "@on_ns", since="@on"),
+            _us("sum_us", "@runq_ns", since="@runnable"),
+            _us("off_sleep_us", "@off_ns", part=1, **OFF),
+            _us("off_disk_us", "@off_ns", part=2, **OFF),
+            _us("off_stopped_us", "@off_ns", part=4, **OFF),
+            _us("off_other_us", "@off_ns", part=OTHER, **OFF),
+            _count("preempted", "@switches", part=0),
+            _count("slept", "@switches", part=1),
+            _count("disk", "@switches", part=2),
+            _count("other", "@switches", part=OTHER),
+            _count("migrations", "@migrations"),
             MAX_US,
             RUNQ_US,
-            _histogram("slice_us", "stays on a CPU"),
+            _histogram("slice_us", "@slice_us"),
         ),
-        script="sched.bt",
-        degrades_to=("procsched",),
     ),
     Probe(
         id="stacks",
@@ -227,30 +214,23 @@ PROBES: tuple[Probe, ...] = (
         question="What are server and client processes doing when they are on a CPU?",
         needs=("bpftrace", "frame pointers in the binary for more than the innermost function"),
         cost="1 %",
-        fields=(
-            _count("samples", "@samples", "samples, 99 a second and CPU"),
-            Field("stacks", "@stacks", "stacks", "1", "samples by user and kernel stack"),
-        ),
-        script="stacks.bt",
-        degrades_to=("procsched",),
+        fields=(_count("samples", "@samples"), Field("stacks", "@stacks", "stacks")),
     ),
     Probe(
         id="planner",
         tier=2,
         question="How long do statements take to plan?",
         needs=("bpftrace", "uprobes"),
-        cost="3 to 5 us of CPU per statement that is planned",
+        cost="3 to 5 us of CPU per planned statement",
         fields=(
-            _count("n", "@n", "plannings"),
-            _us("sum_us", "@plan_ns", "time planning, wall"),
+            _count("n", "@n"),
+            _us("sum_us", "@plan_ns"),
             MAX_US,
-            _count("nested", "@nested", "plannings inside a planning, not timed"),
-            _histogram("plan_us", "plannings by duration"),
+            _count("nested", "@nested"),
+            _histogram("plan_us", "@plan_us"),
         ),
-        script="planner.bt",
         events=(PLAN_START, PLAN_END, CAUGHT),
         hits=2,
-        degrades_to=("planstats", "stacks"),
     ),
     Probe(
         id="phases",
@@ -259,40 +239,30 @@ PROBES: tuple[Probe, ...] = (
         needs=("bpftrace", "uprobes"),
         cost="8 to 10 us of CPU per statement",
         fields=(
-            *(
-                _us(f"{name}_us", "@phase_ns", f"time in {name}", part=part)
-                for part, name in enumerate(("parse", "analyze", "plan", "execute"), 1)
-            ),
-            *(
-                _count(f"{name}_n", "@n", f"times that {name} began", part=part)
-                for part, name in enumerate(("parse", "analyze", "plan", "execute"), 1)
-            ),
-            _count("nested", "@nested", "phases of statements inside a statement, counted to the outer one's phase"),
+            *(_us(f"{name}_us", "@phase_ns", part=part) for part, name in enumerate(PHASES, 1)),
+            *(_count(f"{name}_n", "@n", part=part) for part, name in enumerate(PHASES, 1)),
+            _count("nested", "@nested"),
         ),
-        script="phases.bt",
         events=(PARSE, ANALYZE, PLAN_START, EXECUTE, STATEMENT_END, CAUGHT),
         hits=5,
-        degrades_to=("stacks", "planstats"),
     ),
     Probe(
         id="endpoint",
         tier=2,
-        question="How much of planning is reading an index end for the current minimum or maximum of a column?",
+        question="How much planning time goes into reading an index for a column's current minimum or maximum?",
         needs=("bpftrace", "uprobes", "a binary with its symbol table"),
-        cost="5 to 6 us of CPU per statement that is planned",
+        cost="5 to 6 us of CPU per planned statement",
         fields=(
-            _count("plan_n", "@plan_n", "plannings"),
-            _us("plan_us", "@plan_ns", "time planning, wall"),
-            _count("ep_n", "@endpoint_n", "look-ups of an index end"),
-            _us("ep_us", "@endpoint_ns", "time in them"),
-            _count("leaf_pages", "@leaf_pages", "leaf pages read for them"),
-            Field("plan_hist_us", "@plan_us", "histogram", "us", "plannings by duration"),
-            Field("ep_hist_us", "@endpoint_us", "histogram", "us", "look-ups by duration"),
+            _count("plan_n", "@plan_n"),
+            _us("plan_us", "@plan_ns"),
+            _count("ep_n", "@endpoint_n"),
+            _us("ep_us", "@endpoint_ns"),
+            _count("leaf_pages", "@leaf_pages"),
+            _histogram("plan_hist_us", "@plan_us"),
+            _histogram("ep_hist_us", "@endpoint_us"),
         ),
-        script="endpoint.bt",
         events=(PLAN_START, PLAN_END, ENDPOINT_START, ENDPOINT_END, LEAF_PAGE, CAUGHT),
         hits=3,
-        degrades_to=("planner",),
     ),
 )
 
@@ -304,17 +274,15 @@ ENDPOINT_PROXY = Probe(
     needs=("bpftrace", "uprobes"),
     cost="10 us of CPU per statement",
     fields=(
-        _count("plan_n", "@plan_n", "plannings"),
-        _us("plan_us", "@plan_ns", "time planning, wall"),
-        _count("buffers", "@buffers", "buffers read while planning"),
-        _count("tid", "@entries", "index entries fetched, catalogues included"),
-        _count("slot", "@tuples", "tuples fetched by index, catalogues included"),
-        Field("plan_hist_us", "@plan_us", "histogram", "us", "plannings by duration"),
+        _count("plan_n", "@plan_n"),
+        _us("plan_us", "@plan_ns"),
+        _count("buffers", "@buffers"),
+        _count("tid", "@entries"),
+        _count("slot", "@tuples"),
+        _histogram("plan_hist_us", "@plan_us"),
     ),
-    script="endpoint_proxy.bt",
     events=(PLAN_START, PLAN_END, BUFFER, INDEX_ENTRY, INDEX_TUPLE, CAUGHT),
     hits=10,
-    degrades_to=("planner",),
 )
 
 BY_ID = {probe.id: probe for probe in (*PROBES, ENDPOINT_PROXY)}

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-from probes import helper, processes
+from probes import bpftrace, helper, processes
+from probes.errors import ProbeError, visible
 
+HELPER = "PGBED_PROBE_HELPER"  # names the installed helper, or a wrapper that gives it capabilities
 PIPE_BYTES = 1024 * 1024
 STOP_TIMEOUT_S = helper.GRACE_S + 2.0
 STARVED_S = 60.0  # for so long at most one is waited for that waits for a CPU
+LINE_BYTES = 64 * 1024
 LOOK_S = 1.0  # how often that is looked at
-# Said by bpftrace of things that do no harm.
+# What bpftrace prints on stderr that does no harm.
 HARMLESS = (
     "couldn't set RLIMIT_MEMLOCK",
     "Could not read functions from",
@@ -28,10 +33,7 @@ HARMLESS = (
 
 
 class Tracer:
-    """One run of bpftrace behind the helper. Its life hangs on its standard input: closed, it ends.
-
-    `process` has pipes; `said` are the lines of stderr that a person should see.
-    """
+    """One run of bpftrace, started by the helper, which ends it when its standard input is closed."""
 
     def __init__(self, arguments: tuple[str, ...], command: tuple[str, ...] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -81,14 +83,15 @@ class Tracer:
         self._use, self._looked_s = now, silent_s
         return False
 
-    def said(self) -> list[str]:
-        """The lines it has said since the last call, without the harmless ones."""
-        *lines, self._line = (self._line + _available(self._err)).split(b"\n")
-        texts = (line.decode(errors="replace").strip() for line in lines)
+    def errors(self) -> list[str]:
+        """The lines that it wrote to stderr since the last call, without the harmless ones."""
+        *lines, rest = (self._line + _available(self._err)).split(b"\n")
+        self._line = rest[-LINE_BYTES:]
+        texts = (visible(line.decode(errors="replace").strip()) for line in lines)
         return [text for text in texts if text and not any(harmless in text for harmless in HARMLESS)]
 
     def ask_end(self) -> None:
-        """Has bpftrace print its last and detach; returns at once."""
+        """Asks bpftrace to print its last and detach; returns at once."""
         if self._asked_s is None:
             self._asked_s = time.monotonic()
             assert self.process.stdin is not None
@@ -103,7 +106,6 @@ class Tracer:
         return self.process.poll()
 
     def close(self) -> None:
-        """Lets go of the pipes of a process that has ended."""
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert pipe is not None
             with suppress(OSError):
@@ -111,26 +113,50 @@ class Tracer:
 
 
 def helper_command() -> tuple[str, ...]:
-    """How the helper is started: by PGBED_PROBE_HELPER (a capability wrapper), directly as root, else by sudo."""
-    wrapper = os.environ.get("PGBED_PROBE_HELPER")
-    if wrapper:
-        return (wrapper,)
-    return direct_command() if os.geteuid() == 0 else ("sudo", "-n", "--", *direct_command())
-
-
-def environment() -> dict[str, str]:
-    """The helper's. Of one that root starts itself, root is the caller, though root may have come by sudo."""
-    return {name: value for name, value in os.environ.items() if os.geteuid() != 0 or name != "SUDO_UID"}
+    """How the helper is started: directly by root or where it is a wrapper with capabilities, else by sudo."""
+    command = direct_command()
+    if os.geteuid() == 0 or file_capabilities(Path(command[0])) is not None:
+        return command
+    return ("sudo", "-n", "--", *command)
 
 
 def direct_command() -> tuple[str, ...]:
-    """The helper itself, with no arguments: what a rule of sudo's must permit."""
+    """The helper itself, without arguments: what a sudo rule must permit."""
+    installed = os.environ.get(HELPER)
+    if installed:
+        return (installed,)
     # -I: neither environment nor user folder decides what a privileged process imports. -B: it leaves nothing there.
     return (sys.executable, "-I", "-B", str(Path(helper.__file__).resolve()))
 
 
+@cache
+def bpftrace_version(command: tuple[str, ...]) -> str:
+    """The version of the bpftrace that a helper runs; needs no privilege. Raises ProbeError when there is none."""
+    try:
+        answer = bpftrace.output([*command, "--version"], environment()).splitlines()
+    except OSError as error:
+        raise ProbeError(f"probes: {command[0]} does not run ({error.strerror}); reinstall pgbed") from None
+    if len(answer) != 2 or bpftrace.parse_version(answer[1]) is None:
+        refusal = next((line for line in answer if line.startswith("probes:")), "")
+        raise ProbeError(refusal or f"probes: {command[0]} does not say which bpftrace it runs; reinstall pgbed")
+    return visible(answer[1], 100)
+
+
+def environment() -> dict[str, str]:
+    """The helper's environment. To a helper that root starts, root is the caller, even where root came by sudo."""
+    return {name: value for name, value in os.environ.items() if os.geteuid() != 0 or name != "SUDO_UID"}
+
+
+def file_capabilities(program: Path) -> int | None:
+    """The capabilities that a program's file gives to who runs it, as bits; None when it gives none."""
+    try:
+        _, low, _, high, _ = struct.unpack("<5I", os.getxattr(program, "security.capability")[:20])
+    except (OSError, struct.error):
+        return None
+    return int(high) << 32 | int(low)
+
+
 def _available(fd: int) -> bytes:
-    """What can be read now."""
     parts = []
     with suppress(BlockingIOError):
         while part := os.read(fd, 1 << 20):

@@ -6,6 +6,7 @@ that need a server fail; they are not skipped, because a suite that skips them s
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import tempfile
@@ -14,17 +15,36 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
 
-from engine import builds, configs, environment
-from engine.account import Account, unprivileged
-from engine.model import Build, Config
-from engine.server import Server
+from engine.core.model import Build, Config
+from engine.host import environment
+from engine.host.account import Account, unprivileged
+from engine.postgres import builds, configs
+from engine.postgres.server import Server
 
+# A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
+hypothesis.settings.register_profile("pgbed", deadline=None)
+hypothesis.settings.load_profile("pgbed")
+
+RECORDINGS = Path(__file__).parent / "tui" / "recordings"
 MAJORS = (12, 14, 16, 17)
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.
 TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A run of 14.10 and 16.3, three repeats, with stalls and probes; a copy of one's own."""
+    run = tmp_path / "20261120-131303-14.10_prebuilt-16.3_prebuilt"
+    shutil.copytree(RECORDINGS / "two-builds", run)
+    (run / "cells").mkdir()
+    packed = run / "journal.db.gz"
+    (run / "journal.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,8 @@
 """Asking `bench` for what a screen may not do itself: plans, comparisons, probes on and off, stopping a run.
 
 Each question is a process of its own, the same command that a person would type with `--json`, so that a screen never
-loads the statistics and never talks to a server, and a slow answer never holds up the picture.
+loads the statistics and never talks to a server, and a slow answer never holds up a paint.
 """
-
-from __future__ import annotations
 
 import asyncio
 import json
@@ -13,36 +11,37 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 
 HOME = str(Path(__file__).parents[1])
-ENDING_S = 2.0  # in which a process that was told to end has ended, or is killed
+ENDING_S = 2.0  # after which a process that was terminated is killed
+_asked: WeakSet[asyncio.subprocess.Process] = WeakSet()
 
 
-async def ask(*arguments: str, told: Callable[[str], None] | None = None) -> str:
+async def ask(*arguments: str, console: Callable[[str], None] | None = None) -> str:
     """What `bench ARGUMENTS` prints. Raises UserError with its last line when it fails.
 
-    `told` hears each line of its progress (standard error). Cancelling ends the process.
+    `console` gets each line of its progress (standard error). Cancelling ends the process.
     """
-    code, out, err = await run(*arguments, told=told)
+    code, out, err = await run(*arguments, console=console)
     if code != 0:
-        lines = err.strip().splitlines()
-        raise UserError(lines[-1].removeprefix("bench: ") if lines else f"bench {arguments[0]} ended with code {code}")
+        raise refusal(err, f"bench {arguments[0]} ended with code {code}")
     return out
 
 
-async def ask_json(*arguments: str, told: Callable[[str], None] | None = None) -> Any:
+async def ask_json(*arguments: str, console: Callable[[str], None] | None = None) -> Any:
     """The JSON that `bench ARGUMENTS --json` prints. Raises UserError when it fails, or prints anything else."""
-    answer = await ask(*arguments, "--json", told=told)
+    answer = await ask(*arguments, "--json", console=console)
     try:
         return json.loads(answer)
     except ValueError:
         first = next(iter(answer.split("\n")), "")[:40]
-        raise UserError(f"bench {arguments[0]} answered no JSON but '{first}'; is it another pgbed's?") from None
+        raise UserError(f"bench {arguments[0]} answered no JSON but '{first}'; is it another version?") from None
 
 
-async def run(*arguments: str, told: Callable[[str], None] | None = None) -> tuple[int, str, str]:
+async def run(*arguments: str, console: Callable[[str], None] | None = None) -> tuple[int, str, str]:
     """Runs `bench ARGUMENTS`; its exit code, standard output and standard error."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([HOME, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
     started = asyncio.ensure_future(
@@ -56,13 +55,31 @@ async def run(*arguments: str, told: Callable[[str], None] | None = None) -> tup
     )
     try:
         process = await asyncio.shield(started)
+        _asked.add(process)
         assert process.stdout is not None and process.stderr is not None
-        out, err = await asyncio.gather(process.stdout.read(), _lines(process.stderr, told))
+        out, err = await asyncio.gather(process.stdout.read(), _lines(process.stderr, console))
         code = await process.wait()
     except asyncio.CancelledError:
         await _end(await started)
         raise
     return code, out.decode(errors="replace"), err
+
+
+def last_line(text: str, otherwise: str) -> str:
+    """The last line of what a command printed; `otherwise` where it printed nothing."""
+    return (text.strip() or otherwise).splitlines()[-1]
+
+
+def refusal(err: str, otherwise: str) -> UserError:
+    """What a command that failed said last on its standard error."""
+    return UserError(last_line(err, otherwise).removeprefix("bench: "))
+
+
+def end_all() -> None:
+    """Kills what was asked and has not ended, where there is no time to wait for it."""
+    for process in _asked:
+        if process.returncode is None:
+            process.kill()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -80,10 +97,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             continue
 
 
-async def _lines(stream: asyncio.StreamReader, told: Callable[[str], None] | None) -> str:
-    heard: list[str] = []
+async def _lines(stream: asyncio.StreamReader, console: Callable[[str], None] | None) -> str:
+    lines: list[str] = []
     while line := await stream.readline():
-        heard.append(line.decode(errors="replace").rstrip("\n"))
-        if told is not None:
-            told(heard[-1])
-    return "\n".join(heard)
+        lines.append(line.decode(errors="replace").rstrip("\n"))
+        if console is not None:
+            console(lines[-1])
+    return "\n".join(lines)

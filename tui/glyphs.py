@@ -1,11 +1,9 @@
 """Which characters are drawn with: braille, block or ASCII."""
 
-from __future__ import annotations
-
 import locale
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NAMES = ("braille", "block", "ascii")
 
@@ -28,9 +26,10 @@ class Glyphs:
     ellipsis: str
 
 
+_BLOCK = Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…")
 SETS = {
-    "braille": Glyphs("braille", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…"),
-    "block": Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…"),
+    "braille": replace(_BLOCK, name="braille"),  # what goes with its dots
+    "block": _BLOCK,
     "ascii": Glyphs("ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~"),
 }
 

@@ -5,17 +5,17 @@ The file (`keys.toml` in the settings folder, or the one that PGBED_KEYS names) 
     "live.next_stall" = "n,right_square_bracket"
 """
 
-from __future__ import annotations
-
 import os
 import pkgutil
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from textual.binding import Binding
+from textual.binding import ActiveBinding, Binding
+from textual.screen import Screen
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
@@ -23,13 +23,31 @@ def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown:
     return Binding(keys, action, word, id=id, show=show, key_display=shown)
 
 
+_SHOWN = {
+    "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "left_curly_bracket": "{",
+    "right_curly_bracket": "}", "plus": "+", "comma": ",", "full_stop": ".", "slash": "/", "escape": "esc",
+}  # fmt: skip
+
+
+def shown(key: str) -> str:
+    """A key as a person calls it: `esc`, `[`."""
+    return _SHOWN.get(key, key)
+
+
+def holding(screen: Screen[Any]) -> dict[str, tuple[ActiveBinding, list[str]]]:
+    """The bindings that hold on a screen, by their ids, with their keys as a person calls them."""
+    found: dict[str, tuple[ActiveBinding, list[str]]] = {}
+    for active in screen.active_bindings.values():
+        if id := active.binding.id:
+            found.setdefault(id, (active, []))[1].append(shown(active.binding.key))
+    return found
+
+
+MODES = ("launch", "live", "compare", "probes", "history")  # the screens, by their numbers
+
 # Where everybody is: these hold on every screen. They are in the help, not in a screen's own line of keys.
 EVERYWHERE = [
-    key("1", "open('launch')", "launch", "app.launch", show=False),
-    key("2", "open('live')", "live", "app.live", show=False),
-    key("3", "open('compare')", "compare", "app.compare", show=False),
-    key("4", "open('probes')", "probes", "app.probes", show=False),
-    key("5", "open('history')", "history", "app.history", show=False),
+    *(key(str(number), f"open('{mode}')", mode, f"app.{mode}", show=False) for number, mode in enumerate(MODES, 1)),
     key("question_mark", "help", "keys", "app.help", shown="?"),
     key("q", "leave", "quit", "app.leave"),
     key("S", "stop_run", "stop the run", "app.stop", show=False),

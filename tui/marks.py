@@ -1,15 +1,16 @@
-"""What a piece of text means, and how each theme shows that. Colours are Okabe and Ito's, told apart by everybody.
+"""What a piece of text means, and how each theme shows that. The colours are those of Okabe and Ito, distinct for all.
 
 Text on a screen is lines of spans: a string and the name of a mark. No mark is known by its colour alone: `stall` is
 reversed and comes with `!`, `better` and `worse` come with their arrows.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from rich.style import Style
 from textual.theme import Theme
+
+from tui.glyphs import Glyphs
 
 Span = tuple[str, str]  # text, mark
 Line = tuple[Span, ...]
@@ -34,32 +35,23 @@ _PLAIN = {
     "rate": "",
     "error": "bold reverse",
 }
-_DARK = {
-    "title": f"bold {SKY} on #1d2730",
-    "key": f"bold {SKY}",
-    "chosen": f"bold {SKY}",
-    "stall": f"bold reverse {VERMILLION}",
-    "sla": f"bold {PURPLE}",
-    "warning": YELLOW,
-    "better": f"bold {SKY}",
-    "worse": f"bold {VERMILLION}",
-    "base": ORANGE,
-    "rate": SKY,
-    "error": f"bold reverse {VERMILLION}",
-}
-_LIGHT = {
-    "title": f"bold {BLUE} on #dde6ee",
-    "key": f"bold {BLUE}",
-    "chosen": f"bold {BLUE}",
-    "stall": f"bold reverse {VERMILLION}",
-    "sla": "bold #8f3f6b",
-    "warning": "bold #7a5c00",
-    "better": f"bold {BLUE}",
-    "worse": f"bold {VERMILLION}",
-    "base": "#9a6a00",
-    "rate": BLUE,
-    "error": f"bold reverse {VERMILLION}",
-}
+
+
+def _coloured(accent: str, title: str, sla: str, warning: str, base: str) -> dict[str, str]:
+    return {
+        **dict.fromkeys(("key", "chosen", "better"), f"bold {accent}"),
+        **dict.fromkeys(("stall", "error"), f"bold reverse {VERMILLION}"),
+        "worse": f"bold {VERMILLION}",
+        "title": f"bold {accent} on {title}",
+        "rate": accent,
+        "sla": f"bold {sla}",
+        "warning": warning,
+        "base": base,
+    }
+
+
+_DARK = _coloured(SKY, title="#1d2730", sla=PURPLE, warning=YELLOW, base=ORANGE)
+_LIGHT = _coloured(BLUE, title="#dde6ee", sla="#8f3f6b", warning="bold #7a5c00", base="#9a6a00")
 
 THEMES = (
     Theme(
@@ -123,3 +115,31 @@ def fit(spans: Line, cells: int, ellipsis: str = "~") -> Line:
         kept.append((text[:room], mark))
         room -= len(text)
     return (*kept, (ellipsis, "dim")) if cells > 0 else ()
+
+
+def cut(text: str, cells: int, glyphs: Glyphs) -> str:
+    """The text, with an ellipsis in its last cell where it is longer than so many."""
+    return text if len(text) <= cells else text[: max(0, cells - 1)] + glyphs.ellipsis
+
+
+def folded(text: str, columns: int, mark: str = "", indent: int = 1) -> list[Line]:
+    """Text in as many lines as it takes; further lines are indented by two more."""
+    parts = textwrap.wrap(text, max(10, columns - indent - 2))
+    return [line((" " * (indent + 2 * (place > 0)) + part, mark)) for place, part in enumerate(parts)]
+
+
+def hanging(head: Span, text: str, columns: int, mark: str = "") -> list[Line]:
+    """A head and text beside it, in as many lines as it takes."""
+    indent = len(head[0])
+    parts = textwrap.wrap(text, max(10, columns - indent - 1)) or [""]
+    return [line(head if place == 0 else " " * indent, (part, mark)) for place, part in enumerate(parts)]
+
+
+def side_by_side(left: Sequence[Line], right: Sequence[Line], cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Two columns of lines, the left one of so many cells, with a bar between."""
+    made = []
+    for place in range(rows):
+        one = fit(left[place], cells, glyphs.ellipsis) if place < len(left) else ()
+        two = right[place] if place < len(right) else ()
+        made.append((*one, (" " * (cells - width(one)), ""), (glyphs.bar, "dim"), *two))
+    return made

@@ -1,1 +1,35 @@
-"""What load to put on a server, and the client processes that put it there. Knows nothing of the engine."""
+"""Workloads and their client processes. Knows nothing of the engine."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+
+from workloads.base import Workload
+from workloads.names import NotRegistered, pick
+
+# Each workload's name and the module that holds it as WORKLOAD. Those of PGBED_WORKLOADS (NAME=MODULE, with commas
+# between) are added.
+REGISTRY = {"insert": "workloads.insert.workload"}
+
+
+def modules() -> dict[str, str]:
+    """The module of each workload, by its name."""
+    added = os.environ.get("PGBED_WORKLOADS", "")
+    return REGISTRY | dict(entry.split("=", 1) for entry in added.split(",") if "=" in entry)
+
+
+@cache
+def workload(name: str) -> Workload:
+    """A workload by its name. Raises UnknownName for another name, NotRegistered where its module holds none."""
+    module = pick("workload", name, modules())
+    try:
+        found: Workload = import_module(module).WORKLOAD
+    except (ImportError, AttributeError) as error:
+        raise NotRegistered(f"PGBED_WORKLOADS: {module}: {error}; name a module with WORKLOAD in it") from error
+    return found
+
+
+def workloads() -> tuple[Workload, ...]:
+    return tuple(workload(name) for name in modules())

@@ -27,16 +27,11 @@ def open_connection(dsn: str) -> abc.PGconn:
     other thread of this process.
     """
     connection = pq.PGconn.connect_start(dsn.encode())
-    while connection.status != pq.ConnStatus.BAD:
-        polled = connection.connect_poll()
-        if polled == pq.PollingStatus.OK:
-            break
+    while (polled := connection.connect_poll()) in (pq.PollingStatus.READING, pq.PollingStatus.WRITING):
         if polled == pq.PollingStatus.READING:
             select.select([connection.socket], [], [])
-        elif polled == pq.PollingStatus.WRITING:
-            select.select([], [connection.socket], [])
         else:
-            break
+            select.select([], [connection.socket], [])
     if connection.status != pq.ConnStatus.OK:
         raise SqlError("08001", one_line(connection.error_message))
     connection.notice_handler = None
@@ -57,8 +52,17 @@ def scalar(connection: abc.PGconn, sql: bytes) -> int | None:
     return None if value is None else int(value)
 
 
+def lookup(connection: abc.PGconn | None, dsn: str, sql: bytes) -> int:
+    """`scalar` on this connection, or on one opened for it; 0 for NULL."""
+    used = connection or open_connection(dsn)
+    try:
+        return scalar(used, sql) or 0
+    finally:
+        if used is not connection:
+            used.finish()
+
+
 def error_of(connection: abc.PGconn, result: abc.PGresult) -> SqlError:
-    """The error that a failed result tells."""
     sqlstate = result.error_field(pq.DiagnosticField.SQLSTATE)
     message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
     if sqlstate is None:  # made by libpq itself: the connection is gone

@@ -9,6 +9,7 @@ bucket is at most 1/128 of its value wide. The arithmetic is that of HdrHistogra
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 BUCKETS = 3328
@@ -42,7 +43,12 @@ def index(value_us: int) -> int:
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """The lowest and highest value in microseconds, both inclusive, that fall into a bucket."""
+    """The lowest and highest value in microseconds, both inclusive, that fall into a bucket.
+
+    Raises ValueError where there is no such bucket.
+    """
+    if bucket >= BUCKETS:
+        raise ValueError(f"a histogram with a bucket beyond {BUCKETS - 1}")
     if bucket < 256:
         return bucket, bucket
     shift = (bucket >> 7) - 1
@@ -52,11 +58,10 @@ def bounds(bucket: int) -> tuple[int, int]:
 
 def merge(histograms: Iterable[Mapping[int, int]]) -> Counts:
     """The sum of histograms: what one would have counted that saw all their values."""
-    total: Counts = {}
+    total: Counter[int] = Counter()
     for histogram in histograms:
-        for bucket, count in histogram.items():
-            total[bucket] = total.get(bucket, 0) + count
-    return total
+        total.update(histogram)
+    return dict(total)
 
 
 def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
@@ -64,18 +69,13 @@ def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
 
     None for an empty histogram. `q` = 0.99 is the 99th percentile.
     """
-    total = sum(histogram.values())
-    if total == 0:
-        return None
-    wanted = max(1, -(-int(q * total * 1_000_000) // 1_000_000))
+    wanted = max(1, -(-int(q * sum(histogram.values()) * 1_000_000) // 1_000_000))
     seen = 0
-    last = 0
     for bucket in sorted(histogram):
         seen += histogram[bucket]
-        last = bucket
         if seen >= wanted:
-            break
-    return bounds(last)[1]
+            return bounds(bucket)[1]
+    return None
 
 
 def pack(histogram: Mapping[int, int]) -> bytes:
@@ -88,7 +88,8 @@ def pack(histogram: Mapping[int, int]) -> bytes:
 
 
 def unpack(blob: bytes) -> Counts:
-    """The histogram that `pack` stored."""
+    """The histogram of its sparse form. Raises ValueError for what `pack` does not make."""
     pairs = array("I")
     pairs.frombytes(blob)
+    bounds(max(pairs[::2], default=0))
     return dict(zip(pairs[::2], pairs[1::2], strict=True))

@@ -1,25 +1,16 @@
 """Rate limiters: when a stream may go on. Pure arithmetic over clock values that the caller brings.
 
-A limiter is asked once per round, after the round was made, when the next one may be made. It answers with two
+A limiter is asked once per round, `after` it was made, when the next one may be made. It answers with two
 times: `go_ns`, which the caller waits for, and `intended_ns`, when the next round would have started had nothing
 ever been late. Response times counted from the intended time do not hide what a stall kept from being sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
 
 SECOND_NS = 1_000_000_000
 REFERENCE_SLACK_NS = 950_000_000  # a check that comes at least this long after the last one does not sleep
-
-
-class Limiter(Protocol):
-    """What the makers of rounds need of a limiter."""
-
-    def after(self, made_round: int, now_ns: int) -> tuple[int, int]:
-        """(go_ns, intended_ns) of the round that follows `made_round`, which was made at `now_ns`."""
-        ...
 
 
 class ReferenceLimiter:
@@ -46,23 +37,21 @@ class ReferenceLimiter:
         return now_ns, self._intended_ns
 
 
+@dataclass(frozen=True, slots=True)
 class CatchUpLimiter:
     """A constant schedule: round r is due r * rows / rate seconds after the start; debt is made up at full speed."""
 
-    def __init__(self, rate_per_s: int, rows_per_round: int, start_ns: int) -> None:
-        self._rate_per_s = rate_per_s
-        self._rows_per_round = rows_per_round
-        self._start_ns = start_ns
+    rate_per_s: int
+    rows_per_round: int
+    start_ns: int
 
     def after(self, made_round: int, now_ns: int) -> tuple[int, int]:
-        due_ns = self._start_ns + (made_round + 1) * self._rows_per_round * SECOND_NS // self._rate_per_s
+        due_ns = self.start_ns + (made_round + 1) * self.rows_per_round * SECOND_NS // self.rate_per_s
         return max(due_ns, now_ns), due_ns
 
 
-LIMITERS: dict[str, Callable[[int, int, int], Limiter]] = {
-    "reference": ReferenceLimiter,
-    "catch-up": CatchUpLimiter,
-}
+Limiter = ReferenceLimiter | CatchUpLimiter
+LIMITERS: dict[str, type[Limiter]] = {"reference": ReferenceLimiter, "catch-up": CatchUpLimiter}
 
 
 def limiter(name: str, rate_per_s: int, rows_per_round: int, start_ns: int) -> Limiter | None:

@@ -8,6 +8,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class NotRegistered(Exception):
+    """A module that PGBED_WORKLOADS names cannot be imported, or holds no workload."""
+
+
 class UnknownName(KeyError):
     """A name that is in no table: its kind ("step", "generation", "scale"), the name, and the names there are."""
 
@@ -22,7 +26,6 @@ class UnknownName(KeyError):
 
 
 def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """The entry of that name, or `UnknownName`."""
     try:
         return table[name]
     except KeyError:

@@ -17,6 +17,7 @@ Times are CLOCK_MONOTONIC nanoseconds.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from enum import IntEnum
@@ -41,6 +42,9 @@ class Control(IntEnum):
     START_NS = 0  # 0 until the engine opens the barrier; then the step's start
     STOP = 1  # 1: give up now (a partner failed, or the run is being stopped)
     RELEASE = 2  # 1: the end snapshot is taken, disconnect and exit
+    GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.gate`
+    PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
+    PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
 
 
 class State(IntEnum):
@@ -64,7 +68,7 @@ class Word(IntEnum):
     ENDED_NS = 4
     STATEMENTS = 5  # finished statements
     ROWS = 6  # rows asked for: what the reference client counts (R per insert or delete, 10 per query)
-    ROWS_ACTUAL = 7  # rows the server said it inserted, deleted or returned
+    ROWS_ACTUAL = 7  # rows the server reported as inserted, deleted or returned
     IN_FLIGHT_NS = 8  # when the statement in flight was sent; 0 when none is
     SERVICE_NS = 9  # sum of service times
     MAX_NS = 10  # longest service time of the step
@@ -79,7 +83,9 @@ class Word(IntEnum):
     CONNECT_NS = 20  # time that connecting took
     LATE_MAX_NS = 21  # longest response time from the intended start
     ROUNDS_STARTED = 23  # insert and delete roles: statements begun
+    LAST_ENDED_NS = 22  # when the last finished statement ended; 0 while STATEMENTS and ROWS are being counted up
     CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 when they are free
+    BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
 
 
@@ -92,20 +98,21 @@ class Page:
         self._map = mmap.mmap(fd, page_bytes(roles))
         self.bytes = memoryview(self._map)
         self.words = self.bytes.cast("q")
+        self.gate_address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + 8 * Control.GATE
 
     @classmethod
     def create(cls, roles: int) -> Page:
         """A new, zeroed page for so many roles. The descriptor is inheritable: hand it to the launcher."""
         fd = os.memfd_create("pgbed-counters", 0)
         os.ftruncate(fd, page_bytes(roles))
-        return cls(fd, roles)
+        page = cls(fd, roles)
+        page.words[Control.GATE] = 1
+        return page
 
     def slot(self, role: int) -> int:
-        """The index of a role's first word."""
         return CONTROL_WORDS + role * SLOT_WORDS
 
     def word(self, role: int, word: Word) -> int:
-        """One counter of one role."""
         return self.words[self.slot(role) + word]
 
     def set_word(self, role: int, word: Word, value: int) -> None:
@@ -129,7 +136,6 @@ class Page:
         return self.words[first : first + histogram.BUCKETS]
 
     def close(self) -> None:
-        """Unmaps the page and closes its descriptor."""
         self.words.release()
         self.bytes.release()
         self._map.close()
@@ -137,5 +143,4 @@ class Page:
 
 
 def page_bytes(roles: int) -> int:
-    """The size of a page for so many roles."""
     return (CONTROL_WORDS + roles * SLOT_WORDS) * 8

@@ -11,22 +11,21 @@ import os
 import select
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import histogram
+from workloads import gate, histogram
 from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 STOP_CHECK_S = 0.1
-BARRIER_CHECK_S = 0.002
-RELEASE_CHECK_S = 0.02
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 SIGKILL = 9
 BOUNDS_NS = tuple(bound for _, bound in histogram.REFERENCE_BUCKETS if bound is not None)
 
 clock = time.monotonic_ns
-Record = Callable[[int, int, int, int], None]
+RecordFn = Callable[[int, int, int, int], None]
 
 
 class Stopped(Exception):
@@ -51,19 +50,59 @@ def check_stop(page: Page) -> None:
         raise Stopped
 
 
-def sleep_until(page: Page, until_ns: int) -> None:
-    """Sleeps until a time of the monotonic clock, in slices, so that STOP is seen."""
-    while (left_ns := until_ns - clock()) > 0:
+def active(page: Page) -> int:
+    """The clock of limiters and intended starts: stands still while the server is paused (see `workloads.gate`)."""
+    return gate.active_ns(page, clock())
+
+
+def await_slice(page: Page, slot: int) -> int:
+    """Waits at the gate, with no statement in flight; returns the time at which the next one begins, marked as such."""
+    words, in_flight = page.words, page.slot(slot) + Word.IN_FLIGHT_NS
+    while True:
+        words[in_flight] = 0
+        while not words[Control.GATE]:
+            check_stop(page)
+            gate.wait_while_shut(page, STOP_CHECK_S)
+        words[in_flight] = began_ns = clock()
+        if words[Control.GATE]:
+            return began_ns
+
+
+@contextlib.contextmanager
+def untimed(page: Page, slot: int) -> Iterator[None]:
+    """Around statements that are not counted: they, too, are sent in the server's own slices, and end in them."""
+    while True:
+        page.set_word(slot, Word.BUSY, 1)
+        if page.words[Control.GATE]:
+            break
+        page.set_word(slot, Word.BUSY, 0)
         check_stop(page)
-        time.sleep(min(left_ns / 1e9, STOP_CHECK_S))
+        gate.wait_while_shut(page, STOP_CHECK_S)
+    try:
+        yield
+    finally:
+        page.set_word(slot, Word.BUSY, 0)
+
+
+def sleep_until(page: Page, until_ns: int) -> None:
+    """Sleeps until a time of the active clock, in parts, so that STOP is seen."""
+    while (left_ns := until_ns - active(page)) > 0:
+        check_stop(page)
+        if page.words[Control.PAUSED_SINCE_NS]:
+            gate.wait_while_shut(page, STOP_CHECK_S)
+        else:
+            time.sleep(min(left_ns / 1e9, STOP_CHECK_S))
 
 
 def wait_once(page: Page, wake_fd: int, until_ns: int | None = None) -> None:
-    """Blocks until `wake_fd` (an eventfd) is written, `until_ns` has come, or it is time to look at STOP."""
+    """Blocks until `wake_fd` (an eventfd) is written, active time is `until_ns`, or it is time to look at STOP."""
     check_stop(page)
+    if until_ns is not None and page.words[Control.PAUSED_SINCE_NS]:
+        gate.wait_while_shut(page, STOP_CHECK_S)  # the time does not come in a pause
+        return
     timeout_s = STOP_CHECK_S
     if until_ns is not None:
-        timeout_s = min(timeout_s, max(0, until_ns - clock()) / 1e9)
+        timeout_s = min(timeout_s, max(0, until_ns - active(page)) / 1e9)
     if select.select([wake_fd], [], [], timeout_s)[0]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(wake_fd)
@@ -75,22 +114,38 @@ def wait_for(page: Page, ready: Callable[[], bool], wake_fd: int) -> None:
         wait_once(page, wake_fd)
 
 
-def wait_at_barrier(page: Page, slot: int) -> int:
-    """Reports READY, waits for the engine to open the barrier, reports RUNNING; returns the step's start."""
-    page.set_word(slot, Word.STATE, State.READY)
-    while not (start_ns := page.words[Control.START_NS]):
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Where a step's roles wait, without looking again and again: reading ends of two pipes.
+
+    The launcher holds the writing ends, looks at the page for all roles, and closes an end when the engine opens the
+    barrier or releases the roles, or wants them to stop. Hundreds of processes that looked for themselves every few
+    milliseconds would keep the machine busy while others of them still have to connect.
+    """
+
+    start_fd: int
+    release_fd: int
+
+    @classmethod
+    def create(cls) -> tuple[Gates, tuple[int, int]]:
+        """Gates, shut, and what opens them when it is closed: start, release."""
+        start, release = os.pipe(), os.pipe()
+        return cls(start[0], release[0]), (start[1], release[1])
+
+    def await_start(self, page: Page, slot: int) -> int:
+        """Reports READY, waits for the engine to open the barrier, reports RUNNING; returns the step's start."""
+        page.set_word(slot, Word.STATE, State.READY)
+        select.select([self.start_fd], [], [])
         check_stop(page)
-        time.sleep(BARRIER_CHECK_S)
-    sleep_until(page, start_ns)
-    page.set_word(slot, Word.STARTED_NS, clock())
-    page.set_word(slot, Word.STATE, State.RUNNING)
-    return start_ns
+        start_ns = page.words[Control.START_NS]
+        sleep_until(page, start_ns)
+        page.set_word(slot, Word.STARTED_NS, clock())
+        page.set_word(slot, Word.STATE, State.RUNNING)
+        return start_ns
 
-
-def wait_for_release(page: Page) -> None:
-    """Keeps the connection until the engine has taken its end snapshot."""
-    while not page.words[Control.RELEASE] and not page.words[Control.STOP]:
-        time.sleep(RELEASE_CHECK_S)
+    def await_release(self) -> None:
+        """Keeps the connection until the engine has taken its end snapshot, or the step is given up."""
+        select.select([self.release_fd], [], [])
 
 
 def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int) -> None:
@@ -112,7 +167,7 @@ def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int)
     page.set_word(slot, Word.CPU_PLUS_1, cpu + 1)
 
 
-def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = False) -> Record:
+def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = False) -> RecordFn:
     """A function to call after every statement with (began_ns, ended_ns, rows_actual, intended_ns).
 
     It clears the mark of the statement in flight and counts. `limited` roles also have a response time, from the
@@ -120,7 +175,7 @@ def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = 
     """
     words = page.words
     base = page.slot(slot)
-    in_flight, counters = base + Word.IN_FLIGHT_NS, base + Word.STATEMENTS
+    in_flight, counters, last_ended = base + Word.IN_FLIGHT_NS, base + Word.STATEMENTS, base + Word.LAST_ENDED_NS
     rows_word, actual_word = base + Word.ROWS, base + Word.ROWS_ACTUAL
     service_word, longest_word, late_word = base + Word.SERVICE_NS, base + Word.MAX_NS, base + Word.LATE_MAX_NS
     service, response = base + SERVICE_OFFSET, base + RESPONSE_OFFSET
@@ -129,10 +184,12 @@ def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = 
 
     def record(began_ns: int, ended_ns: int, rows_actual: int, intended_ns: int) -> None:
         nonlocal statements, rows, actual, service_ns, longest_ns, late_ns
-        words[in_flight] = 0
         took_ns = ended_ns - began_ns
+        words[last_ended] = 0  # until counts and time belong together again
         words[counters] = statements = statements + 1
         words[rows_word] = rows = rows + rows_per_statement
+        words[last_ended] = ended_ns
+        words[in_flight] = 0  # last, so that a role that is seen quiet has counted its statement
         words[actual_word] = actual = actual + rows_actual
         words[service_word] = service_ns = service_ns + took_ns
         if took_ns > longest_ns:

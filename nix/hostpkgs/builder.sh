@@ -1,7 +1,10 @@
 # shellcheck shell=bash disable=SC2154
-# The part of nixpkgs' stdenv that the flake uses: phases with hooks, over the machine's own tools.
+# The part of nixpkgs' stdenv that the flake uses: phases with hooks, over the machine's own tools, of which only those
+# are on PATH that the derivation names.
 set -euo pipefail
-export PATH=/usr/bin:/bin:/usr/sbin:/sbin
+PATH=
+for package in $nativeBuildInputs ${buildInputs:-} $initialPath; do PATH+=${PATH:+:}$package/bin; done
+export PATH
 # The tools' own messages are read by checks and by people's logs: one language everywhere.
 export LC_ALL=C.UTF-8
 umask 022
@@ -42,6 +45,20 @@ configurePhase_default() {
 
 buildPhase_default() { :; }
 installPhase_default() { make install; }
+
+# As nixpkgs' strip: debug information goes, symbols stay. A build without a compiler has no strip.
+fixupPhase_default() {
+  local folder file magic
+  [ -z "${dontStrip:-}" ] && command -v strip > /dev/null || return 0
+  for folder in "$out"/bin "$out"/lib "$out"/libexec; do
+    [ -d "$folder" ] || continue
+    while IFS= read -r -d '' file; do
+      IFS= read -r -N 4 magic < "$file" 2> /dev/null || true
+      [ "$magic" != $'\x7fELF' ] || strip -S "$file"
+    done < <(find "$folder" -type f -print0)
+  done
+}
+
 installCheckPhase_default() { :; }
 
 run() {
@@ -54,4 +71,5 @@ run patchPhase
 run configurePhase
 run buildPhase
 run installPhase
+if [ -z "${dontFixup:-}" ]; then run fixupPhase; fi
 if [ -n "${doInstallCheck:-}" ]; then run installCheckPhase; fi

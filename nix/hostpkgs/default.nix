@@ -1,10 +1,24 @@
-# The packages: see flake.nix. Tools are the machine's, so "${python3}/bin/python3" is /usr/bin/python3, and
-# being listed in nativeBuildInputs changes nothing: everything in /usr/bin is on the PATH of a build.
+# The packages: see flake.nix. Each is a folder of links to the programs of this machine that it stands for (see
+# tools.nix), and a build has on its PATH what it declares and what nixpkgs gives to every build: what is forgotten here
+# is missed here, and not first by whoever builds over nixpkgs.
 { lib, system }:
 let
-  hostTool = {
-    outPath = "/usr";
-  };
+  # A package of its own name, made of what /usr/bin has.
+  linked =
+    name: programs:
+    derivation {
+      inherit name system;
+      builder = "/bin/bash";
+      args = [ ./link.sh ];
+      inherit programs;
+    }
+    // {
+      meta = {
+        description = "This machine's ${name}";
+        mainProgram = lib.head (lib.splitString " " programs);
+      };
+    };
+  tools = builtins.mapAttrs linked (import ./tools.nix);
 
   # Which Python there is can only be looked up in an impure evaluation (./bench and ./check ask for one);
   # a pure one assumes Debian 12's.
@@ -19,20 +33,20 @@ let
     in
     if builtins ? currentSystem && found != [ ] then builtins.head found else "3.11";
 
-  mkDerivation =
-    args:
+  # As nixpkgs' two of them: with a compiler, and without.
+  mkDerivationWith =
+    compiler: args:
     let
-      environment = removeAttrs args [
-        "meta"
-        "passthru"
-        "nativeBuildInputs"
-        "buildInputs"
-        "autoPatchelfIgnoreMissingDeps"
-      ];
       built = derivation (
-        environment
+        removeAttrs args [
+          "meta"
+          "passthru"
+          "autoPatchelfIgnoreMissingDeps"
+        ]
         // {
           inherit system;
+          inherit (tools) initialPath;
+          nativeBuildInputs = compiler ++ args.nativeBuildInputs or [ ];
           name = args.name or "${args.pname}-${args.version}";
           builder = "/bin/bash";
           args = [ ./builder.sh ];
@@ -40,8 +54,9 @@ let
       );
     in
     built // { meta = args.meta or { }; } // (args.passthru or { });
+  mkDerivation = mkDerivationWith [ tools.cc ];
 
-  packages = {
+  packages = tools // {
     inherit lib stdenv;
 
     # What tells the application which package set it came from.
@@ -79,13 +94,12 @@ let
       file
       // {
         atHand =
-          builtins ? currentSystem
-          && builtins.pathExists (builtins.unsafeDiscardStringContext file.outPath);
+          builtins ? currentSystem && builtins.pathExists (builtins.unsafeDiscardStringContext file.outPath);
       };
 
     runCommand =
       name: environment: command:
-      mkDerivation (
+      mkDerivationWith [ ] (
         environment
         // {
           inherit name;
@@ -105,40 +119,36 @@ let
           installPhase = "touch $out";
         }
         // removeAttrs environment [ "packages" ]
+        // {
+          shellHook = ''
+            export PATH=${lib.makeBinPath environment.packages}:$PATH
+            ${environment.shellHook or ""}
+          '';
+        }
       );
 
     runtimeShell = "/bin/bash";
-    python3 = hostTool // {
+    python3 = linked "python3" "python${pythonVersion}" // {
       inherit pythonVersion;
       interpreter = "/usr/bin/python${pythonVersion}";
     };
 
+    # What the probe helper may start is the machine's own file, not a link to it.
+    bpftrace = tools.bpftrace // {
+      hostProgram = "/usr/bin/bpftrace";
+    };
+
     # The machine's loader finds the machine's libraries: nothing to patch.
     autoPatchelfHook = null;
-  }
-  // lib.genAttrs [
-    "bison"
-    "cacert"
-    "elfutils"
-    "flex"
-    "icu"
-    "libsystemtap"
-    "lz4"
-    "maven"
-    "nodejs"
-    "perl"
-    "pkg-config"
-    "readline"
-    "systemtap-sdt"
-    "unzip"
-    "xz"
-    "zlib"
-    "zstd"
-  ] (_: hostTool);
+
+    nixfmt = packages.callPackage ./nixfmt.nix { };
+  };
 
   stdenv = {
     inherit mkDerivation;
-    cc.cc.lib = hostTool;
+    cc = tools.cc // {
+      cc.lib = linked "libstdc++" "";
+    };
     hostPlatform = {
       inherit system;
       isx86_64 = system == "x86_64-linux";

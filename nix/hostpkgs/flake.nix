@@ -9,7 +9,7 @@
   description = "The machine's own tools in the shape of nixpkgs";
 
   outputs =
-    { self }:
+    _:
     let
       lib = import ./lib.nix;
     in

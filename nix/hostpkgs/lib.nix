@@ -1,6 +1,7 @@
 # The functions of nixpkgs' lib that the flake uses, with the same meaning.
 rec {
   inherit (builtins)
+    any
     concatMap
     concatStringsSep
     elem
@@ -17,33 +18,22 @@ rec {
   filterAttrs =
     keep: attrs: removeAttrs attrs (filter (name: !keep name attrs.${name}) (builtins.attrNames attrs));
 
+  concatMapStringsSep =
+    separator: f: list:
+    concatStringsSep separator (map f list);
+  splitString = separator: string: filter builtins.isString (builtins.split separator string);
+
   optional = condition: item: if condition then [ item ] else [ ];
+  optionalString = condition: text: if condition then text else "";
+  optionals = condition: items: if condition then items else [ ];
   optionalAttrs = condition: attrs: if condition then attrs else { };
 
   versionAtLeast = version: other: builtins.compareVersions version other >= 0;
 
-  removeSuffix =
-    suffix: string:
-    let
-      length = builtins.stringLength string - builtins.stringLength suffix;
-    in
-    if length >= 0 && builtins.substring length (-1) string == suffix then
-      builtins.substring 0 length string
-    else
-      string;
-
-  removePrefix =
-    prefix: string:
-    let
-      length = builtins.stringLength prefix;
-    in
-    if builtins.substring 0 length string == prefix then
-      builtins.substring length (-1) string
-    else
-      string;
-
   escapeShellArg = arg: "'${builtins.replaceStrings [ "'" ] [ "'\\''" ] (toString arg)}'";
 
+  makeBinPath = packages: concatStringsSep ":" (map (package: "${package}/bin") packages);
+  getBin = package: package;
   getExe = package: "${package}/bin/${package.meta.mainProgram}";
 
   fetchers.proxyImpureEnvVars = [
@@ -52,16 +42,7 @@ rec {
     "no_proxy"
   ];
 
-  inherit (import ./modules.nix { inherit concatMap; })
-    evalModules
-    literalExpression
-    mkEnableOption
-    mkIf
-    mkMerge
-    mkOption
-    types
-    ;
-
   licenses.postgresql.spdxId = "PostgreSQL";
   sourceTypes.binaryNativeCode.isSource = false;
 }
+// import ./modules.nix

@@ -83,9 +83,9 @@ stdenv.mkDerivation {
     zstd
   ];
 
-  # Distribution hardening would put other flags between the versions and their sources, and the probes need symbols.
+  # Distribution hardening would put other flags between the versions and their sources.
   hardeningDisable = [ "all" ];
-  dontStrip = true;
+  # What is stripped is debug information, which names the compiler and every header: the server would drag them along.
   enableParallelBuilding = true;
 
   CFLAGS = allCflags;
@@ -121,6 +121,10 @@ stdenv.mkDerivation {
       || { echo "$server: has no USDT probes"; exit 1; }
     nm "$server" | grep -E ' [tT] get_actual_variable_endpoint(\.|$)' > /dev/null \
       || { echo "$server: get_actual_variable_endpoint is not in its symbol table"; exit 1; }
+    if readelf --section-headers --wide "$server" | grep ' \.debug_info' > /dev/null; then
+      echo "$server: has debug information, and with it the paths of the compiler"
+      exit 1
+    fi
     for function in pg_plan_query raw_parser standard_planner; do
       entry=$(objdump --disassemble="$function" --no-show-raw-insn "$server" | grep -A1 "<$function>:$" | tail -n 1)
       echo "$function begins with:$entry"

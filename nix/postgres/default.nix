@@ -1,46 +1,45 @@
-# Every server of versions.nix, as packages and as the catalogue that the application reads.
+# Every server of a table like versions.nix, as packages and as the catalogue that the application reads.
 #
 #   packages   { postgresql-16_3 = derivation; postgresql-16_3-prebuilt = derivation; … }
-#   catalog    [ { label, version, attr, provenance, initdb_args, patches, tarball } … ], JSON-able;
-#              `tarball` is null for a prebuilt, else { name, hash, path } of the source in the store
+#   aliases    the same as nixpkgs spells them: postgresql_16_3
+#   catalog    [ { label, version, attr, provenance, initdb_args, patches, tarball, drv, out } … ], JSON-able;
+#              `tarball` is null for a prebuilt, else { name, hash, path } of the source in the store; `drv` is the
+#              derivation and `out` what it makes, so that a server can be realised with nothing but the store
 {
   lib,
   callPackage,
   stdenv,
+  versions,
 }:
 let
-  versions = import ./versions.nix;
   build = callPackage ./build.nix { };
   unpackPrebuilt = callPackage ./prebuilt.nix { };
   system = stdenv.hostPlatform.system;
 
-  attrOf = label: "postgresql-" + builtins.replaceStrings [ "." ] [ "_" ] label;
+  nameOf = label: builtins.replaceStrings [ "." ] [ "_" ] label;
+  attrOf = label: "postgresql-" + nameOf label;
 
   # A variant takes version and source from the entry it starts from.
-  sourceOf =
-    label: entry:
-    let
-      version = entry.from or label;
-    in
-    rec {
+  sourceOf = label: entry: rec {
+    inherit label;
+    version = entry.from or label;
+    attr = attrOf label;
+    provenance = "source";
+    patches = map baseNameOf (entry.patches or [ ]);
+    package = build {
       inherit label version;
-      attr = attrOf label;
-      provenance = "source";
-      patches = map baseNameOf (entry.patches or [ ]);
-      package = build {
-        inherit label version;
-        hash = versions.${version}.source;
-        patches = entry.patches or [ ];
-        cflags = entry.cflags or [ ];
-        configureFlags = entry.configureFlags or [ ];
-      };
-      tarball = {
-        inherit (package.src) name;
-        hash = versions.${version}.source;
-        # The path only: the catalogue must not make the application depend on the tarballs.
-        path = builtins.unsafeDiscardStringContext package.src.outPath;
-      };
+      hash = versions.${version}.source;
+      patches = entry.patches or [ ];
+      cflags = entry.cflags or [ ];
+      configureFlags = entry.configureFlags or [ ];
     };
+    tarball = {
+      inherit (package.src) name;
+      hash = versions.${version}.source;
+      # The path only: the catalogue must not make the application depend on the tarballs.
+      path = builtins.unsafeDiscardStringContext package.src.outPath;
+    };
+  };
 
   prebuiltOf = version: entry: {
     inherit version;
@@ -63,12 +62,22 @@ let
     )
   );
 
+  # The recipes come with whoever holds the catalogue, what they make does not.
+  entryOf =
+    server:
+    removeAttrs server [ "package" ]
+    // {
+      drv = builtins.unsafeDiscardOutputDependency server.package.drvPath;
+      out = builtins.unsafeDiscardStringContext server.package.outPath;
+      initdb_args = [ ];
+    };
+
   listed =
     server:
-    [ (removeAttrs server [ "package" ] // { initdb_args = [ ]; }) ]
+    [ (entryOf server) ]
     # 17beta1 sorts after "17" here, as it must: it has the builtin provider too.
     ++ lib.optional (lib.versionAtLeast server.version "17") (
-      removeAttrs server [ "package" ]
+      entryOf server
       // {
         label = "${server.label}-builtin";
         initdb_args = [
@@ -77,8 +86,11 @@ let
         ];
       }
     );
+  named =
+    nameOf': lib.listToAttrs (map (server: lib.nameValuePair (nameOf' server) server.package) servers);
 in
 {
-  packages = lib.listToAttrs (map (server: lib.nameValuePair server.attr server.package) servers);
+  packages = named (server: server.attr);
+  aliases = named (server: "postgresql_" + nameOf server.label);
   catalog = lib.concatMap listed servers;
 }

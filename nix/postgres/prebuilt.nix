@@ -61,11 +61,7 @@ let
       };
   };
 
-  archive =
-    if origin ? maven then
-      archives.maven origin.maven
-    else
-      archives.npm { inherit (origin.npm) version hash; };
+  archive = if origin ? maven then archives.maven origin.maven else archives.npm origin.npm;
 
   record = {
     inherit version;

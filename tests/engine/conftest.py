@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchcall import Bench
 
-from engine.model import Build
+from engine.core.model import Build
+from tests.support.benchcall import Bench
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What the clients cost: CPU per row and per query, their share of all CPU, and throughput against a plain loop.
 
-    PGBED_SERVERS=... python tests/perf/client_cost.py [--server 16.3-prebuilt] [--rows N] [--seconds S] [--rounds N]
+    PGBED_SERVERS=... python -m tests.perf.client_cost [--server 16.3-prebuilt] [--rows N] [--seconds S] [--rounds N]
 
 Everything is measured in one run against one server: each step is run by the bench's clients with either placement
 ("free", the default, leaves it to the scheduler; "paired" binds each role to its backend's CPU) and by ordinary psycopg
@@ -22,22 +22,23 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 import psycopg
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "workloads")]
-
-from steprun import cpu_s, run_step  # noqa: E402
-
-from engine import builds, configs, environment  # noqa: E402
-from engine.procfs import children  # noqa: E402
-from engine.server import Server  # noqa: E402
-from workloads import seeds  # noqa: E402
-from workloads.insert import maintenance, queries, rows, schema  # noqa: E402
-from workloads.insert.knobs import Knobs  # noqa: E402
-from workloads.insert.steps import Step, generation, plan_steps  # noqa: E402
-from workloads.page import Word  # noqa: E402
+from engine.host import environment
+from engine.host.procfs import children
+from engine.postgres import (
+    builds,
+    configs,
+)
+from engine.postgres.server import Server
+from tests.support.steprun import cpu_s, run_step
+from workloads import seeds
+from workloads.insert import maintenance, queries, rows, schema
+from workloads.insert.options import Options
+from workloads.insert.steps import Step, generation, plan_steps
+from workloads.page import Word
 
 FORM = generation("g24b")
 TARGETS = {"l.i0": (0.8, 0.15), "qr100": (10.0, 0.30)}  # client CPU us per row or query; share of all CPU
@@ -85,10 +86,10 @@ def since(before: dict[int, float], after: dict[int, float]) -> float:
 # -- the bench's clients
 
 
-def bench(server: Server, step: Step, cost: Cost, placement: str, role: str) -> None:
+def bench(server: Server, step: Step, cost: Cost, placement: Literal["free", "paired"], role: str) -> None:
     """One step by the launcher. Client CPU is that of all roles of the step, their start included."""
     before = server_cpu(server)
-    result = run_step(server.dsn(), step, FORM.name, knobs=Knobs(placement=placement))
+    result = run_step(server.dsn(), step, FORM.name, options=Options(placement=placement))
     background = since(before, {p: c for p, c in server_cpu(server).items() if p in before})
     if result.exit_code:
         sys.exit(f"{step.name}: {[found.error for found in result.roles.values()]}")
@@ -114,7 +115,7 @@ def plain_insert(
         block = rows.RowBlock(
             seeds.stream(1, "plain", step.name), TEXT, FORM.price_type, rows.block_rows(step.rows_per_statement)
         )
-        statement = rows.insert_statements(block, step.rows_per_statement, schema.insert_head(table).encode(), b")")
+        statement = rows.insert_statements(block, step.rows_per_statement, schema.insert_head(table).encode())
         for _ in range(step.rounds):
             if go and other:
                 go.acquire()
@@ -230,7 +231,7 @@ def measure(server: Server, steps: tuple[Step, ...], repeats: int, seconds: floa
                         connection.execute(maintenance.vacuum_statement(FORM, table, server.build.major).encode())
                 continue
             role = "query" if step.query else "insert"
-            ways = ["plain", "free", "paired"]
+            ways: list[Literal["plain", "free", "paired"]] = ["plain", "free", "paired"]
             if step.kind == "index":
                 ways = ["plain", "free"]  # the indexes can be made but once
             for way in ways[repeat % len(ways) :] + ways[: repeat % len(ways)]:

@@ -1,6 +1,6 @@
 """What watching costs: CPU of the engine with its samplers, of the monitor's backend, and of a plain live display.
 
-    PGBED_SERVERS=... python tests/perf/observer_cost.py [--server 16.3-prebuilt] [--seconds S] [--clients N]
+    PGBED_SERVERS=... python -m tests.perf.observer_cost [--server 16.3-prebuilt] [--seconds S] [--clients N]
 
 One run of one cell; every figure is a share of one core over the seconds in which clients worked. The promise is at
 most 1 % of one core for engine and samplers together.
@@ -16,10 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from engine.journal.reader import JournalReader
 
-from engine.journal import JournalReader  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 PROMISE = 0.01
 

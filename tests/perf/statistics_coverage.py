@@ -8,6 +8,8 @@ engine's own plan orders them and its own statistics judges them. Printed are, f
 - coverage: how often the 95 % interval holds the truth (should be 95 %), for ABBA order and, for contrast, for the
   orders that the engine does not use (ABAB paired, AAAA BBBB);
 - verdicts: how often a true effect is called what it is, and how often no effect is called one (at most 5 %);
+- families: how often a comparison of ten steps has any false verdict (at most 5 %), and how often an effect in one of
+  them is named, each step judged among all and, for contrast, by itself;
 - two modes: how often cells from a single mode are taken for two.
 
 Exit code 1 when a promise that the engine makes is broken.
@@ -20,9 +22,10 @@ import math
 import random
 import sys
 
-from engine.model import Subject
-from engine.plan import interleave
-from engine.statistics import judge, paired_interval, scatter
+from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, scatter
+from engine.core.comparison import CHANGED
+from engine.core.model import Subject
+from engine.plan.schedule import interleave
 
 SEED = 20240529
 MARGIN = 0.02
@@ -69,12 +72,26 @@ def verdicts(pairs: int, truth: float, noise: float, trials: int, rng: random.Ra
     return {verdict: count / trials for verdict, count in found.items()}
 
 
+def family(pairs: int, truth: float, noise: float, trials: int, rng: random.Random) -> tuple[float, float, float]:
+    """Of comparisons of ten steps, one with an effect: false verdicts among all and by themselves, effects named."""
+    false = alone = named = 0
+    for _ in range(trials):
+        steps = [ratios("ABBA", pairs, truth if step == 0 else 1.0, noise, 0.0, rng) for step in range(10)]
+        levels = holm_levels([p_value(step) for step in steps])
+        found = [judge(step, MARGIN, level=level).verdict for step, level in zip(steps, levels, strict=True)]
+        unlevelled = [judge(step, MARGIN).verdict for step in steps]
+        false += any(verdict in CHANGED for verdict in found[1:])
+        alone += any(verdict in CHANGED for verdict in unlevelled[1:])
+        named += found[0] in CHANGED
+    return false / trials, alone / trials, named / trials
+
+
 def false_modes(cells: int, noise: float, trials: int, rng: random.Random) -> float:
     """The share of single-mode samples that are flagged as two modes."""
     flagged = 0
     for _ in range(trials):
         found = scatter([math.exp(rng.gauss(0, noise)) for _ in range(cells)], MARGIN)
-        flagged += found is not None and found.two_modes
+        flagged += found is not None and found.bimodal
     return flagged / trials
 
 
@@ -108,6 +125,14 @@ def main() -> int:
                     broken.append(f"no effect called one in {wrong:.1%} (noise {noise}, {pairs} pairs)")
                 if truth <= 0.97 and found.get("same", 0) > 0.06:
                     broken.append(f"an effect of {truth} called same in {found['same']:.1%}")
+
+    print("\nten steps, an effect in one of them: comparisons with a false verdict, and with that effect named")
+    print(f"{'truth':>6}{'noise':>7}{'pairs':>6}{'among all':>12}{'by itself':>12}{'named':>9}")
+    for truth, noise, pairs in ((1.0, 0.02, 4), (1.0, 0.05, 6), (0.95, 0.01, 4), (0.95, 0.01, 6), (0.97, 0.01, 6)):
+        false, alone, found_share = family(pairs, truth, noise, trials // 4, rng)
+        print(f"{truth:>6.2f}{noise:>7.1%}{pairs:>6}{false:>12.1%}{alone:>12.1%}{found_share:>9.1%}")
+        if false > 0.06:
+            broken.append(f"{false:.1%} of comparisons of ten steps have a false verdict")
 
     print("\ntwo modes seen where there is one")
     print(f"{'noise':>6}" + "".join(f"{f'n={n}':>8}" for n in (3, 4, 5, 6, 10)))

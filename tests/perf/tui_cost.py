@@ -23,24 +23,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engine"), str(ROOT / "tests" / "tui")]
+from textual.app import App, ComposeResult
+from textual.widgets import Sparkline
 
-from made_run import make_run  # noqa: E402
-from terminal import Terminal  # noqa: E402
-from textual.app import App, ComposeResult  # noqa: E402
-from textual.widgets import Sparkline  # noqa: E402
-
-from engine.journal import RoleSecond  # noqa: E402
-from engine.writer import JournalWriter  # noqa: E402
-from tui.app import Bench  # noqa: E402
-from tui.clock import Clock  # noqa: E402
-from tui.glyphs import SETS  # noqa: E402
-from tui.live.film import Series  # noqa: E402
-from tui.live.playing import Player  # noqa: E402
-from tui.widgets.chart import Axis, RateChart  # noqa: E402
-from workloads import histogram  # noqa: E402
+from engine.core.clock import Clock
+from engine.journal.reader import RoleSecond
+from engine.journal.writer import JournalWriter
+from engine.view.player import Player
+from engine.view.step_series import Series
+from tests.support.made_run import make_run
+from tests.support.terminal import Terminal
+from tui.app import Bench
+from tui.glyphs import SETS
+from tui.widgets.chart import Axis, RateChart
+from workloads import histogram
 
 SECOND_NS = 1_000_000_000
 CELL = 1  # of the made run; the one before it is finished
@@ -92,14 +90,14 @@ class Step:
                     600_000_000, 10_000_000, 900, 0, 0, 100_000_000, 1_000_000, 900, "Client:ClientRead",
                 )
             )  # fmt: skip
-        for source in ("dbms", "engine", "monitor", "process:walwriter", "process:checkpointer", "process:bgwriter"):
+        for source in ("server", "engine", "monitor", "process:walwriter", "process:checkpointer", "process:bgwriter"):
             data = {"cpu_ns": 50_000_000, "runq_ns": 1_000_000, "processes_now": 9}
             self.journal.add_sample(self.id, t_ns, SECOND_NS, source, data)
         self.journal.add_sample(self.id, t_ns, SECOND_NS, "device", {"read_kb": 10, "written_kb": 20_000})
         times = {f"{name}_ns": SECOND_NS for name in ("user", "system", "idle", "iowait")}
         self.journal.add_sample(self.id, t_ns, SECOND_NS, "host", {**times, "pressure_io_some_ns": 1_000_000})
         if self.seconds % 540 == 535:
-            record = {"client": 1, "depth": 0.01, "median_per_s": 8000, "rows_not_done": 30_000, "causes": []}
+            record = {"client": 1, "depth": 0.01, "median_per_s": 8000, "missed_rows": 30_000, "causes": []}
             self.journal.add_event(
                 "stall", t_ns, record, ended_ns=t_ns + 5 * SECOND_NS, attempt=self.attempt, step=self.id, role="insert"
             )
@@ -122,8 +120,8 @@ def made(folder: Path, name: str, length_s: int, recorded_s: int, started_ns: in
     return journal, step, cell
 
 
-def _cells(run: Path) -> list[dict[str, str]]:
-    cells: list[dict[str, str]] = json.loads((run / "manifest.json").read_text())["cells"]
+def _cells(run: Path) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads((run / "manifest.json").read_text())["cells"]
     return cells
 
 
@@ -290,7 +288,7 @@ async def _replay_screen(report: Report, folder: Path, run: Path, cell: str, spa
     from tui.live.screen import LiveScreen
 
     app = Bench(folder, run, SETS["braille"], "live")
-    app.replayed = (cell, None)
+    app.context.replayed = (cell, None)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         screen = app.screen

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from observing import FUNCTIONS, Program
-from programs import PLANNER, Compile, compiler
 
-from probes import helper
+from probes import bpftrace, helper, tracer
+from probes.errors import ProbeError
+from tests.support.observing import FUNCTIONS, Helper, Program, helper_with
+from tests.support.programs import PLANNER, Compile, compiler
 
 
 @pytest.fixture
@@ -29,13 +29,14 @@ def kernel() -> None:
 
 
 @pytest.fixture(scope="session")
-def bpftraces(kernel: None) -> tuple[Path, ...]:
-    """The bpftrace on PATH, and those that PGBED_BPFTRACES names (separated by colons) for trying other versions."""
-    found = shutil.which("bpftrace")
-    if found is None:
-        pytest.fail("bpftrace not found on PATH; run ./check, which installs it", pytrace=False)
+def helpers(kernel: None, new_folder: Callable[[], Path]) -> tuple[Helper, ...]:
+    """The helper, and one for each bpftrace that PGBED_BPFTRACES names, separated by colons. Fails without bpftrace."""
+    try:
+        bpftrace.find()
+    except ProbeError as error:
+        pytest.fail(f"{error}; or run ./check, which installs it", pytrace=False)
     more = filter(None, os.environ.get("PGBED_BPFTRACES", "").split(":"))
-    return (Path(found), *map(Path, more))
+    return (tracer.direct_command(), *(helper_with(Path(one), new_folder()) for one in more))
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes import budget, planstats, procsched
-from probes.errors import ProbeError
-from probes.planstats import Totals
+from probes import budget
 
 S = 1_000_000_000
 
@@ -25,7 +23,8 @@ def test_a_costly_probe_starts_only_when_its_estimate_is_small(per_s: int, admit
     assert (found.text == "") is admitted
     if not admitted:
         assert found.text == (
-            "probes: planner would cost about 10 % of this run (80000/s); not started. --probe-budget to change."
+            "probes: planner would cost about 10 % of this run (80000/s); not started. "
+            "Raise --probe-budget to start it."
         )
 
 
@@ -63,26 +62,3 @@ def test_around_a_stall_is_until_five_seconds_after_it_was_last_seen() -> None:
     assert not budget.around_stall(7 * S, None)
     assert budget.around_stall(7 * S, 7 * S) and budget.around_stall(12 * S - 1, 7 * S)
     assert not budget.around_stall(12 * S, 7 * S)
-
-
-def test_12_cannot_track_planning() -> None:
-    with pytest.raises(ProbeError, match="PostgreSQL 12 cannot track planning time; use the planner probe"):
-        planstats.query(12)
-    assert "total_plan_time" in planstats.query(13) == planstats.query(18)
-
-
-def test_statements_are_subtracted_and_idle_ones_left_out() -> None:
-    before = planstats.totals([(1, 10, 100, 10, 900), (2, 5, 50, 5, 70), (3, 9, 9, 9, 9)])
-    after = planstats.totals([(1, 12, 130, 14, 1000), (2, 5, 50, 5, 70), (3, 1, 2, 3, 4), (4, 0, 0, 1, 5)])
-    assert planstats.difference(before, after) == {
-        1: Totals(2, 30, 4, 100),
-        3: Totals(1, 2, 3, 4),
-        4: Totals(0, 0, 1, 5),
-    }
-
-
-def test_moves_between_cpus_are_read_where_the_kernel_tells_them() -> None:
-    text = b"postgres (1, #threads: 1)\n-----\nse.nr_migrations                            :                   17\n"
-    assert procsched.parse_sched(text) == 17
-    assert procsched.parse_sched(b"") is None
-    assert procsched.migrations(2**22 + 1) is None

@@ -9,10 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from engine import flame, stacks
-from engine.server import Server
+from engine.postgres.server import Server
+from engine.report import flame
+from engine.tracing import stacks
 from probes import folding
 from probes.session import ProbeSession, Target
+from tests.support.observing import Helper
 
 pytestmark = pytest.mark.outside
 
@@ -20,12 +22,12 @@ STATEMENT = "select count(*) from generate_series(1, 400000) as a(x) where x % 7
 
 
 def test_what_a_server_did_is_in_the_page(
-    server: Callable[[int | str], Server], bpftraces: tuple[Path, ...], tmp_path: Path
+    server: Callable[[int | str], Server], helpers: tuple[Helper, ...], tmp_path: Path
 ) -> None:
     running = server(16)
     target = Target(running.pid, running.build.bin / "postgres", running.build.major)
     with (
-        ProbeSession(target, "stacks", bpftrace=bpftraces[0]) as session,
+        ProbeSession(target, "stacks", command=helpers[0]) as session,
         psycopg.connect(running.dsn(), autocommit=True) as connection,
     ):
         assert session.wait_baseline(), session.messages
@@ -34,8 +36,7 @@ def test_what_a_server_did_is_in_the_page(
             connection.execute(STATEMENT)
             frames += session.poll()
         frames += session.stop()
-        assert session.origin is not None
-        complete = session.origin.frame_pointers
+        complete = session.origin["frame_pointers"]
     known = folding.space(Path(f"/proc/{running.pid}/maps").read_text(), complete=complete)
     sampled = [stack for frame in frames for stack in frame.stacks]
     folded = folding.fold(sampled, lambda of: "query" if of == pid else "server", lambda _: known)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import PUSH, Compile
 
 from probes import elf, folding
 from probes.frames import Stack
+from tests.support.programs import PUSH, Compile
 
 SOURCE = """
 void standard_planner(void) { __asm__ volatile("nop"); }

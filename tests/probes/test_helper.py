@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from programs import PLANNER, PUSH, Compile
 
-from probes import helper, tracer
+from probes import bpftrace, helper, processes, tracer
 from probes.errors import ProbeError
+from tests.support.observing import Helper, helper_with
+from tests.support.programs import PLANNER, PUSH, Compile
 
 # Whom it trusts depends on who owns files, which says nothing inside a build's sandbox.
 pytestmark = pytest.mark.outside
@@ -27,20 +31,26 @@ def running(compile_c: Compile) -> Iterator[tuple[Path, int]]:
         process.kill()
 
 
-def bpftrace(folder: Path) -> Path:
-    """An executable of that name."""
-    program = folder / "bpftrace"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    return program
+def program(folder: Path, text: str = "exit 0") -> Path:
+    """An executable named bpftrace, which says that it is 0.17."""
+    written = folder / "bpftrace"
+    written.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo bpftrace v0.17.0 && exit 0\n{text}\n')
+    written.chmod(0o755)
+    return written
 
 
 @pytest.fixture
-def arguments(running: tuple[Path, int], tmp_path: Path) -> dict[str, str]:
+def safe_folder() -> Iterator[Path]:
+    """A folder that only root can change, up to the root folder: pytest's are below /tmp."""
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="pgbed-tests-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def arguments(running: tuple[Path, int]) -> dict[str, str]:
     """Arguments that are right."""
     binary, pid = running
     return {
-        "--bpftrace": str(bpftrace(tmp_path)),
         "--binary": str(binary),
         "--major": "16",
         "--server": str(pid),
@@ -68,17 +78,18 @@ def test_unknown_probes_are_refused(arguments: dict[str, str], probe: str) -> No
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--major", "16; x", "no major version"),
-        ("--major", "9", "no major version"),
-        ("--server", "0", "no process id"),
-        ("--server", "-1", "no process id"),
-        ("--server", "1 2", "no process id"),
+        ("--major", "16; x", "not a major version"),
+        ("--major", "9", "not a major version"),
+        ("--server", "0", "not a process id"),
+        ("--server", "-1", "not a process id"),
+        ("--server", "1 2", "not a process id"),
         ("--server", "4194305", "there is no process"),
-        ("--launcher", "$(id)", "no process id"),
+        ("--launcher", "$(id)", "not a process id"),
         ("--server", str(os.getpid()), "was started from another file"),
-        ("--binary", "/nowhere/postgres", "No such file"),
-        ("--bpftrace", "/bin/sh", "starts nothing else"),
-        ("--bpftrace", "/nowhere/bpftrace", "No such file"),
+        ("--binary", "/nowhere/postgres", "was started from another file"),
+        ("--binary", "/etc/shadow", "was started from another file"),
+        ("--binary", "/\x1b[2Jpostgres", r"another file than /\\x1b\[2Jpostgres"),
+        ("--bpftrace", "/usr/bin/bpftrace", "helper: unrecognized arguments"),
         ("--unknown", "1", "helper: "),
     ],
 )
@@ -88,32 +99,113 @@ def test_wrong_arguments_are_refused_in_one_line(arguments: dict[str, str], opti
     assert str(refused.value).startswith("probes: ") and "\n" not in str(refused.value)
 
 
-def test_a_bpftrace_that_others_may_change_is_refused(arguments: dict[str, str]) -> None:
-    Path(arguments["--bpftrace"]).chmod(0o777)
-    with pytest.raises(ProbeError, match="could be changed by others"):
-        helper.parse(argv("planner", arguments))
-
-
-def test_a_bpftrace_in_a_folder_that_others_may_change_is_refused(arguments: dict[str, str], tmp_path: Path) -> None:
-    loose = tmp_path / "loose"
-    loose.mkdir()
-    loose.chmod(0o777)
-    with pytest.raises(ProbeError, match="could be changed by others"):
-        helper.parse(argv("planner", arguments | {"--bpftrace": str(bpftrace(loose))}))
-
-
-def test_a_wrapper_script_for_a_binary_is_refused(arguments: dict[str, str], tmp_path: Path) -> None:
-    script = tmp_path / "postgres"
-    shutil.copy(arguments["--bpftrace"], script)
-    with pytest.raises(ProbeError, match="a wrapper script was found"):
-        helper.parse(argv("planner", arguments | {"--binary": str(script)}))
-
-
 def test_a_path_that_a_script_cannot_hold_is_refused(arguments: dict[str, str], tmp_path: Path) -> None:
     odd = tmp_path / 'a"b'
-    shutil.copy(arguments["--binary"], odd)
-    with pytest.raises(ProbeError, match="the path holds characters"):
+    os.link(arguments["--binary"], odd)
+    with pytest.raises(ProbeError, match="cannot hold this path"):
         helper.parse(argv("planner", arguments | {"--binary": str(odd)}))
+
+
+def test_a_bpftrace_that_only_root_can_change_is_found(safe_folder: Path) -> None:
+    pinned = program(safe_folder)
+    assert bpftrace.find(str(pinned)) == pinned
+    (safe_folder / "link").symlink_to(pinned)
+    assert bpftrace.find(str(safe_folder / "link")) == pinned
+
+
+@pytest.mark.parametrize("loose", ["file", "group", "folder", "sticky", "owner", "link", "behind a link", "gone"])
+def test_a_bpftrace_that_others_may_change_is_not_run(
+    loose: str, safe_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = safe_folder / "bin"
+    folder.mkdir()
+    pinned = program(folder)
+    match loose:
+        case "file":
+            pinned.chmod(0o777)
+        case "group":
+            pinned.chmod(0o775)
+        case "folder":
+            folder.chmod(0o777)
+        case "sticky":
+            folder.chmod(0o1777)
+        case "owner":
+            os.chown(folder, 65534, 65534)
+        case "gone":
+            pinned.unlink()
+        case _:
+            target, pinned = pinned, safe_folder / "link"
+            pinned.symlink_to(target)
+            if loose == "link":
+                os.lchown(pinned, 65534, 65534)
+            else:
+                folder.chmod(0o777)
+    assert bpftrace.find(str(pinned)) == bpftrace.find()
+    monkeypatch.setattr(bpftrace, "SYSTEM_PATHS", ())
+    with pytest.raises(ProbeError, match="others than root could change" if loose != "gone" else "bpftrace not found"):
+        bpftrace.find(str(pinned))
+
+
+def test_the_pinned_bpftrace_is_run_in_an_environment_of_its_own(
+    arguments: dict[str, str], safe_folder: Path, tmp_path: Path
+) -> None:
+    folder = safe_folder / "bin"
+    folder.mkdir()
+    command = helper_with(program(folder, 'pwd; env | sort; echo "$@"'), safe_folder)
+    asked = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
+    assert asked.stdout == f"{folder}/bpftrace\n0.17.0\n"
+    environment = {"SECRET": "1", "LD_LIBRARY_PATH": "/nowhere", "PYTHONPATH": "/nowhere", "PATH": str(tmp_path)}
+    done = run_helper(command, argv("runq", arguments), environment)
+    place, *variables, words = done.stdout.splitlines()
+    assert place == "/" and words.startswith("-f json -B line")
+    assert {line.split("=")[0] for line in variables} <= {*helper.ENVIRONMENT, "PWD", "SHLVL", "_"}
+
+
+def run_helper(command: Helper, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The helper with an input that does not end before its bpftrace does."""
+    read, write = os.pipe()
+    try:
+        return subprocess.run(
+            [*command, *arguments], stdin=read, capture_output=True, text=True, timeout=60, env=environment
+        )
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_bpftrace_gets_a_path_that_the_caller_cannot_point_elsewhere(
+    arguments: dict[str, str], safe_folder: Path
+) -> None:
+    """Else it could be made to attach in another program than the one in which it found a function's place."""
+    folder = safe_folder / "bin"
+    folder.mkdir()
+    show = 'for last; do :; done; cat "$last"; stat -c "%d:%i" /dev/shm/postgres; stat -c "%U %a" /dev/shm'
+    command = helper_with(program(folder, show), safe_folder)
+    before = Path("/proc/self/mounts").read_text()
+    done = run_helper(command, argv("planner", arguments), dict(os.environ))
+    assert "uprobe:/dev/shm/postgres:pg_plan_query" in done.stdout, done.stderr
+    assert arguments["--binary"] not in done.stdout
+    status = Path(arguments["--binary"]).stat()
+    assert done.stdout.splitlines()[-2:] == [f"{status.st_dev}:{status.st_ino}", "root 755"]
+    assert Path("/proc/self/mounts").read_text() == before
+
+
+def test_a_file_system_that_a_user_may_have_mounted_is_not_believed(compile_c: Compile, safe_folder: Path) -> None:
+    """FUSE says of each file what its user wants: that it is root's, and another one the next time."""
+    folder = safe_folder / "mounted"
+    folder.mkdir()
+    command = helper_with(program(safe_folder, 'for last; do :; done; cat "$last"'), safe_folder)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nosuid,mode=755", "tmpfs", folder], check=True)
+    try:
+        binary = Path(shutil.copy(compile_c("server", PLANNER, *PUSH, "-DSTART=", "-DDONE="), folder))
+        assert bpftrace.changeable(binary) is None
+        with subprocess.Popen([binary, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            words = ["planner", "--binary", str(binary), "--major", "16", "--server", str(server.pid)]
+            done = run_helper(command, words, dict(os.environ))
+            server.kill()
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert "uprobe:/dev/shm/postgres:pg_plan_query" in done.stdout, done.stderr
 
 
 def test_started_by_its_path_it_needs_nothing_of_the_environment(arguments: dict[str, str]) -> None:
@@ -133,13 +225,40 @@ def test_who_came_by_sudo_may_watch_only_processes_of_their_own(
         helper.prepare(helper.parse(argv("stacks", arguments)))
 
 
-def test_a_privileged_helper_runs_no_program_of_its_callers(
-    arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def as_user(compile_c: Compile, open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Arguments of a user who came by sudo, over a program of that user's."""
+    binary = Path(shutil.copy(compile_c("theirs", PLANNER, *PUSH, "-DSTART=", "-DDONE="), open_folder))
+    os.chown(binary, 65534, 65534)
+    monkeypatch.setenv("SUDO_UID", "65534")
+    with subprocess.Popen(
+        [binary, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=65534, group=65534, extra_groups=[]
+    ) as process:
+        yield ["--binary", str(binary), "--major", "16", "--server", str(process.pid)]
+        process.kill()
+
+
+def test_who_came_by_sudo_gets_figures_of_their_own_user_only(
+    as_user: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.chown(arguments["--bpftrace"], 65534, 65534)
-    monkeypatch.setattr(os, "getuid", lambda: 65534)
-    with pytest.raises(ProbeError, match="could be changed by others"):
-        helper.trusted_program(Path(arguments["--bpftrace"]))
+    pid = int(as_user[-1])
+    monkeypatch.setattr(processes, "groups", lambda *_: {pid: 1, os.getpid(): 1})  # a child that became root's
+    for probe, point in (("planner", "uprobe:"), ("stacks", "profile:")):
+        script = helper.prepare(helper.parse([probe, *as_user]))
+        assert f"@g[{pid}] = 1;" in script and f"@g[{os.getpid()}]" not in script
+        assert re.search(rf"^{point}\S* /.*&& uid == 65534\b.*/", script, re.MULTILINE)
+
+
+def test_without_tracking_only_root_may_count_the_servers_of_all(as_user: list[str]) -> None:
+    with pytest.raises(ProbeError, match=r"--untracked counts every user's servers .* only root"):
+        helper.parse(["planner", *as_user, "--untracked"])
+
+
+def test_for_who_came_by_sudo_nothing_is_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setattr(helper, "tracefs_mounted", lambda: False)
+    with pytest.raises(ProbeError, match="is not mounted; as root"):
+        helper.mount_tracefs()
 
 
 def test_it_leaves_nothing_in_its_folder_and_imports_from_no_other(tmp_path: Path) -> None:
@@ -147,8 +266,7 @@ def test_it_leaves_nothing_in_its_folder_and_imports_from_no_other(tmp_path: Pat
     shutil.copytree(Path(helper.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = sorted(package.rglob("*"))
     (tmp_path / "argparse.py").write_text("raise SystemExit(77)")
-    python, *options, _ = tracer.direct_command()
-    command = [python, *options, str(package / "helper.py"), "nonsense"]
+    command = [sys.executable, "-I", "-B", str(package / "helper.py"), "nonsense"]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, timeout=60, env={"PYTHONPATH": str(tmp_path)}
     )

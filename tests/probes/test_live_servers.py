@@ -12,14 +12,17 @@ from typing import Any
 
 import psycopg
 import pytest
-from compiled import compiled_here, major_at_hand
 
-from engine.model import Build, Config
-from engine.server import Server
-from probes import elf, folding, planstats
+from engine.core.model import Build, Config
+from engine.postgres import pgstat
+from engine.postgres.server import Server
+from engine.tracing import planstats
+from probes import elf, folding
 from probes.frames import Frame
 from probes.resolve import keeps_frame_pointers
 from probes.session import ProbeSession, Target
+from tests.support.compiled import compiled_here, major_at_hand
+from tests.support.observing import Helper
 
 pytestmark = pytest.mark.outside
 
@@ -42,11 +45,11 @@ def target_of(server: Server) -> Target:
 
 
 @contextmanager
-def watched(server: Server, *probes: str, bpftrace: Path, quiet: bool = True) -> Iterator[dict[str, ProbeSession]]:
+def watched(server: Server, *probes: str, command: Helper, quiet: bool = True) -> Iterator[dict[str, ProbeSession]]:
     """Several probes at once, each past its baseline."""
     with ExitStack() as stack:
         running = {
-            probe: stack.enter_context(ProbeSession(target_of(server), probe, bpftrace=bpftrace)) for probe in probes
+            probe: stack.enter_context(ProbeSession(target_of(server), probe, command=command)) for probe in probes
         }
         for one in running.values():
             assert one.wait_baseline(), one.messages
@@ -82,12 +85,11 @@ def total(found: list[Frame], field: str, pid: int | None = None) -> int:
     )
 
 
-def test_every_probe_counts_what_was_sent(which: int | str, server: Servers, bpftraces: tuple[Path, ...]) -> None:
+def test_every_probe_counts_what_was_sent(which: int | str, server: Servers, helpers: tuple[Helper, ...]) -> None:
     on_binary = ("planner", "phases", "endpoint", "endpoint_proxy")
-    for program in bpftraces:
-        with watched(server(which), *on_binary, "runq", "sched", "stacks", bpftrace=program) as running:
-            assert running["planner"].origin is not None
-            assert running["planner"].origin.attach == ("usdt" if isinstance(which, str) else "function")
+    for command in helpers:
+        with watched(server(which), *on_binary, "runq", "sched", "stacks", command=command) as running:
+            assert running["planner"].origin["attach"] == ("usdt" if isinstance(which, str) else "function")
             with client(server(which)) as connection:
                 pid = connection.info.backend_pid
                 began = time.monotonic()
@@ -112,8 +114,8 @@ def test_every_probe_counts_what_was_sent(which: int | str, server: Servers, bpf
         assert sum(stack.count for stack in stacks) >= 0.8 * total(found["stacks"], "samples", pid)
 
 
-def test_planner_counts_plannings_by_protocol(which: int | str, server: Servers, bpftraces: tuple[Path, ...]) -> None:
-    with watched(server(which), "planner", "phases", bpftrace=bpftraces[-1]) as running, ExitStack() as stack:
+def test_planner_counts_plannings_by_protocol(which: int | str, server: Servers, helpers: tuple[Helper, ...]) -> None:
+    with watched(server(which), "planner", "phases", command=helpers[-1]) as running, ExitStack() as stack:
         simple = stack.enter_context(client(server(which)))
         extended = stack.enter_context(client(server(which)))
         prepared = stack.enter_context(client(server(which), prepare_threshold=0))
@@ -146,7 +148,7 @@ def test_planner_counts_plannings_by_protocol(which: int | str, server: Servers,
 
 
 def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
-    which: int | str, server: Servers, bpftraces: tuple[Path, ...]
+    which: int | str, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
     with client(server(which)) as connection:
         connection.execute(
@@ -154,7 +156,7 @@ def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
             "$$ begin perform pg_sleep(0.05); return (select 1 from pg_class limit 1); end $$"
         )
     with (
-        watched(server(which), "planner", "phases", bpftrace=bpftraces[-1]) as running,
+        watched(server(which), "planner", "phases", command=helpers[-1]) as running,
         client(server(which)) as connection,
     ):
         pid = connection.info.backend_pid
@@ -174,9 +176,9 @@ def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
 
 
 def test_statements_inside_a_statement_belong_to_its_execution(
-    which: int | str, server: Servers, bpftraces: tuple[Path, ...]
+    which: int | str, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
-    with watched(server(which), "phases", bpftrace=bpftraces[-1]) as running, client(server(which)) as connection:
+    with watched(server(which), "phases", command=helpers[-1]) as running, client(server(which)) as connection:
         pid = connection.info.backend_pid
         connection.execute(
             "do $$ begin perform count(*) from pg_class; perform pg_sleep(0.05);"
@@ -193,13 +195,13 @@ def test_statements_inside_a_statement_belong_to_its_execution(
 def test_another_server_on_the_same_binary_counts_for_nothing(
     server: Servers,
     small_config: Callable[[Build], Config],
-    bpftraces: tuple[Path, ...],
+    helpers: tuple[Helper, ...],
     open_folder: Path,
 ) -> None:
     mine = server(16)
     with (
         Server(mine.build, small_config(mine.build), open_folder) as foreign,
-        watched(mine, "planner", "runq", bpftrace=bpftraces[-1], quiet=False) as running,
+        watched(mine, "planner", "runq", command=helpers[-1], quiet=False) as running,
     ):
         foreign.create_database()
         with client(foreign) as stranger, client(mine) as connection:
@@ -213,11 +215,11 @@ def test_another_server_on_the_same_binary_counts_for_nothing(
 
 
 def test_endpoint_shows_dead_index_entries_until_they_are_cleaned(
-    which_end: int, server: Servers, bpftraces: tuple[Path, ...]
+    which_end: int, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
     """From 14 on plain VACUUM may leave the dead entries of few pages where they are; up to 13 it never does."""
     with (
-        watched(server(which_end), "endpoint", bpftrace=bpftraces[-1], quiet=False) as running,
+        watched(server(which_end), "endpoint", command=helpers[-1], quiet=False) as running,
         client(server(which_end)) as connection,
     ):
         pid = connection.info.backend_pid
@@ -257,17 +259,16 @@ def test_endpoint_shows_dead_index_entries_until_they_are_cleaned(
 
 
 def test_stacks_are_as_deep_as_the_binary_allows(
-    which: int | str, server: Servers, bpftraces: tuple[Path, ...]
+    which: int | str, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
     running_server = server(which)
     with (
-        watched(running_server, "stacks", bpftrace=bpftraces[-1]) as running,
+        watched(running_server, "stacks", command=helpers[-1]) as running,
         client(running_server) as connection,
     ):
         pid = connection.info.backend_pid
         origin = running["stacks"].origin
-        assert origin is not None
-        known = folding.space(Path(f"/proc/{running_server.pid}/maps").read_text(), complete=origin.frame_pointers)
+        known = folding.space(Path(f"/proc/{running_server.pid}/maps").read_text(), complete=origin["frame_pointers"])
         for _ in range(3):
             connection.execute(STACK_SQL)
         found = settled(running["stacks"])
@@ -276,7 +277,7 @@ def test_stacks_are_as_deep_as_the_binary_allows(
     folded = folding.fold(stacks, lambda _: "query", lambda _: known)
     named = sum(count for line, count in folded.items() if folding.UNKNOWN not in line)
     assert named >= 0.9 * sum(folded.values()) > 3
-    if origin.frame_pointers:
+    if origin["frame_pointers"]:
         phases = folding.phase_samples(folded)["query"]
         assert phases["execute"] >= 0.8 * sum(phases.values())
         assert any(";PostgresMain;exec_simple_query;PortalRun;" in line for line in folded)
@@ -301,11 +302,16 @@ def test_planstats_reads_what_was_planned(
     config = replace(config, settings=(*config.settings, *planstats.SETTINGS))
     with Server(wanted, config, open_folder) as running:
         running.create_database()
-        with client(running) as connection:
-            connection.execute("create extension pg_stat_statements")
-            sql = planstats.query(which_stats)
-            before = planstats.totals(connection.execute(sql.encode()).fetchall())
+        with client(running) as connection, pgstat.Monitor(running.dsn()) as monitor:
+            planstats.begin(monitor)
+            before = pgstat.snapshot(monitor, (planstats.PROBE,))
             for _ in range(7):
                 connection.execute("select count(*) from pg_class where relname = 'x'")
-            found = planstats.difference(before, planstats.totals(connection.execute(sql.encode()).fetchall()))
-    assert [one for one in found.values() if one.calls == 7 and one.plans == 7 and one.plan_us > 0]
+            found = pgstat.difference(before, pgstat.snapshot(monitor, (planstats.PROBE,)))[planstats.PROBE]
+    assert [one for one in found.values() if one["calls"] == 7 == one["plans"] and one["plan_us"] > 0]
+    assert planstats.record(found.values(), 1.0)["calls"] >= 7
+
+
+def test_12_cannot_track_planning(build: Callable[[int | str], Build]) -> None:
+    assert "PostgreSQL 12 cannot track planning time; use the planner probe" in planstats.unavailable(build(12))
+    assert planstats.unavailable(build(14)) == ""

@@ -51,7 +51,7 @@ def finished(stack: UserStack) -> UserStack:
 
 def tool() -> str:
     found = snapshot.find_stack_tool()
-    assert found, "eu-stack is not there: install elfutils"
+    assert found, "eu-stack not found: install elfutils"
     return found
 
 
@@ -85,8 +85,8 @@ def test_a_process_that_has_gone_is_a_note_and_no_error() -> None:
     process.wait()
     found = snapshot.take(process.pid)
     assert (found.state, found.syscall, found.kernel) == ("", "", ())
-    assert found.notes == (f"process {process.pid} has gone",)
-    assert snapshot.reason_not_to_attach(found) == "the process has gone"
+    assert found.notes == (f"process {process.pid} has exited",)
+    assert snapshot.reason_not_to_attach(found) == "the process has exited"
 
 
 @pytest.mark.outside
@@ -133,7 +133,7 @@ def test_a_tool_that_hangs_is_given_up_and_the_process_goes_on(tmp_path: Path, m
         os.kill(pid, signal.SIGSTOP)  # what a killed tracer leaves behind
         finished(stack)
         await_state(pid, "S")
-    assert stack.frames == () and "given up" in stack.note
+    assert stack.frames == () and "abandoned" in stack.note
 
 
 @pytest.mark.outside

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from probes import helper, origin, requirements
+from probes import bpftrace, helper, requirements, tracer
 from probes.requirements import Facts
 
 GOOD = Facts(
@@ -19,7 +19,7 @@ GOOD = Facts(
     bpftrace=(0, 23),
     uid=0,
     capabilities=(1 << 41) - 1,
-    helper=False,
+    sudo=False,
     tracefs=True,
     tracepoints=frozenset(requirements.TRACEPOINTS),
     btf=True,
@@ -38,7 +38,7 @@ def test_nothing_is_said_of_a_machine_that_has_all() -> None:
     ("lack", "text", "works"),
     [
         ({"linux": False}, "need Linux; all probes except planstats are off", ("planstats",)),
-        ({"bpftrace": None}, "bpftrace not found on PATH. Enter the dev shell or install", UNPRIVILEGED),
+        ({"bpftrace": None}, "bpftrace not found", UNPRIVILEGED),
         ({"bpftrace": (0, 16)}, "bpftrace 0.16 is too old, need >= 0.17", UNPRIVILEGED),
         ({"uid": 1000}, "bpftrace 0.23 only runs as root (0.25 and later accept", UNPRIVILEGED),
         (
@@ -73,10 +73,11 @@ def test_nothing_is_said_of_a_machine_that_has_all() -> None:
         ({"tracefs": False, "tracepoints": None}, "mount -t tracefs tracefs /sys/kernel/tracing", UNPRIVILEGED),
         (
             {"tracepoints": GOOD.tracepoints - {"sched_wakeup"}},  # type: ignore[operator]
-            "tracepoint sched:sched_wakeup not offered by this kernel; runq and sched are off",
+            "tracepoint sched:sched_wakeup does not exist in this kernel; runq and sched are off",
             ("procsched", "planstats", "stacks", "planner", "phases", "endpoint"),
         ),
         ({"btf": False}, "no BTF (CONFIG_DEBUG_INFO_BTF)", (*UNPRIVILEGED, "planner", "phases", "endpoint")),
+        ({"btf": False, "uid": 1000, "sudo": True}, "which only root may do", UNPRIVILEGED),
         ({"uprobes": False}, "without uprobes (CONFIG_UPROBE_EVENTS)", (*UNPRIVILEGED, "runq", "sched", "stacks")),
         ({"schedstat": False}, "schedstat is all zero", ALL[1:]),
     ],
@@ -89,31 +90,36 @@ def test_each_lack_is_one_line_with_a_remedy(lack: dict[str, Any], text: str, wo
 
 
 def test_an_unprivileged_user_with_a_helper_lacks_nothing() -> None:
-    assert requirements.check(replace(GOOD, uid=1000, helper=True)) == ()
+    assert requirements.check(replace(GOOD, uid=1000, sudo=True)) == ()
     assert requirements.check(replace(GOOD, uid=1000, bpftrace=(0, 27))) == ()
 
 
-def test_a_wrapper_counts_by_what_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_helper_says_which_bpftrace_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper = tmp_path / "wrapper"
     wrapper.touch()
-    monkeypatch.setenv(requirements.WRAPPER, str(wrapper))
-    refused = requirements.facts(helper=True)
-    assert (refused.wrapper, refused.helper) == (str(wrapper), False)
+    monkeypatch.setenv(tracer.HELPER, str(wrapper))
+    refused = requirements.facts(sudo=True)
+    assert (refused.wrapper, refused.bpftrace) == (str(wrapper), None)
+    wrapper.write_text("#!/bin/sh\necho 'probes: bpftrace not found\x1b[2J' >&2; exit 2\n")
     wrapper.chmod(0o755)
-    becomes_root = requirements.facts()
-    assert (becomes_root.wrapper, becomes_root.helper) == ("", True)
+    found = requirements.facts(sudo=True)
+    assert (found.wrapper, found.sudo, found.bpftrace) == ("", True, None)
+    assert found.missing == "probes: bpftrace not found\\x1b[2J"
+    (finding,) = [one for one in requirements.check(found) if "bpftrace" in one.text]
+    assert finding.text == found.missing
 
 
 @pytest.mark.outside
 def test_a_capability_wrapper_is_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What setcap writes: version 2, with the effective bit; permitted and inheritable, low words first."""
     wrapper = tmp_path / "wrapper"
-    wrapper.touch(0o755)
+    wrapper.write_text("#!/bin/sh\nprintf '/x/bpftrace\\n0.27.1\\n'\n")
+    wrapper.chmod(0o755)
     low, high = 1 << 1 | 1 << 2 | 1 << 21, 1 << (38 - 32) | 1 << (39 - 32)
     os.setxattr(wrapper, "security.capability", struct.pack("<5I", 0x02000001, low, 0, high, 0))
-    monkeypatch.setenv(requirements.WRAPPER, str(wrapper))
-    found = requirements.facts()
-    assert (found.wrapper, found.helper) == ("", False)
+    monkeypatch.setenv(tracer.HELPER, str(wrapper))
+    found = requirements.facts(sudo=True)
+    assert (found.wrapper, found.sudo, found.bpftrace) == ("", False, (0, 27))
     able = replace(GOOD, uid=1000, bpftrace=(0, 27), capabilities=found.capabilities)
     assert requirements.check(able) == ()
     (finding,) = requirements.check(replace(able, bpftrace=(0, 24)))
@@ -142,7 +148,7 @@ def test_all_lacks_are_named_at_once() -> None:
     [("v0.23.2", (0, 23)), ("6.18.44-fc", (6, 18)), ("bpftrace v0.17.0", (0, 17)), ("none", None)],
 )
 def test_versions_are_read(text: str, version: tuple[int, int] | None) -> None:
-    assert origin.parse_version(text) == version
+    assert bpftrace.parse_version(text) == version
 
 
 def test_this_machine_can_be_looked_at() -> None:
@@ -152,4 +158,4 @@ def test_this_machine_can_be_looked_at() -> None:
 
 
 def test_a_silent_probe_has_a_line() -> None:
-    assert requirements.silent("planner").text.startswith("probes: planner is attached but saw no event in 3 s")
+    assert requirements.silent("planner").text.startswith("probes: planner is attached but has seen no event in 3 s")

@@ -13,18 +13,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from observing import Program, S, bpftrace_of, frames_for, gone, total
 
 from probes import processes, session
 from probes.session import ProbeSession, State
+from tests.support.observing import Helper, Program, S, bpftrace_of, frames_for, gone, total
 
 pytestmark = pytest.mark.outside
 
 
-def test_a_restart_goes_without_clients_that_have_gone(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+def test_a_restart_goes_without_clients_that_have_gone(idle: Program, helpers: tuple[Helper, ...]) -> None:
     with subprocess.Popen(["sleep", "60"]) as there, subprocess.Popen(["sleep", "60"]) as leaving:
         target = replace(idle.target(), clients=(there.pid, leaving.pid))
-        with ProbeSession(target, "planner", bpftrace=bpftraces[-1]) as running:
+        with ProbeSession(target, "planner", command=helpers[-1]) as running:
             assert running.wait_baseline(), running.messages
             leaving.kill()
             leaving.wait()
@@ -38,21 +38,21 @@ def test_a_restart_goes_without_clients_that_have_gone(idle: Program, bpftraces:
 
 
 def test_a_client_that_leaves_while_the_probe_starts_does_not_keep_it_from_starting(
-    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+    idle: Program, helpers: tuple[Helper, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone_pid = subprocess.Popen(["true"])
     gone_pid.wait()
     looks = iter([True])
     monkeypatch.setattr(session, "living", lambda pids: pids if next(looks, False) else ())
-    with ProbeSession(replace(idle.target(), clients=(gone_pid.pid,)), "planner", bpftrace=bpftraces[-1]) as running:
+    with ProbeSession(replace(idle.target(), clients=(gone_pid.pid,)), "planner", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         assert running.restarts == 0
 
 
 def test_a_killed_bpftrace_is_started_again_once_and_the_gap_is_kept(
-    idle: Program, bpftraces: tuple[Path, ...]
+    idle: Program, helpers: tuple[Helper, ...]
 ) -> None:
-    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1]) as running:
+    with ProbeSession(idle.target(), "planner", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         os.kill(bpftrace_of(running)[1], signal.SIGKILL)
         frames_for(running, 10, lambda _: bool(running.gaps))
@@ -65,14 +65,14 @@ def test_a_killed_bpftrace_is_started_again_once_and_the_gap_is_kept(
         frames_for(running, 10, lambda _: running.state is State.FAILED)
         assert running.state is State.FAILED and running.restarts == 1
         assert running.gaps[-1].ended_ns is None
-        assert any("planner is off" in message for message in running.messages)
+        assert any("planner has stopped" in message for message in running.messages)
 
 
 def test_a_hung_bpftrace_is_killed_and_replaced_without_a_wait(
-    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+    idle: Program, helpers: tuple[Helper, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "HUNG_S", 2.0)
-    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
+    with ProbeSession(idle.target(), "runq", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         hung = set(bpftrace_of(running))
         os.kill(bpftrace_of(running)[1], signal.SIGSTOP)
@@ -82,23 +82,23 @@ def test_a_hung_bpftrace_is_killed_and_replaced_without_a_wait(
             running.poll()
             longest = max(longest, time.monotonic() - began)
             time.sleep(0.02)
-        assert running.gaps and running.gaps[0].reason == "bpftrace gave no sign of life"
+        assert running.gaps and running.gaps[0].reason == "bpftrace printed nothing and was not waiting for a CPU"
         assert longest < 0.5
         assert gone(hung)
         assert running.wait_baseline()
 
 
 def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_took(
-    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+    idle: Program, helpers: tuple[Helper, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is held by a signal, and the kernel's account of it is that of one that waits for a CPU: see the next test."""
     monkeypatch.setattr(session, "HUNG_S", 2.0)
     looks = (processes.CpuUse(second * S, 0, 0, True) for second in range(100))
     monkeypatch.setattr(processes, "cpu_use", lambda _: next(looks))
-    for program in bpftraces:
+    for command in helpers:
         with (
             Program(idle.path, 0, 10, 5) as planner,
-            ProbeSession(planner.target(), "planner", bpftrace=program) as running,
+            ProbeSession(planner.target(), "planner", command=command) as running,
         ):
             assert running.wait_baseline(), running.messages
             _, pid = bpftrace_of(running)
@@ -110,7 +110,7 @@ def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_to
             found = frames_for(running, 10, lambda seen: len(seen) >= 4)
             assert not running.restarts and bpftrace_of(running)[1] == pid
         (gap,) = running.gaps
-        assert gap.reason.startswith("bpftrace waited for a CPU") and gap.ended_ns is not None
+        assert gap.reason.startswith("bpftrace was waiting for a CPU") and gap.ended_ns is not None
         # It printed of the first tick that it came to late what was counted until then, and was given no other one.
         assert found[0].records[planner.process.pid]["n"] == 5
         assert found[0].dt_ns > 3 * S and found[0].quality.late_ms > 2000
@@ -153,20 +153,22 @@ CONTROLLER = """
 import sys, time
 from pathlib import Path
 from probes.session import ProbeSession, Target
-running = ProbeSession(Target(int(sys.argv[1]), Path(sys.argv[2]), 16), sys.argv[4], bpftrace=Path(sys.argv[3]))
+running = ProbeSession(Target(int(sys.argv[1]), Path(sys.argv[2]), 16), sys.argv[3], command=tuple(sys.argv[4:]))
 running.start()
-assert running.wait_ready(), running.messages
+assert running.wait_baseline(), running.messages
 print(running._tracer.process.pid, flush=True)
 time.sleep(60)
 """
 
 
 @pytest.mark.parametrize("victim", ["controller", "helper"])
-def test_no_bpftrace_outlives_its_controller(idle: Program, bpftraces: tuple[Path, ...], victim: str) -> None:
-    for program in bpftraces:
-        command = [sys.executable, "-c", CONTROLLER, str(idle.process.pid), str(idle.path), str(program), "planner"]
+def test_no_bpftrace_outlives_its_controller(idle: Program, helpers: tuple[Helper, ...], victim: str) -> None:
+    for command in helpers:
+        controller = [sys.executable, "-c", CONTROLLER, str(idle.process.pid), str(idle.path), "planner", *command]
         root = str(Path(session.__file__).parents[1])
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": root}) as one:
+        with subprocess.Popen(
+            controller, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": root}
+        ) as one:
             assert one.stdout is not None
             helper_pid = int(one.stdout.readline())
             watched = processes.descendants(helper_pid, processes.parents())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from observing import FUNCTIONS, SITES, Program, frames_for, total
-from programs import FORKER, PLANNER, WAKERS, Compile
 
-from probes import buckets
+from probes import buckets, processes
 from probes.frames import Frame
 from probes.session import ProbeSession, Target
+from tests.support.observing import FUNCTIONS, SITES, Helper, Program, frames_for, total
+from tests.support.programs import FORKER, PLANNER, RACERS, WAKERS, Compile
 
 pytestmark = pytest.mark.outside
 
@@ -22,13 +23,13 @@ pytestmark = pytest.mark.outside
 @pytest.mark.parametrize("flags", [FUNCTIONS, SITES], ids=["function", "usdt"])
 @pytest.mark.parametrize("asleep", [0, 1], ids=["spinning", "sleeping"])
 def test_known_delays_fall_into_their_buckets(
-    compile_c: Compile, bpftraces: tuple[Path, ...], flags: tuple[str, ...], asleep: int
+    compile_c: Compile, helpers: tuple[Helper, ...], flags: tuple[str, ...], asleep: int
 ) -> None:
     delays = {24: 200, 380: 100, 6000: 20}
     arguments = [value for pair in delays.items() for value in pair]
     with (
         Program(compile_c("server", PLANNER, *flags), asleep, *arguments) as program,
-        ProbeSession(program.target(), "planner", bpftrace=bpftraces[-1]) as running,
+        ProbeSession(program.target(), "planner", command=helpers[-1]) as running,
     ):
         assert running.wait_baseline(), running.messages
         program.work()
@@ -50,8 +51,8 @@ def test_known_delays_fall_into_their_buckets(
     assert total(found, "n", program.process.pid) == 320
 
 
-def test_frames_are_on_the_journals_clock_and_a_second_long(idle: Program, bpftraces: tuple[Path, ...]) -> None:
-    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
+def test_frames_are_on_the_journals_clock_and_a_second_long(idle: Program, helpers: tuple[Helper, ...]) -> None:
+    with ProbeSession(idle.target(), "runq", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         (frame,) = frames_for(running, 5, bool)
         assert abs(time.monotonic_ns() - frame.t_ns) < 500_000_000
@@ -59,7 +60,7 @@ def test_frames_are_on_the_journals_clock_and_a_second_long(idle: Program, bpftr
 
 
 def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
-    compile_c: Compile, bpftraces: tuple[Path, ...]
+    compile_c: Compile, helpers: tuple[Helper, ...]
 ) -> None:
     """Two spinners share one CPU: each waits half of the time."""
     cpu = min(os.sched_getaffinity(0))
@@ -67,16 +68,16 @@ def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
     with (
         Program(path, 0, 3_500_000, 1) as program,
         Program(path, 0, 4_000_000, 1) as hog,
-        ProbeSession(program.target(), "sched", bpftrace=bpftraces[-1]) as running,
+        ProbeSession(program.target(), "sched", command=helpers[-1]) as running,
     ):
         pid = program.process.pid
         for one in (pid, hog.process.pid):
             os.sched_setaffinity(one, {cpu})
         assert running.wait_baseline(), running.messages
-        for one in (hog, program):
-            assert one.process.stdin is not None
-            one.process.stdin.write("go\n")
-            one.process.stdin.flush()
+        for spinner in (hog, program):
+            assert spinner.process.stdin is not None
+            spinner.process.stdin.write("go\n")
+            spinner.process.stdin.flush()
         begin = schedstat(pid)
         found = frames_for(running, 3.4)
         end = schedstat(pid)
@@ -98,13 +99,46 @@ def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
     )
 
 
+def test_whoever_is_asleep_or_running_waits_for_no_cpu(
+    compile_c: Compile, helpers: tuple[Helper, ...], tmp_path: Path
+) -> None:
+    """A wake-up may come while a process is just falling asleep: it stays on its CPU, and sleeps the next time."""
+    with (
+        Program(compile_c("server", RACERS), 4) as racers,
+        ProbeSession(racers.target(), "sched", command=helpers[-1], folder=tmp_path) as running,
+    ):
+        assert running.wait_baseline(), running.messages
+        racers.work()
+        pids = processes.descendants(racers.process.pid, processes.parents())
+        begin = {pid: schedstat(pid) for pid in pids}
+        found = frames_for(running, 15, lambda seen: len(seen) >= 5)
+        end = {pid: schedstat(pid) for pid in pids}
+    tick_ns, maps = 0, dict[str, dict[str, int]]()
+    for message in map(json.loads, filter(str.strip, (tmp_path / "sched.raw.jsonl").read_text().splitlines())):
+        if message["type"] == "map":
+            maps |= message["data"]
+        elif str(message.get("data")).startswith("tick "):
+            tick_ns, maps = int(message["data"].split()[1]), {}
+        elif str(message.get("data")).startswith("tock "):
+            runnable, off, on = (
+                {tid for tid, ns in maps.get(name, {}).items() if 0 < ns <= tick_ns}
+                for name in ("@runnable", "@off", "@on")
+            )
+            assert not runnable & (off | on)
+    span_us = sum(frame.dt_ns for frame in found) / 1000
+    for at, field in ((0, "oncpu_us"), (1, "sum_us")):
+        for pid in pids:
+            kernel_us = (end[pid][at] - begin[pid][at]) / 1000
+            assert total(found, field, pid) == pytest.approx(kernel_us, abs=0.05 * span_us), field
+
+
 def schedstat(pid: int) -> tuple[int, int, int]:
     cpu_ns, wait_ns, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(cpu_ns), int(wait_ns), time.monotonic_ns()
 
 
-def test_a_stopped_process_is_put_down_to_the_signal(idle: Program, bpftraces: tuple[Path, ...]) -> None:
-    with ProbeSession(idle.target(), "sched", bpftrace=bpftraces[-1]) as running:
+def test_a_stopped_process_is_put_down_to_the_signal(idle: Program, helpers: tuple[Helper, ...]) -> None:
+    with ProbeSession(idle.target(), "sched", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         os.kill(idle.process.pid, signal.SIGSTOP)
         found = frames_for(running, 6, lambda seen: len(seen) >= 3)
@@ -114,11 +148,11 @@ def test_a_stopped_process_is_put_down_to_the_signal(idle: Program, bpftraces: t
     assert last.get("sum_us", 0) == 0
 
 
-def test_only_children_of_a_launcher_that_come_later_are_clients(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+def test_only_children_of_a_launcher_that_come_later_are_clients(idle: Program, helpers: tuple[Helper, ...]) -> None:
     target = Target(idle.process.pid, idle.path, 16, launchers=(os.getpid(),))
     with (
         subprocess.Popen(["sleep", "60"]) as before,
-        ProbeSession(target, "runq", bpftrace=bpftraces[-1]) as running,
+        ProbeSession(target, "runq", command=helpers[-1]) as running,
     ):
         assert running.wait_baseline(), running.messages
         after = subprocess.Popen(["sleep", "0.3"])
@@ -132,14 +166,14 @@ def test_only_children_of_a_launcher_that_come_later_are_clients(idle: Program, 
 
 @pytest.mark.parametrize("probe", ["planner", "sched"])
 def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_forgotten(
-    compile_c: Compile, bpftraces: tuple[Path, ...], probe: str
+    compile_c: Compile, helpers: tuple[Helper, ...], probe: str
 ) -> None:
     children, rounds = 1000, 5
     path = compile_c("server", FORKER, *FUNCTIONS)
-    for program in bpftraces:
+    for command in helpers:
         with (
             Program(path, children, 100) as forker,
-            ProbeSession(forker.target(), probe, bpftrace=program) as running,
+            ProbeSession(forker.target(), probe, command=command) as running,
         ):
             assert running.wait_baseline(), running.messages
             kept, keys, found = [], [], list[Frame]()
@@ -147,7 +181,7 @@ def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_
                 forker.work()
                 now_ns = time.monotonic_ns()
                 found += frames_for(running, 9, lambda seen: bool(seen) and seen[-1].t_ns > now_ns + 2_500_000_000)  # noqa: B023
-                kept.append(running._reader.kept)
+                kept.append(len(running._reader._last))
                 keys.append(found[-1].quality.map_keys_pct)
             # A loaded machine may miss a second; nothing is lost by it.
             assert not [text for text in running.messages if "s missed" not in text] and not running.restarts
@@ -164,12 +198,12 @@ def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_
         assert max(keys) <= 2.3 * keys[0] + 1, keys
 
 
-def test_what_is_printed_may_change_all_the_while(compile_c: Compile, bpftraces: tuple[Path, ...]) -> None:
+def test_what_is_printed_may_change_all_the_while(compile_c: Compile, helpers: tuple[Helper, ...]) -> None:
     """bpftrace 0.17 ends when a key goes while its map is printed; the maps of beginnings change with each switch."""
-    for program in bpftraces:
+    for command in helpers:
         with (
             Program(compile_c("server", WAKERS)) as wakers,
-            ProbeSession(wakers.target(), "sched", bpftrace=program) as running,
+            ProbeSession(wakers.target(), "sched", command=command) as running,
         ):
             assert running.wait_baseline(), running.messages
             wakers.work()

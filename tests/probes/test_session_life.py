@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from observing import Program, bpftrace_of, frames_for, state, total
-from programs import Compile
 
-from probes import session
+from probes import helper, processes, session
 from probes.errors import ProbeError
 from probes.session import ProbeSession, State, Target
+from tests.support.observing import Helper, Program, bpftrace_of, frames_for, state, total
+from tests.support.programs import Compile
 
 pytestmark = pytest.mark.outside
 
 
-def test_stopping_leaves_nothing_behind(idle: Program, bpftraces: tuple[Path, ...]) -> None:
-    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1]) as running:
-        assert running.wait_ready(), running.messages
+def test_stopping_leaves_nothing_behind(idle: Program, helpers: tuple[Helper, ...]) -> None:
+    with ProbeSession(idle.target(), "planner", command=helpers[-1]) as running:
+        assert running.wait_baseline(), running.messages
         left = set(bpftrace_of(running))
     assert running.state is State.ENDED
     assert all(state(pid) == "" for pid in left)
 
 
 def test_what_cannot_be_had_is_one_line_before_anything_is_started(
-    compile_c: Compile, bpftraces: tuple[Path, ...]
+    compile_c: Compile, helpers: tuple[Helper, ...]
 ) -> None:
     with Program(compile_c("server", "#include <stdio.h>\nint main(void) { getchar(); return 0; }"), 0) as program:
-        running = ProbeSession(program.target(), "planner", bpftrace=bpftraces[-1])
+        running = ProbeSession(program.target(), "planner", command=helpers[-1])
         with pytest.raises(ProbeError, match="no attach point for 'plan_start'"):
             running.start()
         assert running.stop() == ()
 
 
-def test_a_refusal_of_the_helper_is_told(idle: Program, bpftraces: tuple[Path, ...]) -> None:
+def test_a_refusal_of_the_helper_is_told(idle: Program, helpers: tuple[Helper, ...]) -> None:
     other = Target(os.getpid(), idle.path, 16)
-    with ProbeSession(other, "planner", bpftrace=bpftraces[-1]) as running:
-        assert not running.wait_ready()
+    with ProbeSession(other, "planner", command=helpers[-1]) as running:
+        assert not running.wait_baseline()
         assert running.state is State.FAILED
         assert any("was started from another file" in message for message in running.messages)
 
 
-def test_a_probe_that_counts_nothing_is_silent(idle: Program, bpftraces: tuple[Path, ...]) -> None:
-    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1]) as running:
+def test_a_probe_that_counts_nothing_is_silent(idle: Program, helpers: tuple[Helper, ...]) -> None:
+    with ProbeSession(idle.target(), "planner", command=helpers[-1]) as running:
         assert running.wait_baseline() and not running.silent
         frames_for(running, 6, lambda seen: len(seen) >= 4)
         assert running.silent
@@ -54,9 +57,9 @@ def test_a_probe_that_counts_nothing_is_silent(idle: Program, bpftraces: tuple[P
 
 
 def test_a_folder_keeps_the_script_the_origin_and_the_stream(
-    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path
+    idle: Program, helpers: tuple[Helper, ...], tmp_path: Path
 ) -> None:
-    with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1], folder=tmp_path / "probes") as running:
+    with ProbeSession(idle.target(), "planner", command=helpers[-1], folder=tmp_path / "probes") as running:
         assert running.wait_baseline(), running.messages
     kept = {path.name for path in (tmp_path / "probes").iterdir()}
     assert kept == {"planner.bt", "planner.json", "planner.raw.jsonl"}
@@ -64,34 +67,63 @@ def test_a_folder_keeps_the_script_the_origin_and_the_stream(
 
 
 def test_root_who_came_by_sudo_watches_servers_of_others(
-    idle: Program, bpftraces: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+    idle: Program, helpers: tuple[Helper, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`sudo bench run`: the servers belong to another user again."""
     monkeypatch.setenv("SUDO_UID", "65534")
-    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
-        assert running.wait_ready(), running.messages
+    with ProbeSession(idle.target(), "runq", command=helpers[-1]) as running:
+        assert running.wait_baseline(), running.messages
+
+
+def test_a_setuid_program_of_a_users_own_is_not_sampled(
+    compile_c: Compile, open_folder: Path, helpers: tuple[Helper, ...]
+) -> None:
+    """Its addresses would tell the user where its code lies."""
+    program = compile_c("spin", "int main(void) { for (;;) { } }")
+    plain, raised = (Path(shutil.copy(program, open_folder / name)) for name in ("plain", "raised"))
+    raised.chmod(0o4755)
+    shell = Path("/bin/sh").resolve()
+    started = f"read line; {plain} & {raised} & echo $!; wait"
+    with subprocess.Popen(
+        [shell, "-c", started], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        user=65534, group=65534, extra_groups=[],
+    ) as parent:  # fmt: skip
+        command = ("env", "SUDO_UID=65534", *helpers[-1])
+        with ProbeSession(Target(parent.pid, shell, 16), "stacks", command=command) as running:
+            assert running.wait_baseline(), running.messages
+            assert parent.stdin is not None and parent.stdout is not None
+            parent.stdin.write("go\n")
+            parent.stdin.flush()
+            pid = int(parent.stdout.readline())
+            found = frames_for(running, 10, lambda seen: len(seen) >= 4)
+            assert processes.owner(pid) == 0, "the folder is mounted nosuid"
+            children = processes.descendants(parent.pid, processes.parents())
+        for one in children:
+            os.kill(one, signal.SIGKILL)
+    assert total(found, "samples") > 50
+    assert total(found, "samples", pid) == 0 and pid not in {stack.pid for frame in found for stack in frame.stacks}
 
 
 def test_a_folder_bounds_the_stream_over_all_attachments(
-    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    idle: Program, helpers: tuple[Helper, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "RAW_CAP_BYTES", 1)
     sizes = []
     for _ in range(2):
-        with ProbeSession(idle.target(), "planner", bpftrace=bpftraces[-1], folder=tmp_path) as running:
+        with ProbeSession(idle.target(), "planner", command=helpers[-1], folder=tmp_path) as running:
             assert running.wait_baseline(), running.messages
         sizes.append((tmp_path / "planner.raw.jsonl").stat().st_size)
     assert sizes[0] == sizes[1] > 0
 
 
 def test_a_wrapper_named_in_the_environment_starts_the_helper(
-    idle: Program, bpftraces: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    idle: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapper = tmp_path / "wrapper"
     used = tmp_path / "used"
-    wrapper.write_text(f'#!/bin/sh\n: > {used}\nexec {sys.executable} -I {session.helper.__file__} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\n: > {used}\nexec {sys.executable} -I {helper.__file__} "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("PGBED_PROBE_HELPER", str(wrapper))
-    with ProbeSession(idle.target(), "runq", bpftrace=bpftraces[-1]) as running:
-        assert running.wait_ready(), running.messages
+    with ProbeSession(idle.target(), "runq") as running:
+        assert running.wait_baseline(), running.messages
     assert used.exists()

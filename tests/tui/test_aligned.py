@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.view.step_series import SECOND_NS
 from tui.compare.aligned import Track, by_time, by_work, kinds, recorded, track
 from tui.compare.overlaid import columns, overlay, ribbon, scale
 from tui.glyphs import SETS
-from tui.live.film import SECOND_NS
 
 SECONDS = st.lists(st.tuples(st.floats(0.2, 3.0), st.floats(0, 1e5)), min_size=1, max_size=60)
 
@@ -91,11 +91,11 @@ def test_a_gap_in_the_record_is_a_gap_in_the_chart() -> None:
 def test_the_chart_has_the_size_that_was_asked_for(
     ours: list[tuple[float, float]], theirs: list[tuple[float, float]], cells: int, rows: int, glyphs: str
 ) -> None:
-    tracks = [by_time(points(side), 5 * SECOND_NS, ()) for side in (ours, theirs)]
-    drawn, top = overlay(*tracks, cells, rows, SETS[glyphs])
+    one, other = (by_time(points(side), 5 * SECOND_NS, ()) for side in (ours, theirs))
+    drawn, top = overlay(one, other, cells, rows, SETS[glyphs])
     assert len(drawn) == rows
     assert {sum(len(text) for text, _ in row) for row in drawn} == {cells}
-    assert top >= max(*tracks[0].value, *tracks[1].value)
+    assert top >= max(*one.value, *other.value)
 
 
 @pytest.mark.parametrize("glyphs", list(SETS))

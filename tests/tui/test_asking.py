@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from tui import bench
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 from textual.strip import Strip
 
+from engine.view.step_series import SECOND_NS, Series
 from tui.glyphs import SETS
-from tui.live.axes import WINDOWS, Axis, window
-from tui.live.film import SECOND_NS, Series
 from tui.marks import STYLES
-from tui.widgets.chart import RateChart, nice
+from tui.widgets.axes import WINDOWS, window
+from tui.widgets.chart import Axis, RateChart, nice
 from tui.widgets.ribbon import ribbon
 
 ROWS, CELLS = 8, 80

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving_compare import NEW, compare, on_line, text, until
 from textual.pilot import Pilot
 
+from tests.support.driving import shown_keys
+from tests.support.driving_compare import NEW, compare, on_line, text, until
+from tests.support.made_run import make_run
 from tui.compare.cells import CellsScreen
 from tui.compare.overlay import OverlayScreen
 from tui.compare.screen import CompareScreen
 from tui.screens.base import BenchScreen
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from made_run import make_run
 
 
 @pytest.mark.parametrize(
     ("opened_by", "screen", "words"),
     [
         ("enter", CellsScreen, {"replay in Live", "overlay", "further", "back", "keys", "quit"}),
-        ("o", OverlayScreen, {"by time / work", "role", "next pair", "replay", "back", "keys", "quit"}),
+        ("o", OverlayScreen, {"by time / work", "role", "pair", "replay", "back", "keys", "quit"}),
     ],
 )
 def test_every_key_of_the_screens_behind_it_does_something(
@@ -46,7 +44,7 @@ def test_every_key_of_the_screens_behind_it_does_something(
         return front
 
     async def script(pilot: Pilot[Any]) -> None:
-        for key, binding in (await opened(pilot)).shown_keys():
+        for key, binding in shown_keys(await opened(pilot)):
             await opened(pilot)
             before = text(pilot), pilot.app.screen
             await pilot.press(key)
@@ -58,7 +56,7 @@ def test_every_key_of_the_screens_behind_it_does_something(
     assert pressed == dict.fromkeys(words, True)
 
 
-def test_enter_opens_every_cell_with_stalls_causes_and_what_was_found_alike(recording: Path) -> None:
+def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", "down")

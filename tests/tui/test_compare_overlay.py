@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving_compare import NEW, OLD, bench, compare, compared, on_line, text, until
 from textual.pilot import Pilot
 
-from engine import flame, stacks
-from engine.journal import read_manifest
-from engine.model import cell_of
+from engine.journal.manifest import read_manifest
+from engine.report import flame
+from engine.tracing import stacks
+from tests.support.driving_compare import NEW, OLD, bench, compare, compared, on_line, text, until
 from tui.compare.overlay import OverlayScreen
 
 
@@ -56,7 +56,7 @@ def test_the_flame_graph_of_what_changed_is_written_and_its_path_told(
     for name in (*flame.LIBRARY, flame.STYLE):
         (library / name).write_text(f"/* {name} */")
     monkeypatch.setenv(flame.LIBRARY_VARIABLE, str(library))
-    for cell in (cell_of(record) for record in read_manifest(recording)["cells"]):
+    for cell in read_manifest(recording).cells:
         samples = {"main;plan": 10, f"main;of {cell.subject.build}": 5}
         stacks.write_folded(recording / "cells" / cell.id, "l.i1", "delete", samples)
     here = tmp_path / "here"

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import drive
-from driving_compare import OLD, compare, compared, on_line, text, until
 from textual.pilot import Pilot
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from made_run import make_run
+from tests.support.driving import drive
+from tests.support.driving_compare import OLD, compare, compared, on_line, text, until
+from tests.support.made_run import make_run
+from tui.compare.screen import _file_name
 
 
 def finish(run: Path, cells: int) -> None:
@@ -34,7 +33,7 @@ def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Pa
         assert "no cell has finished yet: nothing to compare" in text(pilot)
         assert f"left out: {OLD} repeat 1" in text(pilot)
         await pilot.press("enter", "o", "f", "b", "down", "escape", "s", "c", "escape")
-        for cells, pairs in ((2, "1 pair, no verdicts"), (4, "2 pairs"), (6, "3 pairs")):
+        for cells, pairs in ((2, "1 pair, no verdicts"), (4, "2 pairs ABBA"), (6, "3 pairs ABBA")):
             finish(recording, cells)
             await until(pilot, lambda pairs=pairs: pairs in text(pilot))  # type: ignore[misc]
         assert screen._found is not None
@@ -105,7 +104,7 @@ def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recordin
 def test_without_a_run_it_says_where_to_find_one(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("b", "enter", "o", "f", "H", "r", "s", "down")
-        assert "no run is looked at: choose one in History (5)" in text(pilot)
+        assert "No run selected: choose one in History (5)" in text(pilot)
 
     drive(script, None, tmp_path, screen="compare")
 
@@ -143,3 +142,21 @@ def test_runs_that_do_not_compare_say_why(recording: Path, tmp_path: Path) -> No
         await until(pilot, lambda: "cannot be compared" in text(pilot))
 
     compare(recording, script)
+
+
+def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> None:
+    hostile = "[/red]\x1b]0;x\x07\u202e"
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await compared(pilot)
+        for key in ("down", "enter", "escape"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert text(pilot).replace("\n", "").isprintable()
+
+    run = make_run(tmp_path / "r", builds=("16.3", hostile), repeats=3, failed={5: f"={hostile}\n2"})
+    assert r"[/red]\x1b]0;x\x" in compare(run, script, size=(200, 40))
+
+
+def test_a_flame_graph_is_never_named_into_another_folder() -> None:
+    assert _file_name("r-../../l.i1-query-16.3/cx7 A/A-diff.html") == "r-.._.._l.i1-query-16.3_cx7_A_A-diff.html"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving_compare import NEW, bench, compare, compared, on_line, text, until
 from textual.pilot import Pilot
 
+from tests.support.driving import shown_keys
+from tests.support.driving_compare import NEW, bench, compare, compared, on_line, text, until
+from tests.support.made_run import make_run
 from tui.glyphs import SETS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from made_run import make_run
 
 
 @pytest.mark.parametrize(
@@ -68,11 +66,12 @@ def test_one_pair_gives_ratios_and_says_that_there_is_no_verdict(tmp_path: Path)
 
 def test_moving_shows_the_cells_and_causes_of_the_line(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await on_line(pilot, "l.i1", "dbms_cpu_us_per_op")
+        await on_line(pilot, "l.i1", "server_cpu_us_per_op")
         shown = text(pilot)
         assert "l.i1 server CPU us/op, every cell" in shown
-        assert re.search(r"cpu us/op +25\.1 > 27\.8 +▼ 1\.094", shown)
-        assert "l.i1 cpu us/op, 16.3-prebuilt: ▼1.094 1.043-1.148 slower" in shown
+        assert re.search(r"cpu us/op +25\.1 > 27\.8 +~ 1\.094", shown)
+        assert "l.i1 cpu us/op, 16.3-prebuilt: ~1.094 1.043-1.148 inconclusive, +1 pair" in shown
+        assert "the interval excludes 1, but it is one of 4" in shown
         assert "! 4.2s insert" in shown
         for _ in range(30):
             await pilot.press("down")
@@ -88,7 +87,7 @@ def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp
         screen = await compared(pilot)
         names = []
         for _ in range(4):
-            names.append(screen.subject and screen.subject.name)
+            names.append(screen.chosen and screen.chosen[2].name)
             await pilot.press("right")
         assert names == ["17.0", "18.1", "16.3 A/A", "16.3 A/A"]
         await pilot.press("left")
@@ -96,8 +95,8 @@ def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp
         await pilot.press("ctrl+o", "d", "down")
         assert "why l.i0: base > 16.3 A/A" in text(pilot)
         await pilot.press("ctrl+o", "t", "down")
-        assert screen.row is not None
-        assert screen.row.metric == "dbms_cpu_us_per_op"
+        assert screen.chosen is not None
+        assert screen.chosen[1].metric == "server_cpu_us_per_op"
 
     compare(run, script)
 
@@ -124,16 +123,16 @@ def test_lines_are_sorted_found_and_chosen(recording: Path) -> None:
         assert screen._rows[0].step == "qr100"  # its WAL per query differs most
         await pilot.press("s")
         assert "worst first" in text(pilot)
-        assert (screen._rows[0].step, screen._rows[0].metric) == ("l.i1", "dbms_cpu_us_per_op")
-        await pilot.press("s", "slash", *"l.i1 slower", "enter")
-        assert [(row.step, row.metric) for row in screen._rows] == [("l.i1", "dbms_cpu_us_per_op")]
-        assert "/l.i1 slower" in text(pilot)
+        assert (screen._rows[0].step, screen._rows[0].metric) == ("l.i1", "stalls")
+        await pilot.press("s", "slash", *"l.i1 cpu inconclusive", "enter")
+        assert [(row.step, row.metric) for row in screen._rows] == [("l.i1", "server_cpu_us_per_op")]
+        assert "/l.i1 cpu incon" in text(pilot)
         await pilot.press("slash", "escape")
         assert len(screen._rows) == 1
-        await pilot.press("slash", *(["backspace"] * 11), *"nowhere", "enter")
-        assert "no line holds all of what is looked for" in text(pilot)
+        await pilot.press("slash", *(["backspace"] * 21), *"nowhere", "enter")
+        assert "no line matches the filter" in text(pilot)
         await pilot.press("enter", "o", "f")
-        assert "there is no ratio" in text(pilot)
+        assert "no ratio selected" in text(pilot)
         await pilot.press("slash", *(["backspace"] * 7), "enter", "c", "a", "enter")
         assert len({row.metric for row in screen._rows}) == 14
         await pilot.press("c", "a", "down", "down", "down", "x", "enter")
@@ -148,7 +147,7 @@ def test_every_key_of_the_last_row_does_something(recording: Path) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
-        for key, binding in screen.shown_keys():
+        for key, binding in shown_keys(screen):
             if binding.action == "leave":
                 continue
             before = text(pilot), len(pilot.app.screen_stack)

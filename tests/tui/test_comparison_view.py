@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,22 +14,36 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine import tables
-from engine.compare import compare
-from engine.errors import UserError
-from tui.compare import beside as comparison_view
+from engine.analysis.comparison import compare
+from engine.core.comparison import SIGNS, Comparison, Ratio, Spread
+from engine.core.comparison import ComparedSubject as Subject
+from engine.core.errors import UserError
+from engine.core.model import StepTotals
+from engine.core.record import converted
+from engine.observe.stalls import Stall
+from engine.report import tables
+from engine.report.render import to_json
+from tests.support.made_run import SECOND_NS, make_run
 from tui.compare import cells_view
+from tui.compare import details as comparison_view
 from tui.compare import table as comparison_table
-from tui.compare.comparison import SIGNS, Comparison, Ratio, Spread, Subject, read, verdict_words
 from tui.compare.dots import DotRow, dots, strips
-from tui.compare.table import SORTS, USUAL, Row, bounds_text, header, layout, ratio_text, rows, sign, small, table
+from tui.compare.table import (
+    SORTS,
+    USUAL,
+    Row,
+    bounds_text,
+    header,
+    layout,
+    ratio_text,
+    rows,
+    sign,
+    small,
+    table,
+)
 from tui.glyphs import SETS
 from tui.marks import width
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from made_run import SECOND_NS, make_run
-
-from engine.stalls import Stall
+from workloads.base import Headline
 
 BRAILLE, ASCII = SETS["braille"], SETS["ascii"]
 EVERYTHING = tuple(comparison_table.SHORT)
@@ -57,7 +71,12 @@ def record() -> dict[str, Any]:
             Path(folder) / "r", builds=("16.3", "17.0", "17beta1-builtin", "18.1"), repeats=4, aa=True,
             effects={("17.0", "l.i0"): 0.9, ("18.1", "l.x"): 1.2, ("17beta1-builtin", "l.i1"): 0.97}, stalls=stalled,
         )  # fmt: skip
-        return compare([run]).record()
+        found: dict[str, Any] = json.loads(to_json(compare([run])))
+        return found
+
+
+def read(record: Any) -> Comparison:
+    return converted(record, Comparison, "bench compare --json")
 
 
 def made() -> Comparison:
@@ -76,10 +95,10 @@ def texts(lines: Any) -> list[str]:
 
 def test_the_signs_are_those_of_bench_compare() -> None:
     for glyphs, spelled in ((BRAILLE, {"▲": "▲", "▼": "▼"}), (ASCII, {"▲": "^", "▼": "v"})):
-        for verdict, printed in tables.GLYPHS.items():
+        for verdict, name in SIGNS.items():
+            printed = tables.ARROWS.get(name, name)
             ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict)
             assert sign(ratio, glyphs) == spelled.get(printed, printed)
-    assert SIGNS.keys() == tables.GLYPHS.keys()
 
 
 @pytest.mark.parametrize(
@@ -94,8 +113,8 @@ def test_the_signs_are_those_of_bench_compare() -> None:
     ],
 )
 def test_verdicts_are_worded_as_bench_compare_words_them(verdict: str, more_pairs: int | None, words: str) -> None:
-    ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more_pairs)
-    assert verdict_words(ratio) == words
+    ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more_pairs)  # type: ignore[arg-type]
+    assert ratio.verdict_text == words
 
 
 @settings(deadline=None)
@@ -179,11 +198,11 @@ def test_dots_of_all_subjects_stand_on_one_scale() -> None:
 
 def test_two_modes_are_told_beside_the_dots() -> None:
     comparison = made()
-    spread = Spread(0.2, 9.0, 30.0, True, True)
-    comparison = replace(comparison, spreads={("l.i0", "17.0", "rate_per_s"): spread})
+    spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, 30.0, True, True)
+    comparison = replace(comparison, spreads=(spread,))
     (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
     notes = {row.name: row.note for row in comparison_view.dot_rows(comparison, Row("l.i0", "rate_per_s"), subject, 5)}
-    assert notes["17.0"] == "two modes, gap 900%"
+    assert notes["17.0"] == "bimodal, gap 900%"
     assert notes["16.3"] == ""
 
 
@@ -220,17 +239,17 @@ def test_phases_of_statements_are_told_of_both_sides() -> None:
     assert lines[0] == "parse 10%>10% plan 20%>31%"
 
 
-def test_what_was_not_alike_comes_first_and_whole() -> None:
+def test_checks_that_failed_come_first_and_whole() -> None:
     raw = record()
-    likeness = [{"subject": "17.0", "what": "machine", "ok": False,
-                 "text": "pair 2: the CPU's clock changed: 3400 MHz, then 2000 MHz"}, *raw["likeness"]]  # fmt: skip
-    comparison = read({**raw, "likeness": likeness})
-    lines = texts(comparison_view.alike(comparison, subject_of(comparison, "17.0"), ASCII, 38, 8))
+    check = {"subject": "17.0", "what": "machine", "ok": False,
+             "text": "pair 2: the CPU's clock changed: 3400 MHz, then 2000 MHz"}  # fmt: skip
+    comparison = read({**raw, "comparability": [check, *raw["comparability"]]})
+    lines = texts(comparison_view.comparable(comparison, subject_of(comparison, "17.0"), ASCII, 38, 8))
     assert (
         " ".join(" ".join(lines[:2]).split()) == "? machine: pair 2: the CPU's clock changed: 3400 MHz, then 2000 MHz"
     )
     assert lines[-1].startswith("ok ")
-    assert texts(comparison_view.alike(comparison, subject_of(comparison, "17.0"), ASCII, 38, 3))[-1].endswith(
+    assert texts(comparison_view.comparable(comparison, subject_of(comparison, "17.0"), ASCII, 38, 3))[-1].endswith(
         "more: enter"
     )
 
@@ -270,7 +289,7 @@ def test_the_small_page_names_sign_ratio_and_word() -> None:
 def test_json_of_another_making_is_one_clear_line() -> None:
     raw = record()
     with pytest.raises(UserError, match="cannot be understood"):
-        read({key: value for key, value in raw.items() if key != "likeness"})
+        read({key: value for key, value in raw.items() if key != "comparability"})
     with pytest.raises(UserError):
         read({**raw, "cells": None})
     newer = {**raw, "ratios": [{**ratio, "of a later minor": 1} for ratio in raw["ratios"]]}
@@ -280,17 +299,34 @@ def test_json_of_another_making_is_one_clear_line() -> None:
 def test_a_double_is_compared_with_its_twin_also_when_the_base_is_another() -> None:
     comparison = replace(made(), base="17.0")
     double = next(subject for subject in comparison.subjects if subject.arm == "aa")
-    assert comparison.opposite(double) == "16.3"
-    assert comparison.shown[0].name == "17.0"
+    assert comparison.baseline_of(double.name) == "16.3"
     assert comparison.others[-1] == double
 
 
 def test_ratios_without_a_value_are_no_numbers() -> None:
     comparison = made()
-    blank = Ratio("l.i0", "17.0", "rate_per_s", None, None, None, 0, "none", ("both at most 0.01",))
-    comparison = replace(comparison, ratios={**comparison.ratios, ("l.i0", "17.0", "rate_per_s"): blank})
+    blank = Ratio("l.i0", "17.0", "rate_per_s", None, None, None, 0, "none", reasons=("both at most 0.01",))
+    comparison = replace(comparison, ratios=(*comparison.ratios, blank))
     (said,) = texts(
         [comparison_view.verdict(comparison, Row("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII)]
     )
     assert said.endswith("both at most 0.01")
-    assert all(math.isfinite(ratio.ratio) for ratio in comparison.ratios.values() if ratio.ratio is not None)
+    assert all(math.isfinite(ratio.ratio) for ratio in comparison.ratios if ratio.ratio is not None)
+
+
+def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
+    def asked(_: Any, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, headline=Headline("query", "questions/s")) if step == "qr100" else totals
+
+    found = compare([make_run(tmp_path / "r", change=asked)])
+    assert json.loads(to_json(found))["units"] == {
+        "l.i0": "rows/s", "l.x": "rows/s", "l.i1": "rows/s", "qr100": "questions/s",
+    }  # fmt: skip
+    assert tables.THROUGHPUT.filled(found, tables.Notes()).columns[1] == "rows/s or\nquestions/s"
+    assert tables.EVERY_CELL.filled(found, tables.Notes()).title == "Every cell (rows/s or questions/s)"
+    row = Row("qr100", "rate_per_s")
+    assert comparison_table.name_of(found, row) == "questions/s"
+    heading = "".join(part for part, _ in cells_view.heading(found, row, 80))
+    assert heading.startswith(" rep cell of       questions/s / base")
+    before = "".join(part for part, _ in cells_view.heading(found, Row("l.i0", "rate_per_s"), 80))
+    assert heading.index("/ base") == before.index("/ base")

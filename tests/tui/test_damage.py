@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aftermath import contents, text
-from driving import drive
-from driving_live import STALLED
-from growing import Hand, growing
 from textual.pilot import Pilot
 
-from engine.errors import UserError
-from engine.journal import JournalReader, is_locked
-from engine.model import SCHEMA
-from engine.writer import create_run
-from tui.live.playing import Player
+from engine.core.errors import UserError
+from engine.core.model import SCHEMA
+from engine.journal.lock import is_locked
+from engine.journal.reader import JournalReader
+from engine.journal.writer import create_run
+from engine.view.player import Player
+from tests.support.aftermath import contents, text
+from tests.support.driving import drive
+from tests.support.driving_live import STALLED
+from tests.support.growing import Hand, growing
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
@@ -72,31 +73,28 @@ HARMED: dict[str, tuple[Harm, str]] = {
     "no manifest": (lambda run: (run / "manifest.json").unlink(), "not a run directory"),
     "manifest cut": (write("manifest.json", b'{"schema": [1'), "manifest.json: cannot be read"),
     "manifest in no encoding": (write("manifest.json", b'{"run": "\xff\xfe"}'), "manifest"),
-    "manifest is a list": (write("manifest.json", b"[1, 2]"), "holds what cannot be understood"),
-    "manifest of nothing": (write("manifest.json", b'{"schema": [1, 0]}'), "holds what cannot be understood"),
-    "manifest with odd cells": (manifest_with(cells=[{"id": 3}]), "holds what cannot be understood"),
+    "manifest is a list": (write("manifest.json", b"[1, 2]"), "cannot be understood"),
+    "manifest of nothing": (write("manifest.json", b'{"schema": [1, 0]}'), "cannot be understood"),
+    "manifest with odd cells": (manifest_with(cells=[{"id": 3}]), "cannot be understood"),
     "newer major manifest": (manifest_with(schema=[SCHEMA[0] + 1, 0]), f"schema {SCHEMA[0] + 1}, this pgbed reads"),
     "newer major journal": (
         change(f"UPDATE meta SET value = '{SCHEMA[0] + 1}' WHERE key = 'schema_major'"),
         f"journal schema {SCHEMA[0] + 1}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it",
     ),
     "no version": (change("DELETE FROM meta"), "journal schema none"),
-    "odd version": (change("UPDATE meta SET value = 'x'"), "holds what cannot be understood"),
-    "plan is no JSON": (change("UPDATE step SET plan = '{'"), "holds what cannot be understood"),
+    "odd version": (change("UPDATE meta SET value = 'x'"), "journal schema x"),
+    "plan is no JSON": (change("UPDATE step SET plan = '{'"), "table step: cannot be read"),
     "totals of another kind": (change("UPDATE step SET totals = '[1]'"), "holds what cannot be understood"),
     "events of another kind": (change("UPDATE event SET data = '[]'"), "holds what cannot be understood"),
-    "odd causes": (
-        change("""UPDATE event SET kind = 'stall', role = 'query', data = '{"causes": [3]}'"""),
-        "holds what cannot be understood",
-    ),
-    "samples of another kind": (change("UPDATE sample SET data = '7'"), "holds what cannot be understood"),
+    "odd causes": (change("""UPDATE event SET kind = 'stall', role = 'query', data = '{"causes": [3]}'"""), "STALL"),
+    "samples of another kind": (change("UPDATE sample SET data = '7'"), "cannot be understood"),
     "text for numbers": (change("UPDATE role_second SET rows = 'many', dt_ns = 'long'"), "cannot be understood"),
-    "no length": (change("UPDATE role_second SET dt_ns = 0"), "holds what cannot be understood"),
-    "no histograms": (change("UPDATE role_second SET service = x'01'"), "holds what cannot be understood"),
+    "no length": (change("UPDATE role_second SET dt_ns = 0"), "damaged manifest or journal"),
+    "no histograms": (change("UPDATE role_second SET service = x'01'"), "table role_second: damaged histogram"),
     "roles gone": (change("DELETE FROM role"), ""),
     "a table gone": (change("DROP TABLE event"), "damaged or truncated"),
-    "sessions gone": (change("DELETE FROM session"), "holds what cannot be understood"),
-    "no attempts": (change("DELETE FROM attempt"), "no cell was begun"),
+    "sessions gone": (change("DELETE FROM session"), "damaged manifest or journal"),
+    "no attempts": (change("DELETE FROM attempt"), "no cell was started"),
     "a cell that was not planned": (change("UPDATE attempt SET cell = 'another'"), ""),
     "time runs back": (change("UPDATE step SET ended_ns = started_ns - 5"), ""),
 }
@@ -177,7 +175,7 @@ def test_a_newer_minor_schema_is_read(recording: Path) -> None:
     change("UPDATE event SET kind = 'moonrise'")(recording)
     change("UPDATE step SET kind = 'moonlight'")(recording)
     drive(script, recording, recording.parent)
-    assert "cannot be understood" not in shown[2] and "moonrise" in shown[2]
+    assert "damaged manifest or" not in shown[2] and "moonrise" in shown[2]
 
 
 def test_a_run_that_has_no_journal_yet_is_shown_once_it_has(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_a_dead_engine_is_said_and_its_run_is_left_as_it_is(tmp_path: Path) -> N
         before = contents(live.run)
 
     async def script(pilot: Pilot[Any]) -> None:
-        assert "DIED" in text(pilot) and "the engine is gone; r in Launch resumes the run" in text(pilot)
+        assert "DIED" in text(pilot) and "the engine has exited; r in Launch resumes the run" in text(pilot)
         assert "s so far" not in text(pilot)
 
     for size in ((80, 24), (60, 18)):
@@ -224,13 +222,13 @@ def test_a_run_deleted_under_it_is_said(recording: Path, replayed: tuple[str, st
         shutil.rmtree(recording)
         live_of(pilot).repaint()
         await pilot.pause()
-        assert "the run directory is gone" in text(pilot)
+        assert "the run directory no longer exists" in text(pilot)
         for key in ("space", "n", "enter", "escape", "z", "i", "m", "g", "escape", "right_square_bracket", "full_stop"):
             await pilot.press(key)
             await pilot.pause()
         await pilot.resize_terminal(60, 18)
         await pilot.pause()
-        assert "the run directory is gone" in text(pilot)
+        assert "the run directory no longer exists" in text(pilot)
         await pilot.resize_terminal(80, 24)
         for key in "134525":
             await pilot.press(key)
@@ -238,7 +236,7 @@ def test_a_run_deleted_under_it_is_said(recording: Path, replayed: tuple[str, st
             assert not pilot.app._exit
         await pilot.press("2")
         await pilot.pause()
-        assert "the run directory is gone" in text(pilot)
+        assert "the run directory no longer exists" in text(pilot)
 
     drive(script, recording, recording.parent, replayed=replayed)
     assert not recording.exists()
@@ -252,7 +250,7 @@ def test_a_run_deleted_under_the_detail_of_a_stall_is_said(recording: Path) -> N
         shutil.rmtree(recording)
         await pilot.press("n", "N", "down", "up")
         await pilot.pause()
-        assert "the run directory is gone" in text(pilot)
+        assert "the run directory no longer exists" in text(pilot)
 
     drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
 
@@ -261,8 +259,9 @@ def test_a_journal_cut_under_it_is_said(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         cut_to(0.3)(recording)
         (recording / "journal.db").write_bytes(b"?" * 8192)
-        live_of(pilot).repaint()
+        live_of(pilot).repaint()  # of pages that were read before it may show the same
         await pilot.press("n", "enter", "i")
+        live_of(pilot).watch_run()
         await pilot.pause()
         assert "damaged or truncated" in text(pilot)
 

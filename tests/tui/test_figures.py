@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import STOPPED, drive
-from growing import Growing, growing
 from textual.pilot import Pilot
 
-from engine.journal import JournalReader
-from engine.model import sla
+from engine.core.model import sla
+from engine.journal.reader import JournalReader
+from engine.observe.stall_snapshot import StallSnapshot
+from engine.view.events import event_words
+from engine.view.player import Player
+from engine.view.step_series import SECOND_NS
+from engine.view.view_state import Machine, RoleLine, Sla, ViewState
+from probes.snapshot import take
+from tests.support.driving import STOPPED, drive
+from tests.support.growing import Growing, growing
 from tui.app import Bench
 from tui.compare import cells_view
 from tui.glyphs import SETS
 from tui.history.text import title
-from tui.live import axes
 from tui.live import text as live_text
-from tui.live.film import SECOND_NS
-from tui.live.picture import Machine, Picture, RoleLine, Sla
-from tui.live.playing import Player
 from tui.live.stall_text import detail
-from tui.live.words import event_words
 from tui.marks import Line
+from tui.widgets import axes
 from tui.widgets.scaled import scale
 
 CELL = "002-17.0-auto-r1"
@@ -34,13 +37,13 @@ def words(lines: list[Line]) -> str:
     return "\n".join("".join(text for text, _ in each) for each in lines)
 
 
-def seen(live: Growing) -> Picture:
+def seen(live: Growing) -> ViewState:
     with Player(live.run, live.hand.clock) as player:
         return player.look()
 
 
-def head(picture: Picture) -> str:
-    lines = [live_text.progress(picture, SETS["ascii"], None, None), live_text.rates(picture, "insert", "")]
+def head(view: ViewState) -> str:
+    lines = [live_text.progress(view, SETS["ascii"], None, None), live_text.rates(view, "insert", "")]
     return words(lines)
 
 
@@ -51,9 +54,9 @@ def test_a_step_that_was_given_up_is_as_far_as_it_came_and_has_no_time_left(tmp_
             live.second(insert=10_000)
         live.end_step(state)
         live.journal.end_attempt(live.attempt, live.hand.at_ns, state, "")
-    picture = seen(live)
-    assert picture.fraction == pytest.approx(0.3) and picture.eta_s is None
-    assert "30%" in head(picture) and "ETA" not in head(picture)
+    view = seen(live)
+    assert view.fraction == pytest.approx(0.3) and view.eta_s is None
+    assert "30%" in head(view) and "ETA" not in head(view)
 
 
 def test_a_step_is_not_all_done_before_its_last_row(tmp_path: Path) -> None:
@@ -70,9 +73,9 @@ def test_what_was_last_known_is_not_told_as_what_is(tmp_path: Path) -> None:
         live.hand.at_ns += 2 * SECOND_NS
         assert seen(live).rate_per_s == 1234 and "no figures" not in head(seen(live))
         live.hand.at_ns += 2 * SECOND_NS
-        picture = seen(live)
-        assert picture.rate_per_s is None and not picture.roles and picture.machine == Machine()
-        assert "? no figures for 4s" in head(picture) and "1234" not in head(picture).split("med60")[0]
+        view = seen(live)
+        assert view.rate_per_s is None and not view.roles and view.machine == Machine()
+        assert "? no figures for 4s" in head(view) and "1234" not in head(view).split("med60")[0]
         live.second(insert=1234)
         assert seen(live).silent_s is None
 
@@ -88,15 +91,17 @@ def test_so_far_is_said_only_while_it_may_change(tmp_path: Path) -> None:
 
 
 def test_no_digit_is_ever_cut_from_a_figure() -> None:
-    role = RoleLine("delete", 1, 4_194_303, 1234567.0, 6400.0, 12_345_678.9, 98_765_432.0, None, "x" * 30,
+    role = RoleLine("delete", 1, 4_194_303, 1234567.0, 6400.0, 12_345_678.9, 98_765_432.0, None, "Lock:" + "x" * 30,
                     1_000_000, 360_000_000, 3_600_000_000, 3600.0, False)  # fmt: skip
     server = Machine(12800.0, 12_345_678.9, 12_252_470.0, 512)
-    rows = words(live_text.role_table(Picture("", "running", 1, 0, 0, roles=(role,), machine=server), 80)).splitlines()
+    rows = words(
+        live_text.role_table(ViewState("", "running", 1, 0, 0, roles=(role,), machine=server), 80)
+    ).splitlines()
     assert all(len(row) <= 80 for row in rows[:2])
     assert rows[1].split() == [
         "delete", "4194303", "1.23M", "6400", "12.3M", "98.8M", "xxxxxxxxxx", "1000", "360k", "3.60M", "3600",
     ]  # fmt: skip
-    assert rows[2].split()[:6] == ["dbms", "512", "pr", "12.8k", "12.3M", "12.3M"]
+    assert rows[2].split()[:6] == ["server", "512", "pr", "12.8k", "12.3M", "12.3M"]
 
 
 def test_no_quantile_lies_above_the_longest_there_was(tmp_path: Path) -> None:
@@ -144,13 +149,13 @@ def test_a_checkpoint_is_not_told_by_its_end_before_that(tmp_path: Path) -> None
     with Player(live.run, live.hand.clock, CELL) as player:
         player.playing = False
         player.seek(live.hand.at_ns - 5 * SECOND_NS)
-        picture = player.look()
-        assert event_words(picture.events[-1], picture.at_ns) == "checkpoint begins: wal"
-        assert "ckpt running 5s" in words([live_text.states(picture)])
+        view = player.look()
+        assert event_words(view.events[-1], view.at_ns) == "checkpoint begins: wal"
+        assert "ckpt running 5s" in words([live_text.states(view)])
         player.seek(live.hand.at_ns)
-        picture = player.look()
-        assert "wrote 812 buffers in 9s" in event_words(picture.events[-1], picture.at_ns)
-        assert "ckpt 1x, 1s ago" in words([live_text.states(picture)])
+        view = player.look()
+        assert "wrote 812 buffers in 9s" in event_words(view.events[-1], view.at_ns)
+        assert "ckpt 1x, 1s ago" in words([live_text.states(view)])
 
 
 def test_a_chart_has_its_upper_edge_and_its_foot_beside_it() -> None:
@@ -201,12 +206,29 @@ def test_the_causes_of_a_stall_are_told_to_their_end(tmp_path: Path) -> None:
         live.journal.update_event(stall, live.hand.at_ns, record)
         live.journal.commit()
         with Player(live.run, live.hand.clock) as player:
-            picture = player.look()
-            lines = detail(player.reader, picture, picture.stalls[0], SETS["ascii"], 80)
+            view = player.look()
+            lines = detail(player.reader, view, view.stalls[0], SETS["ascii"], 80)
     told = words(lines)
     assert max(map(len, told.splitlines())) <= 80
     flat = " ".join(told.split())
     assert cause in flat and cause.replace("4100", "1") in flat and " < ".join(frames) in flat
+
+
+def test_whoever_blocks_a_stalled_backend_is_told_with_what_it_does(tmp_path: Path) -> None:
+    holders = ((4321, "client backend, idle in transaction"), (4322, ""))
+    here = take(os.getpid())
+    snapshot = StallSnapshot(1, here, here, "Lock:relation", holders).record()
+    with growing(tmp_path) as live:
+        live.second()
+        stall = live.stall("insert", ("a lock",))
+        live.second(insert=0)
+        live.journal.update_event(stall, live.hand.at_ns, live.stall_record(("a lock",)) | {"snapshot": snapshot})
+        live.journal.commit()
+        with Player(live.run, live.hand.clock) as player:
+            view = player.look()
+            told = words(detail(player.reader, view, view.stalls[0], SETS["ascii"], 80))
+    assert max(map(len, told.splitlines())) <= 80
+    assert "blocked by 4321 (client backend, idle in transaction), 4322" in " ".join(told.split())
 
 
 def test_no_quantile_of_a_cell_lies_above_its_longest() -> None:
@@ -226,6 +248,7 @@ def test_the_sla_of_a_step_that_is_over_is_the_one_that_verdicts_go_by(recording
             attempt.cell: step for attempt in reader.attempts() for step in reader.steps(attempt.id) if step.totals
         }
     for cell, step in steps.items():
+        assert step.totals is not None
         judged = sla(step.kind, step.totals)
         assert step.name == "qr100" and judged is not None and step.ended_ns is not None
         with Player(recording, STOPPED, cell, "qr100") as player:
@@ -237,5 +260,5 @@ def test_the_sla_of_a_step_that_is_over_is_the_one_that_verdicts_go_by(recording
 
 
 def test_a_missed_sla_is_never_rounded_up_to_a_kept_one() -> None:
-    picture = Picture("", "running", 1, 0, 0, sla=Sla(0.9499, False))
-    assert "x SLA 94%" in words([live_text.progress(picture, SETS["ascii"], None, None)])
+    view = ViewState("", "running", 1, 0, 0, sla=Sla(0.9499, False))
+    assert "x SLA 94%" in words([live_text.progress(view, SETS["ascii"], None, None)])

@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UserError
-from tui.history import finding, past
+from engine.core.errors import UserError
+from engine.view import run_summary
+from engine.view.run_summary import CellStep, RunSummary
+from tui.history import finding
 from tui.history import text as history_text
-from tui.history.past import CellStep, Past
 
 
 def test_spans_are_merged() -> None:
-    assert past.merged([(5, 7), (1, 3), (2, 4), (7, 9)]) == ((1, 4), (5, 9))
-    assert past.seconds_of([(0, 10**9), (2 * 10**9, 4 * 10**9)]) == 3.0
+    assert run_summary.merged([(5, 7), (1, 3), (2, 4), (7, 9)]) == ((1, 4), (5, 9))
+    assert run_summary.seconds_of([(0, 10**9), (2 * 10**9, 4 * 10**9)]) == 3.0
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))))
 def test_merged_spans_cover_the_same_and_are_apart(spans: list[tuple[int, int]]) -> None:
-    joined = past.merged(spans)
+    joined = run_summary.merged(spans)
 
     def covered(some: Any) -> set[int]:
         return {moment for from_, until in some for moment in range(from_, until)}
@@ -32,8 +33,10 @@ def test_merged_spans_cover_the_same_and_are_apart(spans: list[tuple[int, int]])
     assert all(first[1] < second[0] for first, second in pairwise(joined))
 
 
-RUN = Past(Path("/out/r1"), 0, "finished", "pn53", "6.12.58", ("16.3-prebuilt", "17.0"), "g24b quick",
-           ("l.i0", "qr100", "qr1000"), tags=("noisy",))  # fmt: skip
+RUN = RunSummary(
+    Path("/out/r1"), 0, "finished", host="pn53", kernel="6.12.58", builds=("16.3-prebuilt", "17.0"), load="g24b quick",
+    steps=("l.i0", "qr100", "qr1000"), tags=("noisy",),
+)  # fmt: skip
 CELL = CellStep(RUN, "001-x", "16.3-prebuilt", "6.12.58", 2, "qr1000", 0, flags=(("x SLA 71%", "sla"),))
 
 
@@ -69,14 +72,6 @@ def test_words_find_runs_and_cells(text: str, run: bool, cell: bool) -> None:
 def test_an_unknown_word_is_told_with_the_nearest() -> None:
     with pytest.raises(UserError, match="nearest: step="):
         finding.words("stp=l.i1")
-
-
-@given(st.integers(-5, 60), st.integers(0, 60), st.integers(1, 20), st.integers(0, 50))
-def test_the_cursor_is_always_within_what_is_seen(cursor: int, top: int, rows: int, count: int) -> None:
-    seen = history_text.scrolled(cursor, top, rows, count)
-    if count:
-        assert 0 <= seen.cursor < count and seen.top <= seen.cursor < seen.top + rows
-        assert seen.top == 0 or seen.top + rows <= max(count, seen.cursor + 1)
 
 
 def test_times_of_another_year_have_their_year() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving_history import NAME, folder_of_runs, made, read, shown, typed, until
 from textual.pilot import Pilot
 
-from engine.journal import read_tags
-from engine.writer import JournalWriter
+from engine.journal.housekeeping import read_tags
+from engine.journal.writer import JournalWriter
+from engine.view.run_summary import CellStep, RunCache
+from tests.support.driving import shown_keys
+from tests.support.driving_history import NAME, folder_of_runs, made, read, shown, typed, until
 from tui.app import Bench
 from tui.history.listing import Listing
-from tui.history.past import CellStep, Shelf
 from tui.history.screen import HistoryScreen
 
 
@@ -149,7 +150,7 @@ def test_a_run_is_removed_once_that_is_said_twice(out: Path) -> None:
 def test_a_running_run_is_shown_as_such_and_not_removed(out: Path) -> None:
     with JournalWriter.open(out / NAME):
         text = shown(out, "D")
-        assert "> running" in text and "its engine is at work" in text
+        assert "> running" in text and "still running" in text
     assert "> running" not in shown(out)
 
 
@@ -181,7 +182,7 @@ def test_the_folder_is_told_and_copied(out: Path) -> None:
 @pytest.mark.parametrize("pressed", [(), ("enter",), ("c",)])
 def test_every_key_of_the_last_row_does_something(out: Path, pressed: tuple[str, ...]) -> None:
     async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
-        for key, binding in screen.shown_keys():
+        for key, binding in shown_keys(screen):
             if binding.id == "app.leave":
                 continue
             before = (pilot.app.screen, pilot.app.current_mode, pilot.app.screen_text())  # type: ignore[attr-defined]
@@ -208,10 +209,10 @@ def test_the_keys_fit_into_the_last_row(out: Path, pressed: tuple[str, ...]) -> 
 
 
 def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path) -> None:
-    shelf = Shelf(out)
-    for folder in shelf.changed():
-        shelf.read(folder)
-    listing = Listing(shelf)
+    cache = RunCache(out)
+    for folder in cache.changed():
+        cache.read(folder)
+    listing = Listing(cache)
     listing.gather()
     listing.move_to(2)
     at = listing.current_run()

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import check_screen
-from driving_history import NAME, folder_of_runs, made, read, row, shown, until
 from textual.pilot import Pilot
 
-from engine.writer import JournalWriter
-from tui.history import past
-from tui.history.past import Shelf
+from engine.journal.writer import JournalWriter
+from engine.view import run_summary
+from engine.view.run_summary import RunCache
+from tests.support.driving import check_screen
+from tests.support.driving_history import NAME, folder_of_runs, made, read, row, shown, until
 from tui.history.screen import HistoryScreen
 
 
@@ -87,14 +87,16 @@ def test_the_cells_of_a_run_tell_rates_stalls_and_flags(out: Path) -> None:
 
 
 def test_a_failed_cell_is_told_with_its_reason(out: Path) -> None:
-    rows = past.read_cells(past.read_run(out / "20261119-100000-16.3-17.0"))
+    rows = run_summary.read_cells(run_summary.read_run(out / "20261119-100000-16.3-17.0"))
     (failed,) = [row for row in rows if not row.step]
     assert failed.flags == (("x failed: disk full", "worse"),) and failed.rate_per_s is None
     assert {row.build for row in rows} == {"16.3/auto", "16.3/cx9a2", "17.0/auto", "17.0/cx9a2"}
 
 
 def test_a_machine_that_changed_is_told_with_each_step_of_the_cell(recording: Path) -> None:
-    flags = {row.cell[:3]: [text for text, _ in row.flags] for row in past.read_cells(past.read_run(recording))}
+    flags = {
+        row.cell[:3]: [text for text, _ in row.flags] for row in run_summary.read_cells(run_summary.read_run(recording))
+    }
     drifted = "? drift: other programs keep the machine busy: 50% of its CPUs with no cell running"
     assert drifted in flags["001"] and not any("drift" in text for text in flags["002"])
     assert "? drift: other programs keep" in shown(recording.parent, "enter", "end").splitlines()[21]
@@ -108,12 +110,12 @@ def test_rates_and_stalls_are_those_of_the_journal(recording: Path) -> None:
         check=True,
     )
     cells = {(cell["build"], cell["repeat"], cell["step"]): cell for cell in json.loads(done.stdout)["cells"]}
-    rows = past.read_cells(past.read_run(recording))
+    rows = run_summary.read_cells(run_summary.read_run(recording))
     assert len(rows) == len(cells) == 24
     for one in rows:
         cell = cells[one.build, one.repeat, one.step]
         assert one.rate_per_s == pytest.approx(cell["rate_per_s"])
-        union = past.merged((stall["started_ns"], stall["ended_ns"]) for stall in cell["stalls"])
+        union = run_summary.merged((stall["started_ns"], stall["ended_ns"]) for stall in cell["stalls"])
         assert one.stalls == union
         assert any(text.startswith("x SLA") for text, _ in one.flags) == bool(cell["sla"] and not cell["sla"]["passed"])
 
@@ -150,26 +152,26 @@ def test_a_run_removed_under_its_cells_is_one_line(out: Path) -> None:
         screen.look()
         await until(pilot, lambda: not screen.listing.cells)
         await pilot.press("enter", "w", "v", "T", "D", "E", "o", "s")
-        assert "is gone" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert "was deleted" in pilot.app.screen_text()  # type: ignore[attr-defined]
 
     shown(out, "enter", then=act)
 
 
 def test_a_run_is_read_again_only_when_it_changed(out: Path) -> None:
-    shelf = Shelf(out)
-    assert len(shelf.changed()) == 4
-    for folder in shelf.changed():
-        shelf.read(folder)
-    assert shelf.changed() == []
+    cache = RunCache(out)
+    assert len(cache.changed()) == 4
+    for folder in cache.changed():
+        cache.read(folder)
+    assert cache.changed() == []
     (out / NAME / "tags.json").write_text('{"tags": ["x"]}')
-    assert shelf.changed() == [out / NAME]
-    assert shelf.read(out / NAME).tags == ("x",)
+    assert cache.changed() == [out / NAME]
+    assert cache.read(out / NAME).tags == ("x",)
     with JournalWriter.open(out / NAME):
-        assert shelf.changed() == [out / NAME]
-        assert shelf.read(out / NAME).state == "running"
+        assert cache.changed() == [out / NAME]
+        assert cache.read(out / NAME).state == "running"
         os.utime(out / NAME)
-    shelf.read(out / NAME)
-    assert shelf.changed() == []
+    cache.read(out / NAME)
+    assert cache.changed() == []
 
 
 @pytest.mark.parametrize("damage", ["truncated", "no journal", "newer", "empty", "wrong"])
@@ -187,8 +189,8 @@ def test_damaged_runs_are_lines_and_nothing_fails(out: Path, damage: str) -> Non
         (run / "journal.db").write_bytes(b"")
     else:
         (run / "manifest.json").write_text('{"schema": [1, 1], "cells": 3}')
-    found = past.read_run(run)
+    found = run_summary.read_run(run)
     assert found.state == ("not started" if damage == "no journal" else "unreadable")
-    assert past.read_cells(found) == ()
+    assert run_summary.read_cells(found) == ()
     text = shown(out, "end", "enter", "c", "escape", "c")
     assert "HISTORY" in text

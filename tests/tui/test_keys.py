@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import drive
 from textual.binding import Binding
 from textual.pilot import Pilot
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from tests.support.driving import drive
 from tui import keys
 from tui.app import Bench
 

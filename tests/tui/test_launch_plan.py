@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from engine import planfile
-from engine.errors import UserError
-from engine.prepare import Request
+from engine.cli.run import run, take
+from engine.core.errors import UserError
+from engine.core.request import Request, request_of
+from engine.plan import planfile
 from tui.glyphs import SETS
 from tui.launch import fields as launch_fields
 from tui.launch import items as launch_items
 from tui.launch import view as launch_view
-from tui.launch.items import Item, Offer
-from tui.launch.plan import OPTIONS, PLAIN, Plan, keep
+from tui.launch.items import Choices, Item
+from tui.launch.plan import arguments, command, keep, with_base, with_build, with_config, with_probe, with_step
 from tui.launch.view import Look
 from tui.marks import Line, width
-from workloads.insert.knobs import Knobs
 
 ANSWERS = Path(__file__).parent / "recordings" / "answers"
-OFFER = Offer.of(json.loads((ANSWERS / "choices.json").read_text()))
+OFFER = Choices.of(json.loads((ANSWERS / "choices.json").read_text()))
 CHECKS = tuple(json.loads((ANSWERS / "doctor.json").read_text()))
-TWO = Plan(builds=("14.10", "16.3"))
+NONE = Request()
+TWO = Request(builds=("14.10", "16.3"))
 LABELS = st.sampled_from(OFFER.labels)
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "scale": st.sampled_from(("cached", "io")),
+        "rows_written": st.integers(1000, 10**6),
+        "steps": st.sampled_from((["l.i0"], ["l.i1", "qr100"])),
+        "placement": st.just("paired"),
+        "query_workers": st.integers(2, 4),
+        "partitions": st.just([8, 1000]),
+    },
+)
 PLANS = st.builds(
-    Plan,
+    Request,
     builds=st.lists(LABELS, min_size=1, max_size=4, unique=True).map(tuple),
-    scale=st.none() | st.sampled_from(("cached", "io")),
-    rows_written=st.none() | st.integers(1000, 10**6),
-    steps=st.sampled_from(((), ("l.i0",), ("l.i1", "qr100"))),
+    options=OPTIONS,
     configs=st.sampled_from((("auto",), ("cx5", "cx7"))),
     overrides=st.sampled_from(((), ("work_mem=8MB", "fsync=off"))),
     repeats=st.integers(1, 9),
@@ -44,36 +55,35 @@ PLANS = st.builds(
     margin=st.sampled_from((0.02, 0.05)),
     probes=st.sampled_from(((), ("sched", "planner:window"))),
     keep=st.booleans(),
-    knobs=st.sampled_from(((), (("placement", "paired"), ("query_workers", 2)), (("partitions", (8, 1000)),))),
+    allow_concurrent=st.booleans(),
 )
+
+
+def with_options(plan: Request, **options: Any) -> Request:
+    return replace(plan, options={**plan.options, **options})
 
 
 def text(line: Line) -> str:
     return "".join(part for part, _ in line)
 
 
-def by_name(items: tuple[Item, ...]) -> dict[str, Item]:
+def by_name(items: Iterable[Item]) -> dict[str, Item]:
     return {item.name: item for item in items}
 
 
-def test_a_plan_has_the_entries_of_a_request_with_the_same_defaults() -> None:
-    usual = Request(())
-    asked = {field.name: getattr(usual, field.name) for field in dataclasses.fields(Request)}
-    assert asked.pop("knobs") == Knobs()
-    ours = {field.name: getattr(PLAIN, field.name) for field in dataclasses.fields(Plan)}
-    assert ours.pop("knobs") == ()
-    assert ours == asked
-
-
-def test_every_entry_has_an_option() -> None:
-    assert {name for name, _ in OPTIONS} | {"overrides", "knobs"} == {field.name for field in dataclasses.fields(Plan)}
+@given(PLANS)
+def test_a_kept_plan_is_read_by_bench_and_comes_back(tmp_path_factory: pytest.TempPathFactory, plan: Request) -> None:
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    keep(plan, path)
+    assert planfile.read(path) == plan
+    assert request_of(json.loads(json.dumps(plan.entries()))) == plan
 
 
 @given(PLANS)
-def test_a_kept_plan_is_read_by_bench_and_comes_back(tmp_path_factory: pytest.TempPathFactory, plan: Plan) -> None:
-    path = tmp_path_factory.mktemp("plan") / "plan.toml"
-    keep(plan, path)
-    assert Plan.of(planfile.read(path)) == plan
+def test_its_command_line_says_the_same(plan: Request) -> None:
+    """As the command `bench run` understands it."""
+    context = run.make_context("run", list(arguments(plan)))
+    assert take(dict(context.params)) == plan
 
 
 def test_a_plan_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -82,20 +92,20 @@ def test_a_plan_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_command_says_only_what_is_not_as_usual() -> None:
-    assert TWO.command() == "bench --pg 14.10,16.3"
-    plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), knobs=(("partitions", (8, 10)),), rows=5000)
-    assert shlex.split(plan.command())[1:] == [
-        "--pg", "14.10,16.3", "--base", "16.3", "--rows", "5000", "--aa", "--set", "a=1 2", "--set", "b=3",
-        "--knob", "partitions=8,10",
+    assert command(TWO) == "bench --pg 14.10,16.3"
+    plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), options={"partitions": [8, 10], "rows": 5000})
+    assert shlex.split(command(plan))[1:] == [
+        "--pg", "14.10,16.3", "--base", "16.3", "--set", "a=1 2", "--set", "b=3", "--partitions", "8,10",
+        "--rows", "5000", "--aa",
     ]  # fmt: skip
 
 
 @given(st.lists(LABELS, min_size=1, max_size=12))
 def test_builds_stay_in_the_lists_order_and_the_base_among_them(pressed: list[str]) -> None:
-    plan = PLAIN
+    plan = NONE
     for label in pressed:
         base = plan.base_build
-        plan = plan.with_build(label, OFFER.labels)
+        plan = with_build(plan, label, OFFER.labels)
         assert list(plan.builds) == sorted(plan.builds, key=OFFER.labels.index)
         assert (plan.base_build in plan.builds) if plan.builds else plan.base_build is None
         assert plan.base_build == base or base is None or base == label  # another one's coming moves no base
@@ -103,27 +113,27 @@ def test_builds_stay_in_the_lists_order_and_the_base_among_them(pressed: list[st
 
 
 def test_the_base_is_kept_when_an_older_build_comes_and_falls_to_the_first_when_it_goes() -> None:
-    plan = TWO.with_build("12.11", OFFER.labels)
+    plan = with_build(TWO, "12.11", OFFER.labels)
     assert plan.builds == ("12.11", "14.10", "16.3") and plan.base_build == "14.10"
-    assert plan.with_build("14.10", OFFER.labels).base_build == "12.11"
-    assert plan.with_base("17.0", OFFER.labels).base_build == "17.0"
-    own = TWO.with_build("mine=/opt/pg", OFFER.labels)
+    assert with_build(plan, "14.10", OFFER.labels).base_build == "12.11"
+    assert with_base(plan, "17.0", OFFER.labels).base_build == "17.0"
+    own = with_build(TWO, "mine=/opt/pg", OFFER.labels)
     assert own.builds[-1] == "mine=/opt/pg"
     assert replace(own, base="mine").base_build == "mine=/opt/pg"
 
 
 def test_steps_probes_and_configs_are_toggled() -> None:
     every = OFFER.steps(TWO)
-    without = TWO.with_step("qr100", every)
-    assert "qr100" not in without.steps and without.with_step("qr100", every).steps == ()
+    without = with_step(TWO, "qr100", every)
+    assert "qr100" not in without.options["steps"] and with_step(without, "qr100", every) == TWO
     with pytest.raises(UserError, match="at least one step"):
-        replace(TWO, steps=("l.i0",)).with_step("l.i0", every)
-    assert TWO.with_config("auto", ("auto", "cx5")).configs == ("auto",)  # the last one stays
-    assert TWO.with_config("cx5", ("auto", "cx5")).configs == ("auto", "cx5")
+        with_step(with_options(TWO, steps=["l.i0"]), "l.i0", every)
+    assert with_config(TWO, "auto", ("auto", "cx5")).configs == ("auto",)  # the last one stays
+    assert with_config(TWO, "cx5", ("auto", "cx5")).configs == ("auto", "cx5")
     modes = ("", "window", "budget")
     seen = [TWO]
     for _ in range(4):
-        seen.append(seen[-1].with_probe("planner", modes))
+        seen.append(with_probe(seen[-1], "planner", modes))
     assert [plan.probes for plan in seen] == [(), ("planner",), ("planner:window",), ("planner:budget",), ()]
 
 
@@ -131,81 +141,85 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
     plan = TWO
     assert by_name(launch_items.builds(plan, OFFER))["14.10"].text == "base"
     assert by_name(launch_items.configs(plan, OFFER))["auto"].box == "[x]"
-    (kernel,) = launch_items.kernels(plan, OFFER)
+    (kernel,) = launch_items.kernels(OFFER)
     assert (kernel.name, kernel.box, kernel.text) == ("host", "[x]", "6.12.58")
     probes = by_name(launch_items.probes(plan, OFFER))
     assert probes["sched"].toggle is not None and probes["sched"].toggle().probes == ("sched",)
     assert probes["procsched"].toggle is None and probes["procsched"].box == "[x]"
     load = by_name(launch_fields.load(plan, OFFER))
-    assert load["generation"].greater is not None and load["generation"].greater().generation == "g24a"
-    assert load["scale"].greater is not None and load["scale"].greater().scale == "cached"
-    assert load["rows"].question is not None and load["rows"].question.take("50,000").rows == 50_000
+    assert load["generation"].lesser is not None and load["generation"].lesser().options == {"generation": "g24a"}
+    assert load["scale"].greater is not None and load["scale"].greater().options == {"scale": "cached"}
+    assert load["rows"].question is not None and load["rows"].question.take("50,000").options == {"rows": 50_000}
+    assert load["placement"].greater is not None and load["placement"].greater().options == {"placement": "paired"}
+    parts = load["partitions"].question
+    assert parts is not None and parts.take("8, 1000").options == {"partitions": [8, 1000]}
+    with pytest.raises(UserError, match="partitions: 'some' is not a list of whole numbers"):
+        parts.take("some")
     design = by_name(launch_fields.design(plan, OFFER))
     assert design["A/A"].toggle is not None and design["A/A"].toggle().aa
-    assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 4
+    assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 6
     assert design["margin"].question is not None and design["margin"].question.take("5 %").margin == 0.05
 
 
 def test_rows_of_ones_own_take_the_scales_place_and_back() -> None:
-    rows = by_name(launch_fields.load(replace(TWO, scale="io"), OFFER))["rows"]
+    rows = by_name(launch_fields.load(with_options(TWO, scale="io"), OFFER))["rows"]
     assert rows.text == "800,000,000" and rows.question is not None
     own = rows.question.take("5000")
-    assert (own.rows, own.scale) == (5000, None)
+    assert own.options == {"rows": 5000}
     fields = by_name(launch_fields.load(own, OFFER))
-    assert fields["scale"].text == "-" and fields["rows written"].text == "(in proportion)"
+    assert fields["scale"].text == "-" and fields["rows written"].text == "(the scale's)"
     again = fields["rows"].question
-    assert again is not None and again.take("").rows is None
+    assert again is not None and again.take("").options == {}
     with pytest.raises(UserError, match="'many' is not a whole number"):
         again.take("many")
 
 
 def test_a_preset_brings_its_own_steps_and_sizes() -> None:
-    kind = launch_fields.load(replace(TWO, scale="io", steps=("l.i1",)), OFFER)[0]
+    kind = launch_fields.load(with_options(TWO, scale="io", steps=["l.i1"], clients=4), OFFER)[0]
     assert kind.greater is not None
     plan = kind.greater()
-    assert (plan.preset, plan.scale, plan.steps) == ("planner-delete", None, ())
+    assert plan.options == {"clients": 4, "preset": "planner-delete"}
     assert [item.name for item in launch_items.steps(plan, OFFER)] == ["l.i0", "l.x", "grow", "vacuum", "after"]
     assert all(item.toggle is None for item in launch_items.steps(plan, OFFER))
     back = launch_fields.load(plan, OFFER)[0].lesser
-    assert back is not None and back().preset is None
+    assert back is not None and back().options == {"clients": 4}
 
 
 def test_a_generation_keeps_the_steps_that_it_has() -> None:
-    field = by_name(launch_fields.load(replace(TWO, steps=("l.i1", "qr100")), OFFER))["generation"]
-    assert field.toggle is not None
-    older = field.toggle()
-    assert older.steps == ("l.i1", "qr100")
-    oldest = by_name(launch_fields.load(older, OFFER))["generation"].greater
-    assert oldest is not None and oldest().steps == ("l.i1",)
+    field = by_name(launch_fields.load(with_options(TWO, steps=["l.i1", "qr100"]), OFFER))["generation"]
+    assert field.lesser is not None
+    older = field.lesser()
+    assert older.options == {"generation": "g24a", "steps": ["l.i1", "qr100"]}
+    oldest = by_name(launch_fields.load(older, OFFER))["generation"].lesser
+    assert oldest is not None and oldest().options == {"generation": "g22", "steps": ["l.i1"]}
 
 
 def test_steps_that_others_stand_on_are_marked() -> None:
-    items = by_name(launch_items.steps(replace(TWO, steps=("l.i1",)), OFFER, ("l.i0", "l.x", "l.i1")))
+    items = by_name(launch_items.steps(with_options(TWO, steps=["l.i1"]), OFFER, ("l.i0", "l.x", "l.i1")))
     assert (items["l.i0"].box, items["l.i1"].box, items["qr100"].box) == ("[+]", "[x]", "[ ]")
 
 
 def test_a_probe_that_cannot_be_had_says_why() -> None:
     rows = tuple({**row, "state": "bpftrace is missing"} for row in OFFER.probes if row["probe"] == "sched")
-    (probe,) = launch_items.probes(TWO, replace(OFFER, probes=rows))
+    (probe,) = launch_items.probes(TWO, changed(OFFER, probes=rows))
     assert probe.text == "?" and "Not here: bpftrace is missing" in probe.detail
 
 
 def test_checks_are_shown_with_the_worst_first_and_the_plans_own() -> None:
     running = {"run": "20261120-1", "state": "running", "cells": "1/6"}
-    own = launch_items.own_checks(TWO, replace(OFFER, runs=(running,)), 2 << 30, 1 << 30)
+    own = launch_items.own_checks(TWO, changed(OFFER, runs=(running,)), 2 << 30, 1 << 30)
     items = launch_items.checks((*own, *CHECKS))
     assert [item.name for item in items[:2]] == ["free space", "another run"]
     assert [item.box for item in items] == sorted((item.box for item in items), key=("x", "?", "ok").index)
     assert "1 GB free, 2 GB needed" in items[0].text and "do: free some" in items[0].detail
-    assert (
-        launch_items.own_checks(replace(TWO, beside=True), replace(OFFER, runs=(running,)), 0, 0)[0]["status"] == "warn"
-    )
+    alongside = replace(TWO, allow_concurrent=True)
+    assert launch_items.own_checks(alongside, changed(OFFER, runs=(running,)), 0, 0)[0]["status"] == "warn"
 
 
 def test_unfinished_runs_are_those_that_can_be_gone_on_with() -> None:
     states = ("running", "finished", "unfinished", "2 failed", "not started", "/x: damaged: it failed")
     runs = tuple({"run": state, "state": state, "cells": "" if "damaged" in state else "1/2"} for state in states)
-    assert [row["run"] for row in launch_items.unfinished(replace(OFFER, runs=runs))] == [
+    assert [row["run"] for row in launch_items.unfinished(changed(OFFER, runs=runs))] == [
         "unfinished", "2 failed", "not started",
     ]  # fmt: skip
 
@@ -215,7 +229,7 @@ def estimate(**values: Any) -> dict[str, Any]:
     return {**known, "noise": None, **values}
 
 
-def said(plan: Plan, found: dict[str, Any] | None, trouble: str = "", doing: str = "") -> list[str]:
+def said(plan: Request, found: dict[str, Any] | None, trouble: str = "", doing: str = "") -> list[str]:
     return [text(line) for line in launch_view.head(plan, "", found, trouble, doing)]
 
 
@@ -226,8 +240,8 @@ def test_the_head_says_what_the_plan_comes_to() -> None:
     assert second == " smallest visible effect ~1.2% (l.i0) to 6.0% (l.x), by A/A 20261119-aa"
     assert "unknown: no A/A run of this host" in said(TWO, estimate())[1]
     assert "2 repeats bear no verdict" in said(replace(TWO, repeats=2), estimate())[1]
-    assert "nothing to compare it with" in said(Plan(builds=("16.3",)), estimate())[1]
-    assert "choose the builds" in said(PLAIN, None)[1]
+    assert "nothing to compare it with" in said(Request(builds=("16.3",)), estimate())[1]
+    assert "choose the builds" in said(NONE, None)[1]
     assert said(TWO, None, "unknown config 'cx8'")[1] == " ? unknown config 'cx8'"
     assert said(TWO, None, "", "16.3: building")[1] == " 16.3: building"
 
@@ -243,14 +257,14 @@ def test_a_panel_keeps_to_its_room_and_shows_its_cursor(
     items = tuple(Item(f"item{number}", "[x]", "text " * (number % 5), "aside") for number in range(count))
     cursor = min(cursor, max(0, count - 1))
     look = Look("things", "b base", columns=columns, wide_columns=columns)
-    lines = launch_view.panel(look, items, cursor, cells, rows, SETS[glyphs], focused=focused, said="some")
+    lines = launch_view.panel(look, items, cursor, cells, rows, SETS[glyphs], focused=focused, note="some")
     assert len(lines) <= rows and all(width(line) <= cells for line in lines)
     pointed = [line for line in lines[1:] if any(">" in part for part, _ in line)]
     assert len(pointed) == (1 if focused and count else 0)
 
 
 def test_a_long_list_says_which_part_of_it_is_shown() -> None:
-    items = launch_items.builds(PLAIN, OFFER)
+    items = list(launch_items.builds(NONE, OFFER))
     lines = launch_view.panel(Look("builds"), items, 20, 30, 7, SETS["ascii"], focused=True)
     assert text(lines[0]).startswith(f">builds 18-23/{len(items)} ---")
     assert f">[ ] {items[20].name}" in [text(line).rstrip() for line in lines]

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import check_screen
-from driving_launch import launched, notice, settled, typed, until
+from textual import events
 from textual.pilot import Pilot
 
+from engine.core.request import Request
+from tests.support.driving import check_screen, place_of, shown_keys
+from tests.support.driving_launch import launched, notice, settled, typed, until
 from tui import bench as asked
-from tui.launch.plan import Plan
+from tui.launch.panel import Panel
 from tui.launch.screen import LaunchScreen
 from tui.screens.over import LineScreen
-from tui.widgets.panel import Panel
 
 ANSWERS = Path(__file__).parent / "recordings" / "answers"
 NOISE = {
@@ -36,7 +37,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
         "run": (0, json.dumps(counted)),
     }
 
-    async def run(*arguments: str, told: object = None) -> tuple[int, str, str]:
+    async def run(*arguments: str, console: object = None) -> tuple[int, str, str]:
         code, answer = (0, "[]") if arguments[:2] == ("list", "runs") else said[arguments[0]]
         return code, answer, ""
 
@@ -44,7 +45,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def two_builds(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-    screen.change(Plan(builds=("14.10", "16.3"), steps=("l.i1", "qr100"), probes=("sched", "planner:window")))
+    steps, probes = {"steps": ["l.i1", "qr100"]}, ("sched", "planner:window")
+    screen.change(Request(builds=("14.10", "16.3"), options=steps, probes=probes))
     screen.show_base()
     await settled(pilot, screen)
 
@@ -87,7 +89,7 @@ def test_failed_checks_and_another_run_are_told_in_words(answers: None, tmp_path
         )
         first = {**screen.checks[0], "status": "fail", "found": "none", "reason": "PostgreSQL refuses root"}
         screen.checks = (first, *screen.checks[1:])
-        screen.draw_all()
+        screen.draw()
         screen.query_one("#checks", Panel).focus()
         await pilot.pause()
         check_screen(pilot.app, "launch-blocked-80x24")  # type: ignore[arg-type]
@@ -110,7 +112,7 @@ def test_an_empty_plan_says_what_to_do_and_starts_nothing(answers: None, tmp_pat
 
 def test_the_keys_of_the_last_row_fit_and_each_does_something(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        shown = [pressed for pressed, _ in screen.shown_keys()]
+        shown = [pressed for pressed, _ in shown_keys(screen)]
         assert shown == ["space", "enter", "d", "w", "o", "r", "question_mark", "q"]
         assert len(pilot.app.screen_text().splitlines()[-1]) <= 80  # type: ignore[attr-defined]
         for pressed in shown[:-1]:
@@ -140,19 +142,19 @@ def test_keys_move_choose_and_change(answers: None, tmp_path: Path) -> None:
         assert "host: 6.12.58, running" in notice(pilot.app)  # type: ignore[arg-type]
         await pilot.press("tab", "down", "space")
         assert screen.plan.probes == ("runq",)
-        await pilot.press("tab", "down", "right")
-        assert screen.plan.generation == "g24a"
+        await pilot.press("tab", "down", "left")
+        assert screen.plan.options == {"generation": "g24a"}
         await pilot.press("down", "down", "space")
         await typed(pilot, "5000")
-        assert screen.plan.rows == 5000
+        assert screen.plan.options["rows"] == 5000
         await pilot.press("space")
         await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
         await pilot.press("escape")
-        assert screen.plan.rows == 5000
+        assert screen.plan.options["rows"] == 5000
         await pilot.press("tab", "right", "down", "space")
-        assert "l.i2" not in screen.plan.steps and "l.i1" in screen.plan.steps
+        assert "l.i2" not in screen.plan.options["steps"] and "l.i1" in screen.plan.options["steps"]
         await pilot.press("tab", "right", "right", "left", "down", "space")
-        assert (screen.plan.repeats, screen.plan.aa) == (4, True)
+        assert (screen.plan.repeats, screen.plan.aa) == (6, True)
         await pilot.press("tab", "right", "down")
         assert screen.query_one("#checks", Panel).cursor == 4
 
@@ -163,7 +165,7 @@ def test_a_long_list_is_gone_through_by_pages(answers: None, tmp_path: Path) -> 
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         builds = screen.query_one("#builds", Panel)
         builds.focus()
-        most = len(screen.items("builds")) - 1
+        most = len(screen.query_one("#builds", Panel).items()) - 1
         places = []
         for key in ("pagedown", "pagedown", "pageup", "end", "pagedown", "home", "pageup"):
             await pilot.press(key)
@@ -181,7 +183,7 @@ def test_a_wrong_number_is_told_and_changes_nothing(answers: None, tmp_path: Pat
         await pilot.press("space")
         await typed(pilot, "many")
         assert "repeats: 'many' is not a whole number" in notice(pilot.app)  # type: ignore[arg-type]
-        assert screen.plan == Plan()
+        assert screen.plan == Request()
 
     launched(act, tmp_path)
 
@@ -190,7 +192,7 @@ def test_builds_are_found_by_their_letters_and_parts_by_a_jump(answers: None, tm
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await pilot.press("slash")
         await typed(pilot, "17.0")
-        assert [item.name for item in screen.items("builds")] == [
+        assert [item.name for item in screen.query_one("#builds", Panel).items()] == [
             "17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin",
         ]  # fmt: skip
         await pilot.press("space")
@@ -226,5 +228,28 @@ def test_a_terminal_that_shrinks_and_grows_comes_back_as_it_was(answers: None, t
             await pilot.resize_terminal(*size)
             await pilot.pause()
         check_screen(pilot.app, "launch-80x24")  # type: ignore[arg-type]
+
+    launched(act, tmp_path)
+
+
+def test_an_item_of_launch_is_clicked_and_the_wheel_moves_the_cursor(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        x, y = place_of(pilot, "[ ] cx7")
+        await pilot.click(offset=(x, y))
+        await pilot.pause()
+        assert "cx7" in screen.plan.configs
+        assert screen.focused is screen.query_one("#configs", Panel)
+        await pilot.click(offset=place_of(pilot, "[x] l.i2"))
+        await pilot.pause()
+        assert "l.i2" not in screen.plan.options["steps"]
+        before = screen.plan
+        await pilot.click(offset=place_of(pilot, "steps ──"))  # a title is no item
+        assert screen.plan == before
+        builds = screen.query_one("#builds", Panel)
+        pilot.app.screen._forward_event(
+            events.MouseScrollDown(None, 5, 5, 0, 1, 0, False, False, False, screen_x=5, screen_y=5)
+        )
+        await pilot.pause()
+        assert builds.cursor == 1
 
     launched(act, tmp_path)

@@ -8,31 +8,28 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
-from driving_launch import launched, notice, settled, typed, until
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from engine.journal import JournalReader, read_manifest
-from engine.model import Build
+from engine.core.model import Build
+from engine.core.request import Request
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import Bench as Command
+from tests.support.benchcall import processes_of
+from tests.support.driving_launch import launched, notice, settled, typed, until
+from tests.support.made_run import make_run
 from tui.app import Bench
-from tui.launch.items import Offer
-from tui.launch.plan import Plan
+from tui.launch.items import Choices
+from tui.launch.panel import Panel
+from tui.launch.plan import with_build, with_option
 from tui.launch.screen import LaunchScreen
-from tui.screens.over import AskScreen
-from tui.screens.pages import PagesScreen
-from tui.screens.pick import PickScreen
-from tui.widgets.panel import Panel
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchcall import Bench as Command
-from benchcall import processes_of
-from made_run import make_run
+from tui.screens.over import AskScreen, PagesScreen, PickScreen
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ def small(build: Callable[[int | str], Build], tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     plan = {
         "builds": [build(14).label, build(16).label], "rows": 2000, "rows_written": 1000, "steps": ["l.i1"],
-        "repeats": 1, "overrides": ["shared_buffers=32MB"], "beside": True,
+        "repeats": 1, "overrides": ["shared_buffers=32MB"], "allow_concurrent": True,
     }  # fmt: skip
     path.write_text(tomli_w.dumps(plan))
     return path
@@ -73,14 +70,14 @@ def test_choices_and_preflight_are_this_machines(out: Path) -> None:
 
 def test_every_choice_is_counted_by_bench(out: Path, build: Callable[[int | str], Build]) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        screen.change(screen.plan.with_build(build(14).label, screen.offer.labels))
+        screen.change(with_build(screen.plan, build(14).label, screen.offer.labels))
         await settled(pilot, screen)
-        assert screen.estimate is not None and screen.estimate["cell_count"] == 3
-        screen.change(screen.plan.with_build(build(16).label, screen.offer.labels))
+        assert screen.estimate is not None and screen.estimate["cell_count"] == 4
+        screen.change(with_build(screen.plan, build(16).label, screen.offer.labels))
         screen.change(replace(screen.plan, aa=True))
         await settled(pilot, screen)
-        assert screen.estimate["cell_count"] == 9
-        assert "9 cells" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert screen.estimate["cell_count"] == 12
+        assert "12 cells" in pilot.app.screen_text()  # type: ignore[attr-defined]
         screen.change(replace(screen.plan, configs=("/none.conf",)))
         await settled(pilot, screen)
         assert screen.trouble == "config file /none.conf cannot be read: No such file or directory"
@@ -97,9 +94,9 @@ def test_a_plan_is_kept_and_taken_up_again(out: Path, small: Path, tmp_path: Pat
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
         plan = screen.plan
-        assert plan.record() == tomllib.loads(small.read_text())
+        assert plan.entries() == tomllib.loads(small.read_text())
         assert " plan small.toml " in pilot.app.screen_text()  # type: ignore[attr-defined]
-        screen.change(replace(plan, repeats=4))
+        screen.change(replace(plan, repeats=6))
         assert " plan small.toml* " in pilot.app.screen_text()  # type: ignore[attr-defined]
         saved.write_text("repeats = 9\n")
         await pilot.press("w")
@@ -111,10 +108,10 @@ def test_a_plan_is_kept_and_taken_up_again(out: Path, small: Path, tmp_path: Pat
         await typed(pilot, str(saved))
         await pilot.press("y")
         await pilot.pause()
-        assert tomllib.loads(saved.read_text())["repeats"] == 4
-        screen.change(Plan())
+        assert tomllib.loads(saved.read_text())["repeats"] == 6
+        screen.change(Request())
         await opened(pilot, screen, saved)
-        assert screen.plan == replace(plan, repeats=4)
+        assert screen.plan == replace(plan, repeats=6)
         await pilot.press("w")
         await typed(pilot, str(tmp_path / "none" / "plan.toml"))
         assert "cannot be written" in notice(pilot.app)  # type: ignore[arg-type]
@@ -130,8 +127,8 @@ def test_a_file_that_is_no_plan_is_told_and_changes_nothing(out: Path, tmp_path:
         await pilot.press("o")
         await typed(pilot, str(path))
         await until(pilot, lambda: not screen.doing)
-        assert "unknown entry 'buildz' (nearest: builds" in notice(pilot.app)  # type: ignore[arg-type]
-        assert screen.plan == Plan() and screen.file == ""
+        assert "unknown option 'buildz' (nearest: builds" in notice(pilot.app)  # type: ignore[arg-type]
+        assert screen.plan == Request() and screen.file == ""
 
     launched(act, out)
 
@@ -160,14 +157,14 @@ def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path) ->
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.current_mode == "live")
         app = pilot.app
-        assert isinstance(app, Bench) and app.run_folder is not None and app.run_folder.parent == out
+        assert isinstance(app, Bench) and app.context.run is not None and app.context.run.parent == out
 
     launched(act, out)
     command = Command(out)
     command.await_end()
     manifest = read_manifest(command.run)
-    assert [cell["subject"]["build"] for cell in manifest["cells"]] == tomllib.loads(small.read_text())["builds"]
-    assert manifest["beside"] is True
+    assert [cell.subject.build for cell in manifest.cells] == tomllib.loads(small.read_text())["builds"]
+    assert manifest.allow_concurrent is True
     with JournalReader(command.run) as reader:
         assert [attempt.state for attempt in reader.attempts()] == ["finished", "finished"]
 
@@ -175,7 +172,7 @@ def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path) ->
 def test_what_bench_refuses_is_one_line_on_the_screen(out: Path, small: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
-        screen.change(replace(screen.plan, rows=900_000_000_000))
+        screen.change(with_option(screen.plan, "rows", 900_000_000_000))
         await settled(pilot, screen)
         await pilot.press("enter")
         assert "x blocks start: free space" in notice(pilot.app)  # type: ignore[arg-type]
@@ -203,7 +200,7 @@ def test_an_unfinished_run_is_gone_on_with(out: Path, build: Callable[[int | str
         assert command.run.name in pilot.app.screen_text()  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.current_mode == "live")
-        assert pilot.app.run_folder == command.run  # type: ignore[attr-defined]
+        assert pilot.app.context.run == command.run  # type: ignore[attr-defined]
 
     launched(act, out)
     command.await_end()
@@ -251,6 +248,6 @@ def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: 
         await until(pilot, lambda: bool(screen.trouble) and bool(screen.checks))
         assert screen.trouble.startswith("the list of builds in /nonexistent/catalog.json cannot be read")
         assert "? the list of builds" in pilot.app.screen_text()  # type: ignore[attr-defined]
-        assert screen.offer == Offer()
+        assert screen.offer == Choices()
 
     launched(act, out, ready=False)

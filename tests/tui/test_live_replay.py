@@ -5,18 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from driving_live import STALLED, look, replay, text
-from growing import Hand
 from textual.pilot import Pilot
 
+from engine.view.step_series import SECOND_NS
+from tests.support.driving import shown_keys
+from tests.support.driving_live import STALLED, look, replay, text
+from tests.support.growing import Hand
 from tui.app import Bench
-from tui.live.film import SECOND_NS
 from tui.live.screen import LiveScreen
 
 
 def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) -> None:
     expected = {
-        "space": "HELD",
+        "space": "PAUSED",
         "n": "STALL delete 0.0s so far",
         "enter": " STALL ",
         "left_square_bracket": "00:00:07",
@@ -28,7 +29,7 @@ def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) ->
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("full_stop")
         assert "REPLAY x2 " in text(pilot)
-        for key, _ in screen.shown_keys():
+        for key, _ in shown_keys(screen):
             if key == "q":
                 continue
             before = text(pilot)
@@ -83,12 +84,12 @@ def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
         await pilot.pause()
         assert "!insert" in text(pilot) and "!delete" in text(pilot)
         await pilot.press("n")
-        assert "no stall further on" in text(pilot)
+        assert "no later stall" in text(pilot)
         await pilot.press("right_curly_bracket", "right_curly_bracket", "N")
         await pilot.pause()
         assert "!insert" in text(pilot)
         await pilot.press("left_curly_bracket", "N")
-        assert "no stall before" in text(pilot)
+        assert "no earlier stall" in text(pilot)
 
     replay(recording, check, at_s=1)
 
@@ -108,7 +109,7 @@ def test_a_replay_plays_by_its_clock_and_stands_while_it_is_held(recording: Path
         shown = text(pilot)
         hand.at_ns += 60 * SECOND_NS
         screen._tick()
-        assert text(pilot) == shown and "HELD" in shown
+        assert text(pilot) == shown and "PAUSED" in shown
 
     replay(recording, check, at_s=0, clock=hand.clock)
 
@@ -134,7 +135,7 @@ def test_another_cell_is_opened_in_the_same_screen(recording: Path) -> None:
 
 def test_a_position_is_told_to_other_screens(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert screen.picture is not None and screen.picture.step is not None
-        assert pilot.app.position() == (screen.picture.step.id, screen.picture.at_ns)  # type: ignore[attr-defined]
+        assert screen.view is not None and screen.view.step is not None
+        assert pilot.app.context.position == (screen.view.step.id, screen.view.at_ns)  # type: ignore[attr-defined]
 
     replay(recording, check, at_s=3)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from driving_live import look, stalling, text
-from growing import growing
+import pytest
 from textual.pilot import Pilot
 
+from tests.support.driving import shown_keys
+from tests.support.driving_live import look, stalling, text
+from tests.support.growing import growing
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
@@ -89,10 +91,10 @@ def test_each_key_of_the_last_row_does_something_live(tmp_path: Path) -> None:
             "enter": " STALL ",
             "z": "the whole step is no longer than 60 s",
             "i": "del/s",
-            "m": "A word for the record",
+            "m": "Marker for this moment",
             "question_mark": "keys of this screen",
         }
-        for key, _ in screen.shown_keys():
+        for key, _ in shown_keys(screen):
             if key == "q":
                 continue
             before = text(pilot)
@@ -206,12 +208,13 @@ def test_keys_of_a_replay_say_that_this_is_live(tmp_path: Path) -> None:
         look(live.run, check, clock=live.hand.clock)
 
 
-def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["h", "i"], ["minus", "1"]])
+def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path, words: list[str]) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        await pilot.press("m", *"here", "enter")
+        await pilot.press("m", *words, "enter")
         for _ in range(600):  # `bench mark` is a process; this run has no engine that listens
             await pilot.pause(0.05)
-            if "marking" not in text(pilot):
+            if "adding the marker" not in text(pilot):
                 break
         (notice,) = [row for row in text(pilot).splitlines()[-4:] if "engine" in row]
         assert pilot.app.screen is screen and notice

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import check_screen, drive
-from driving_live import look, replay, stalling, text
-from growing import growing
 from textual.pilot import Pilot
 
+from tests.support.driving import check_screen, drive
+from tests.support.driving_live import look, replay, stalling, text
+from tests.support.growing import growing
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
@@ -123,7 +123,7 @@ def test_no_line_is_cut_at_the_reference_size(recording: Path, tmp_path: Path) -
 
 def test_no_run_says_how_to_come_to_one(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        assert "no run is looked at" in text(pilot)
+        assert "No run selected" in text(pilot)
 
     drive(script, None, tmp_path)
     drive(script, None, tmp_path, size=(60, 18))

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
+
+from tests.support.terminal import Terminal
 
 
 @pytest.mark.parametrize(

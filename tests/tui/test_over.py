@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import drive
 from textual.pilot import Pilot
 
+from tests.support.driving import drive
 from tui.app import Bench
 from tui.screens.over import LineScreen
 

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving_probes import NO_BTF, SECOND
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.journal import EventRow, ProbeFrame, StepRow
+from engine.journal.reader import EventRow, ProbeFrame, StepRow
+from engine.view import probe_series
+from engine.view.probe_reading import Wanted, look
+from engine.view.probe_series import ProbeSeries, Sums
 from probes import buckets
+from tests.support.driving_probes import NO_BTF, SECOND
 from tui.glyphs import SETS
-from tui.probes import reel as probe_reel
 from tui.probes import states as probe_states
 from tui.probes import text as probe_text
 from tui.probes import view as probe_view
-from tui.probes.reading import Wanted, look
-from tui.probes.reel import Reel, Sums
 
 BRAILLE = SETS["braille"]
 
@@ -32,7 +32,7 @@ def test_reading_on_brings_what_reading_at_once_does(recording: Path) -> None:
     assert whole.places is None and whole.end_ns == place.step.ended_ns
     assert ("planner", "insert") in whole.roles and ("sched", "client:insert") in whole.roles
     assert {frame.probe for frame in whole.fresh} == {"sched", "stacks", "planner", "procsched"}
-    at_once, bit_by_bit = (Reel(place.step, "sched", "delete") for _ in range(2))
+    at_once, bit_by_bit = (ProbeSeries(place.step, "sched", "delete") for _ in range(2))
     at_once.take(whole.frames)
     frames = whole.frames
     for middle in range(0, len(frames), 3):
@@ -50,7 +50,7 @@ def test_reading_on_brings_what_reading_at_once_does(recording: Path) -> None:
 
 @given(st.dictionaries(st.integers(0, 40), st.integers(1, 10**6), max_size=20), st.floats(0.01, 1))
 def test_a_quantile_is_that_of_the_probes(histogram: dict[int, int], q: float) -> None:
-    assert probe_reel.quantile_us(histogram, q) == buckets.quantile(histogram, q)
+    assert probe_series.quantile_us(histogram, q) == buckets.quantile(histogram, q)
 
 
 @given(st.dictionaries(st.integers(0, 40), st.integers(0, 10**6), max_size=30), st.integers(1, 12))
@@ -116,12 +116,12 @@ AXIS = (0, 10 * SECOND)
 
 
 def laid(frames: list[ProbeFrame], cells: int, until_s: float = 10) -> Any:
-    reel = Reel(STEP, "planner", "delete")
+    series = ProbeSeries(STEP, "planner", "delete")
     for one in frames:  # as they come
-        reel.take([one])
-        reel.columns("plan_us", AXIS, cells, one.t_ns)
-    columns = reel.columns("plan_us", AXIS, cells, round(until_s * SECOND))
-    at_once = Reel(STEP, "planner", "delete")
+        series.take([one])
+        series.columns("plan_us", AXIS, cells, one.t_ns)
+    columns = series.columns("plan_us", AXIS, cells, round(until_s * SECOND))
+    at_once = ProbeSeries(STEP, "planner", "delete")
     at_once.take(frames)
     assert columns == at_once.columns("plan_us", AXIS, cells, round(until_s * SECOND))
     return columns
@@ -191,8 +191,8 @@ def test_how_a_probe_stands() -> None:
     assert state([], []).state == "off"
     assert state([frame(1, [[8, 50]])], []).state == "on"
     assert state([frame(1, [[8, 50]])], []).events_per_s == 50
-    assert state([], [], ("planner:window",)).state == "off till window"
-    assert state([], [], ("planner:stalls",)).state == "off till stall"
+    assert state([], [], ("planner:window",)).state == "off until window"
+    assert state([], [], ("planner:stalls",)).state == "off until stall"
     assert state([], [], probe="procsched", state="always on").state == "always"
     assert state([], [], state=NO_BTF).state == "no BTF"
     assert state([], [], state=NO_BTF).remarks == (NO_BTF,)
@@ -207,7 +207,7 @@ def test_how_a_probe_stands() -> None:
 
 def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:
     def cost(*names: str, ratio: float, **values: Any) -> dict[str, Any]:
-        return {"metric": "dbms_cpu_us_per_op", "probes": names, "ratio": ratio, "low": None, "high": None, **values}
+        return {"metric": "server_cpu_us_per_op", "probes": names, "ratio": ratio, "low": None, "high": None, **values}
 
     assert probe_states.cost_words(one()) == "1 %"
     both = cost("planner", "sched", ratio=1.05)
@@ -220,7 +220,7 @@ def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:
 
 @given(st.integers(24, 80), st.integers(8, 10))
 def test_the_parts_fill_the_screen_and_no_more(height: int, probes: int) -> None:
-    room = probe_view.room(height, probes)
-    assert room.bars >= probe_view.BAR_ROWS and room.strip >= 1
-    taken = 1 + 1 + probes + 1 + room.bars + 2 + room.strip + probe_view.REMARK_ROWS + 1
+    bars, strip = probe_view.room(height, probes)
+    assert bars >= probe_view.BAR_ROWS and strip >= 1
+    taken = 1 + 1 + probes + 1 + bars + 2 + strip + probe_view.REMARK_ROWS + 1
     assert taken <= max(height, 24 + probes - 8)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import check_screen
-from driving_probes import NO_BTF, SECOND, TO_STALL, answered, listed, read, shown, text_of, until
 from textual.pilot import Pilot
 
-from engine.journal import JournalReader
-from engine.writer import JournalWriter
-from tui.app import Bench
+from engine.core.format import short
+from engine.journal.reader import JournalReader
+from engine.journal.writer import JournalWriter
+from tests.support.driving import check_screen, shown_keys
+from tests.support.driving_probes import NO_BTF, SECOND, TO_STALL, answered, listed, read, shown, text_of, until
 from tui.probes import text as probe_text
 from tui.probes.screen import ProbesScreen
 
@@ -47,7 +47,7 @@ def test_screen(
 
     async def check(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         screen.notify_line("")
-        screen.paint()
+        screen.draw()
         await pilot.pause()
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ def test_histograms_are_those_of_the_journal(recording: Path, monkeypatch: pytes
     text = shown(recording, *TO_STALL)
     assert f"max {whole['max_us']}" in text or "max" in text
     for bucket, count in whole["plan_us"]:
-        assert f"{probe_text.bucket_words(bucket, bucket)} " in text and probe_text.short(count) in text
+        assert f"{probe_text.bucket_words(bucket, bucket)} " in text and short(count) in text
 
 
 def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
@@ -104,11 +104,20 @@ def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
     assert "CONFIG_DEBUG_INFO_BTF" in shown(recording, "k", "k", "k")
 
 
+def test_a_chosen_probe_without_data_leads_to_those_that_have_some(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    text = " ".join(shown(recording, *TO_STALL, "j", "j").split())
+    said = "no data from endpoint for this step, only from planner, procsched, sched, stacks; up, down choose a probe"
+    assert said in text
+
+
 def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)
-    assert "no run is looked at: choose one in History (5)" in shown(None)
+    assert "No run selected: choose one in History (5)" in shown(None)
 
     async def remove(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         shutil.rmtree(recording)
@@ -143,7 +152,7 @@ def test_every_key_of_the_last_row_does_something(
     answered(monkeypatch, rows)
 
     async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
-        keys = [(key, binding) for key, binding in screen.shown_keys() if binding.id != "app.leave"]
+        keys = [(key, binding) for key, binding in shown_keys(screen) if binding.id != "app.leave"]
         assert [key for key, _ in keys] == ["space", "d", "w", "l", "x", "left", "question_mark"]
         for key, binding in keys:
             screen.notify_line("")
@@ -203,7 +212,7 @@ def test_a_probe_is_switched_only_where_a_run_is_under_way(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     asked = answered(monkeypatch, rows)
-    assert "no run is under way here" in shown(recording, "space")
+    assert "no run in progress" in shown(recording, "space")
     assert asked == []
     with JournalWriter.open(recording):
         shown(recording, "j", "space", "k", "space")
@@ -222,7 +231,7 @@ def test_measuring_the_cost_asks_first_and_never_beside_a_run(
     assert asked == [("probes", "cost", "--probe", "planner", "--out", out, "--pg", "16.3-prebuilt")]
     with JournalWriter.open(recording):
         assert "on a quiet machine" in shown(recording, "x")
-    assert "no cell can go without" in shown(recording, *["k"] * 5, "x")
+    assert "no cells without it to compare" in shown(recording, *["k"] * 5, "x")
     assert len(asked) == 1
 
 
@@ -235,16 +244,15 @@ def test_a_replay_shows_what_was_known_at_its_moment(
         frames = reader.probe_frames(step.id, 0, step.started_ns + 5 * SECOND)
     seen = [frame for frame in frames if (frame.probe, frame.role) == ("planner", "insert")]
     counted = sum(count for frame in seen for _, count in frame.data["plan_us"])
-    position = (step.id, step.started_ns + 5 * SECOND)
-    monkeypatch.setattr(Bench, "position", lambda _: position)
 
     async def replay(pilot: Pilot[Any], screen: ProbesScreen) -> None:
-        pilot.app.replayed = ("a cell", None)  # type: ignore[attr-defined]
+        context = pilot.app.context  # type: ignore[attr-defined]
+        context.replayed, context.position = ("a cell", None), (step.id, step.started_ns + 5 * SECOND)
         screen.look()
         await read(pilot)
         screen.look()
         await until(pilot, lambda: "REPLAY 00:00:05" in text_of(pilot))
-        await until(pilot, lambda: f" planner us  {probe_text.short(counted)}" in text_of(pilot))
+        await until(pilot, lambda: f" planner us  {short(counted)}" in text_of(pilot))
 
     text = shown(recording, then=replay)
     assert "!" not in text.splitlines()[20]  # no stall was known by then

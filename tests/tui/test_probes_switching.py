@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving_probes import shown, text_of, until
 from textual.pilot import Pilot
 
+from tests.support.benchcall import LONG
+from tests.support.benchcall import Bench as Command
+from tests.support.driving_probes import shown, text_of, until
 from tui.probes.screen import ProbesScreen
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchcall import LONG
-from benchcall import Bench as Command
 
 
 def test_a_probe_is_switched_on_and_off_in_a_running_step(

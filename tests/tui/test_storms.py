@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -10,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aftermath import contents, text
-from driving import drive
-from driving_live import STALLED
-from growing import CELL, Growing, growing
-from terminal import Terminal
+from textual import events
+from textual.geometry import Size
 from textual.pilot import Pilot
+from textual.screen import Screen
 
-from engine.journal import JournalReader, is_locked
+from engine.journal.lock import is_locked
+from engine.journal.reader import JournalReader
+from engine.view.player import Player
+from tests.support.aftermath import contents, text
+from tests.support.driving import drive
+from tests.support.driving_live import STALLED
+from tests.support.growing import CELL, Growing, growing
+from tests.support.terminal import Terminal
 from tui.app import Bench
-from tui.live.playing import Player
 from tui.live.stall import StallScreen
 
 SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
@@ -60,6 +65,35 @@ def test_a_storm_of_sizes_over_the_detail_of_a_stall_is_borne(recording: Path) -
         assert isinstance(pilot.app.screen, StallScreen) and text(pilot) == before
 
     drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
+
+
+@pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
+@pytest.mark.parametrize("over", ["", "question_mark", "ctrl+p"])
+def test_a_screen_that_is_slower_than_the_sizes_settles_on_the_last_one(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, screen: str, over: str
+) -> None:
+    laid_out: list[Size] = []
+    lay_out = Screen._screen_resized
+
+    def counted(screen: Screen[Any], size: Size) -> None:
+        laid_out.append(size)
+        lay_out(screen, size)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        if over:
+            await pilot.press(over)
+        app, front = pilot.app, pilot.app.screen
+        front.call_later(asyncio.sleep, 0.5)  # it is busy, and finds all of these when it is done
+        for size in SIZES:
+            app.post_message(events.Resize(Size(*size), Size(*size)))
+            await asyncio.sleep(0.03)
+            front.call_later(lambda: None)  # two sizes with nothing between them are but one
+        await asyncio.sleep(1.5)
+        assert app.size == front.size == Size(80, 24)
+
+    monkeypatch.setattr(Screen, "_screen_resized", counted)
+    drive(script, recording, recording.parent, screen=screen)
+    assert len(laid_out) < 10 * len(SIZES)  # when it does not settle, hundreds and more
 
 
 # -- processes of their own
@@ -110,7 +144,7 @@ def test_ten_watch_one_run_and_are_killed_and_the_writer_never_knows(
         (step,) = reader.steps(live.attempt)
         assert step.state == "finished" and len(reader.counts(step.id)) == 8
     with Player(live.run, live.hand.clock, CELL) as player:
-        assert player.look().film is not None
+        assert player.look().series is not None
     assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json"}
 
 

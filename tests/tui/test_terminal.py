@@ -14,10 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from benchcall import Bench, nothing_left, wait_for
 
-from engine.journal import JournalReader, is_locked
-from engine.model import Build
+from engine.core.model import Build
+from engine.journal.lock import is_locked
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import Bench, nothing_left, wait_for
 
 pytestmark = [
     pytest.mark.outside,
@@ -146,16 +147,23 @@ def test_a_run_is_started_watched_left_and_compared(
     tmux.until(" REC ")
 
     tmux.press("q")
-    shown = tmux.until("the run goes on", "bench watch")
+    shown = tmux.until("the run continues", "bench watch")
     assert is_locked(bench.run)
     tmux.run(f"{tmux.bench} watch")
     tmux.until(" REC ", "2/4", " l.i1 ", other)
     shown = tmux.until("base", "so far)")  # of the first cell, which was the base's
     tmux.until(" FINISHED ", "4 cells done", patience_s=300)
     tmux.press("3")
-    shown = tmux.until("COMPARE", "2 pairs", "l.i1")
-    verdict = r"l\.i1 +rows/s .*[=~▲▼] \d\.\d+ \S+ (same|inconclusive|faster|slower)"
-    assert re.search(verdict, shown) and "stalls      ! " in shown, shown
+    counted = bench.undrifted_pairs(2)
+    shown = tmux.until(
+        "COMPARE", "2 pairs" if counted == 2 else "1 pair, no verdicts", "l.i1", f"{other} against {base}: "
+    )
+    (ratio,) = (r for r in bench.ratios() if (r["step"], r["metric"]) == ("l.i1", "rate_per_s"))
+    verdict = "" if ratio["verdict"] == "none" else ratio["verdict"]
+    figure = f"{ratio['ratio']:.3f}"
+    assert re.search(rf"l\.i1 +rows/s .* {figure}\b.*{verdict}", shown), shown
+    tmux.press(*["Down"] * 20)
+    tmux.until("stalls      ! ")
     tmux.press("2")
     tmux.until(" FINISHED ")
     tmux.press("q")
@@ -169,18 +177,31 @@ def test_a_lost_terminal_leaves_the_run_going(bench: Bench, tmux: Tmux, build: C
     tmux.until(" REC ", " l.i1 ", "ins/s")
     bench.await_step("l.i1")
     engine = bench.engine_pid()
+    shown = _interfaces(bench.run)
+    assert shown
     tmux.kill()
     wait_for(lambda: not Path(tmux._socket).exists() or not _answers(tmux), "tmux to go")
-    time.sleep(2.0)
+    wait_for(lambda: not shown & _interfaces(bench.run), "the interface to go with it")
     assert is_locked(bench.run) and bench.engine_pid() == engine
     with JournalReader(bench.run) as reader:
         step = reader.latest_step(1)
         assert step is not None and step.state == "running"
-        newest_ns = reader.counts(step.id)[-1].t_ns
+        newest_ns = max((count.t_ns for count in reader.counts(step.id)), default=0)
         wait_for(lambda: reader.counts(step.id, newest_ns), "the record to go on")
     stopped = bench("stop")
     assert stopped.returncode == 0, stopped.stderr
     nothing_left(bench)
+
+
+def _interfaces(run: Path) -> set[int]:
+    """The processes that show a run."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = entry.read_bytes().split(b"\0")
+            if b"tui" in words and os.fsencode(run) in words:
+                found.add(int(entry.parent.name))
+    return found
 
 
 def _answers(tmux: Tmux) -> bool:
@@ -195,7 +216,7 @@ def test_stopping_from_the_screen_stops_the_run(bench: Bench, tmux: Tmux, build:
     tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK}")
     tmux.until(" REC ", " l.i1 ", "ins/s")
     tmux.press("m")
-    tmux.until("A word for the record")
+    tmux.until("Marker for this moment")
     tmux.press("h", "e", "r", "e", "Enter")
     tmux.until("mark: here")
     tmux.press("S")
@@ -203,7 +224,7 @@ def test_stopping_from_the_screen_stops_the_run(bench: Bench, tmux: Tmux, build:
     tmux.press("y")
     tmux.until(" STOPPED ")
     tmux.press("q")
-    tmux.until("stopped; go on with: bench resume")
+    tmux.until("stopped; to continue: bench resume")
     nothing_left(bench)
 
 
@@ -211,7 +232,7 @@ def test_bench_alone_opens_launch(tmux: Tmux) -> None:
     tmux.run(tmux.bench)
     tmux.until("LAUNCH", "builds")
     tmux.press("C-c")
-    tmux.until("q leaves, the run goes on")
+    tmux.until("q quits, the run continues")
     tmux.press("5")
     tmux.until("HISTORY")
     tmux.press("q")

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from driving import drive
 from textual.pilot import Pilot
 
+from tests.support.driving import drive
 from tui.app import Bench
 
 
@@ -37,7 +37,7 @@ def test_probes_say_that_the_journal_cannot_be_understood(recording: Path) -> No
     spoil(recording)
 
     async def script(pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: "holds what cannot be understood" in text(pilot))
+        await until(pilot, lambda: "table event: cannot be read" in text(pilot))
 
     drive(script, recording, recording.parent, screen="probes")
 
@@ -47,6 +47,6 @@ def test_two_charts_over_each_other_say_that_the_journal_cannot_be_understood(re
         await until(pilot, lambda: "3 pairs" in text(pilot))
         spoil(recording)
         await pilot.press("o")
-        await until(pilot, lambda: "holds what cannot be understood" in text(pilot))
+        await until(pilot, lambda: "table event: cannot be read" in text(pilot))
 
     drive(script, recording, recording.parent, screen="compare")

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from ibdatabase import Database
 
-from engine.server import Server
+from engine.postgres.server import Server
+from tests.support.ibdatabase import Database
 
 _numbers = itertools.count(1)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections import Counter
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,12 @@ def test_merging_adds_and_packing_loses_nothing(parts: list[dict[int, int]]) -> 
         total.update(part)
         assert histogram.unpack(histogram.pack(part)) == part
     assert histogram.merge(parts) == dict(total)
+
+
+@pytest.mark.parametrize("blob", [b"12345", b"1234" * 3, struct.pack("<II", histogram.BUCKETS, 1)])
+def test_what_no_histogram_packs_to_is_refused(blob: bytes) -> None:
+    with pytest.raises(ValueError):
+        histogram.unpack(blob)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20 * 10**9), st.integers(0, 10**9), st.integers(0, 50)), max_size=50))

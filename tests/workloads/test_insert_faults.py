@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from ibdatabase import Database
-from steprun import SETTLED, StepRun, run_step, running
 
+from tests.support.ibdatabase import Database
+from tests.support.steprun import SETTLED, StepRun, run_step, running
 from workloads.insert.steps import Step, plan_steps
 from workloads.page import Control, State, Word
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 import pytest
-from ibdatabase import Database
-from steprun import StepResult, run_step
 
+from tests.support.ibdatabase import Database
+from tests.support.steprun import StepResult, run_step
 from workloads.insert import maintenance
-from workloads.insert.knobs import Knobs
-from workloads.insert.steps import Step, plan_steps
+from workloads.insert.options import Options
+from workloads.insert.steps import GENERATIONS, Step, plan_steps
 from workloads.page import State, Word
 
 Databases = Callable[[int | str], Database]
@@ -23,9 +23,9 @@ def plan(generation: str, clients: int = 1, selected: list[str] | None = None) -
 
 
 def run(
-    database: Database, step: Step, generation: str, clients: int = 1, knobs: Knobs | None = None, seed: int = 1
+    database: Database, step: Step, generation: str, clients: int = 1, options: Options | None = None, seed: int = 1
 ) -> StepResult:
-    result = run_step(database.dsn, step, generation, clients=clients, knobs=knobs, seed=seed)
+    result = run_step(database.dsn, step, generation, clients=clients, options=options, seed=seed)
     assert {role: (found.state, found.error) for role, found in result.roles.items()} == dict.fromkeys(
         result.roles, (State.DONE, "")
     )
@@ -34,7 +34,10 @@ def run(
 
 
 def pause(database: Database, generation: str, clients: int) -> None:
-    for group in maintenance.pause_statements(generation, clients, database.server.build.major):
+    found = maintenance.maintenance(
+        GENERATIONS[generation], clients, Step("pause", "pause"), database.server.build.major
+    )
+    for group in found.groups:
         for statement in group:
             database.run(statement)
 
@@ -214,9 +217,9 @@ def test_lookups_on_new_connections_when_the_generation_says_so(database: Databa
 
 def test_low_key_is_looked_up_again_during_a_long_step(database: Databases) -> None:
     target = database(16)
-    knobs = Knobs(resync_rounds=10)
+    options = Options(resync_rounds=10)
     for step in plan("g24b", selected=["l.i2"]):
-        result = run(target, step, "g24b", knobs=knobs)
+        result = run(target, step, "g24b", options=options)
     assert result[1, "insert"][Word.MIN_LOOKUPS] == -(-step.rounds // 11)
     assert result[1, "delete"][Word.SHORT_DELETES] == 0
 
@@ -249,14 +252,14 @@ def test_rows_depend_on_the_seed_only(database: Databases) -> None:
 
 def test_prepared_inserts_and_simple_queries(database: Databases) -> None:
     target = database(16)
-    knobs = Knobs(insert_protocol="prepared", query_protocol="simple", query_workers=2, open_transaction_s=0.1)
+    options = Options(insert_protocol="prepared", query_protocol="simple", query_workers=2, open_transaction_s=0.1)
     steps = plan("g24b", selected=["l.i1", "qr100", "qp100"])
     for step in steps[:3]:
-        run(target, step, "g24b", knobs=knobs)
+        run(target, step, "g24b", options=options)
     assert target.one("SELECT count(*) FROM pi1") == LOADED + 100
     target.log_statements()
     for step in steps[3:]:
-        result = run(target, step, "g24b", knobs=knobs)
+        result = run(target, step, "g24b", options=options)
         assert result[1, "query2"][Word.STATEMENTS] > 0
         assert result[1, "transaction"][Word.STATEMENTS] > 0
     sent = target.logged()
@@ -274,7 +277,12 @@ def test_prepared_inserts_and_simple_queries(database: Databases) -> None:
 def test_partitions_and_create_suffix(database: Databases) -> None:
     target = database(16)
     for step in plan("g24b", selected=["l.i1"]):
-        run(target, step, "g24b", knobs=Knobs(partitions=(3, 1000), create_suffix="WITH (fillfactor = 90)", indexes=1))
+        run(
+            target,
+            step,
+            "g24b",
+            options=Options(partitions=(3, 1000), create_suffix="WITH (fillfactor = 90)", indexes=1),
+        )
     assert target.one("SELECT count(*) FROM pi1_p1") == 1000
     assert target.one("SELECT reloptions FROM pg_class WHERE relname = 'pi1_p2'") == ["fillfactor=90"]
     assert set(index_columns(target, "pi1")) == {"pi1_pkey", "pi1_marketsegment"}

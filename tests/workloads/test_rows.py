@@ -24,7 +24,7 @@ RANDOM = {10: 3, 11: 4, 12: 4, 13: 4, 14: 5, 15: 5, 16: 6, 17: 6, 18: 6, 19: 7, 
 
 def statements(count: int, size: int, price: str = "integer", seed: int = 1, **kw: object) -> list[bytes]:
     block = rows.RowBlock(seeds.stream(seed, "rows"), TEXT, price, rows.block_rows(size))
-    following = rows.insert_statements(block, size, HEAD, b")", **kw)  # type: ignore[arg-type]
+    following = rows.insert_statements(block, size, HEAD, **kw)  # type: ignore[arg-type]
     return [following() for _ in range(count)]
 
 
@@ -119,4 +119,4 @@ def test_a_flat_statement_is_the_same_values_without_parentheses() -> None:
 
 def test_a_block_of_broken_statements_is_refused() -> None:
     with pytest.raises(ValueError, match="whole statements"):
-        rows.insert_statements(rows.RowBlock(seeds.stream(0), TEXT, "integer", 99), 50, b"", b"")
+        rows.insert_statements(rows.RowBlock(seeds.stream(0), TEXT, "integer", 99), 50, b"")

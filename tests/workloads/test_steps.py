@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from workloads.base import Maintenance, Role, role_kind
 from workloads.insert import maintenance
-from workloads.insert.knobs import Knobs
+from workloads.insert.options import Options, recorded
 from workloads.insert.sizes import SCALES, pause_seconds
-from workloads.insert.spec import Role, StepSpec, place_of, role_kind, role_list
+from workloads.insert.spec import StepSpec, places, role_list
 from workloads.insert.steps import GENERATIONS, Step, generation, plan_steps
+from workloads.insert.workload import WORKLOAD
 from workloads.names import UnknownName
+from workloads.options import checked, given
 
 STEPS_2024 = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"]
 
@@ -82,71 +86,121 @@ def test_unknown_names_tell_their_kind_and_the_choices(kind: str, kw: dict[str, 
     assert caught.value.name
 
 
-def test_unknown_knobs_are_refused() -> None:
-    with pytest.raises(UnknownName):
-        Knobs(limiter="none")
+def test_unknown_options_and_values_out_of_bounds_are_refused() -> None:
+    with pytest.raises(UnknownName, match="unknown limiter 'none' \\(known: "):
+        checked(Options, {"limiter": "none"})
+    with pytest.raises(UnknownName, match="unknown option 'placment'"):
+        checked(Options, {"placment": "free"})
+    with pytest.raises(ValueError, match="clients must be a whole number from 1 to 256, not 257"):
+        checked(Options, {"clients": 257})
+    with pytest.raises(ValueError, match="query_workers must be a whole number from 1 to 32, not 'two'"):
+        checked(Options, {"query_workers": "two"}, texts=True)
+
+
+def test_options_may_be_given_as_text() -> None:
+    texts = {"partitions": "4,1000", "query_workers": "2", "open_transaction_s": "0.5", "steps": "l.i0,l.x"}
+    options = checked(Options, texts, texts=True)
+    assert options == Options(partitions=(4, 1000), query_workers=2, open_transaction_s=0.5, steps=("l.i0", "l.x"))
+    assert checked(Options, given(options)) == options
 
 
 def test_a_spec_survives_json() -> None:
     for form in GENERATIONS:
         for step in plan_steps(form, "io", 2):
-            spec = StepSpec(7, "host=/tmp", step, form, 2, 2**63, 3, Knobs(partitions=(4, 1000), limiter="catch-up"))
-            assert StepSpec.of(spec.to_json()) == spec
+            options = Options(generation=form, clients=2, partitions=(4, 1000), limiter="catch-up")  # type: ignore[arg-type]
+            spec = StepSpec(7, "host=/tmp", step, options, 2**63, 3)
+            assert msgspec.json.decode(msgspec.json.encode(spec), type=StepSpec) == spec
+
+
+def test_a_record_of_before_has_the_same_identity() -> None:
+    """As version 0.1 wrote it: what the generation has of its own stood as an empty string, 0 or -1."""
+    knobs = {
+        "rows_per_statement": 0, "insert_protocol": "simple", "query_protocol": "prepared", "delete_form": "",
+        "limiter": "reference", "lookup_connection": "", "resync_rounds": -1, "indexes": 3, "query_workers": 2,
+        "create_suffix": "", "partitions": [], "open_transaction_s": 0, "placement": "paired",
+    }  # fmt: skip
+    record = WORKLOAD.plan(Options(query_workers=2, placement="paired")).record
+    old = {name: value for name, value in record.items() if name not in ("options", "title")} | {"knobs": knobs}
+    assert recorded(old) == recorded(record)
+    assert WORKLOAD.identity(old) == WORKLOAD.identity(record)
+    assert WORKLOAD.non_default(old) == ("placement paired", "query workers 2")
+    assert WORKLOAD.steps(old) == WORKLOAD.steps(record)
 
 
 def test_connections_per_client() -> None:
-    counts = {step.name: [role.name for role in role_list(step, generation("g24b"), 1)] for step in plan_steps("g24b")}
+    counts = {step.name: [role.name for role in role_list(step, Options())] for step in plan_steps("g24b")}
     assert counts["l.i0"] == ["insert"]
     assert counts["l.x"] == ["insert", "index"]
     assert counts["l.i1"] == counts["l.i2"] == ["insert", "delete"]
     assert counts["qr100"] == counts["qp1000"] == ["insert", "delete", "query"]
     assert counts["pause"] == []
-    old = {step.name: role_list(step, generation("g22"), 2) for step in plan_steps("g22")}
+    old = {step.name: role_list(step, Options(generation="g22", clients=2)) for step in plan_steps("g22")}
     assert old["q100.1"] == (Role(1, "insert"), Role(1, "query"), Role(2, "insert"), Role(2, "query"))
     assert old["l.i1"] == (Role(1, "insert"), Role(2, "insert"))
 
 
 def test_query_roles_get_places_of_their_own_first() -> None:
     (step,) = plan_steps("g24b", selected=["qr100"])[-1:]
-    roles = role_list(step, generation("g24b"), 2, Knobs(query_workers=2))
-    places = {role: place_of(role, roles) for role in roles}
-    assert sorted(places.values()) == list(range(8))
-    assert sorted(places[role] for role in roles if role.name.startswith("query")) == [0, 1, 2, 3]
+    roles = role_list(step, Options(clients=2, query_workers=2))
+    found = places(roles)
+    assert sorted(found.values()) == list(range(8))
+    assert sorted(found[role] for role in roles if role.name.startswith("query")) == [0, 1, 2, 3]
 
 
 def test_a_rate_below_the_rows_of_a_statement_lowers_them() -> None:
     step = Step("slow", "query", 100, 50, 10)
-    assert Knobs().rows_per_statement_of(step) == 10
+    assert Options().rows_per_statement_of(step) == 10
+
+
+def sql(form: str, clients: int, step: Step, major: int = 12) -> Maintenance:
+    return maintenance.maintenance(GENERATIONS[form], clients, step, major)
 
 
 def test_vacuum_of_the_pause() -> None:
-    assert maintenance.pause_statements("g24b", 2) == (
+    pause = Step("pause", "pause", seconds=7)
+    found = sql("g24b", 2, pause)
+    assert found.least_s == 7 and not found.background
+    assert found.groups == (
         ("VACUUM (VERBOSE, ANALYZE, INDEX_CLEANUP ON) pi1", "VACUUM (VERBOSE, ANALYZE, INDEX_CLEANUP ON) pi2"),
         ("CHECKPOINT",),
     )
-    assert maintenance.pause_statements("g24b", 1, 11) == (("VACUUM (VERBOSE, ANALYZE) pi1",), ("CHECKPOINT",))
-    assert maintenance.pause_statements("g24a", 1) == (("VACUUM (VERBOSE, ANALYZE) pi1",), ("CHECKPOINT",))
-    assert maintenance.pause_statements("g22", 1) == (("VACUUM (VERBOSE) pi1",),)
+    assert sql("g24b", 1, pause, 11).groups == (("VACUUM (VERBOSE, ANALYZE) pi1",), ("CHECKPOINT",))
+    assert sql("g24a", 1, pause).groups == (("VACUUM (VERBOSE, ANALYZE) pi1",), ("CHECKPOINT",))
+    assert sql("g22", 1, pause).groups == (("VACUUM (VERBOSE) pi1",),)
+
+
+def test_vacuums_beside_the_query_steps_of_g22() -> None:
+    steps = by_name("g22")
+    assert sql("g22", 1, steps["q100.1"]) == Maintenance()
+    assert sql("g22", 1, steps["q500.1"]) == Maintenance(background=(("VACUUM (VERBOSE) pi1",),) * 2, gap_s=5.0)
+
+
+def test_connections_are_counted_with_lookups_and_vacuums() -> None:
+    """g24b's query steps: insert, its lookup, delete, query, and for point queries another lookup."""
+    found = {step.name: step.connections for step in WORKLOAD.steps(WORKLOAD.plan(Options(clients=25)).record)}
+    assert (found["l.i0"], found["l.i1"], found["pause"], found["qr100"], found["qp100"]) == (50, 75, 25, 100, 125)
+    old = WORKLOAD.steps(WORKLOAD.plan(Options(generation="g22", clients=10)).record)
+    assert [step.connections for step in old if step.name == "q500.1"] == [40]
 
 
 def test_every_scale_knows_every_generation() -> None:
     assert all(set(sizes) == set(GENERATIONS) for sizes in SCALES.values())
 
 
-def test_departures_are_what_the_generation_does_not_do_by_itself() -> None:
-    form = generation("g24b")
-    assert Knobs().departures(form) == ()
-    assert Knobs(delete_form="subselect", lookup_connection="kept", resync_rounds=1000).departures(form) == ()
-    changed = Knobs(placement="paired", lookup_connection="new", query_workers=2)
-    assert changed.departures(form) == ("lookup connection new", "query workers 2", "placement paired")
-    assert Knobs(delete_form="subselect").departures(generation("g24a")) == ("delete form subselect",)
+def test_non_default_options_are_what_the_generation_does_not_do_by_itself() -> None:
+    assert Options().non_default() == ()
+    assert Options(delete_form="subselect", lookup_connection="kept", resync_rounds=1000).non_default() == ()
+    changed = Options(placement="paired", lookup_connection="new", query_workers=2)
+    assert set(changed.non_default()) == {"lookup connection new", "query workers 2", "placement paired"}
+    assert Options(generation="g24a", delete_form="subselect").non_default() == ("delete form subselect",)
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
-def test_no_knob_turned_is_no_departure(name: str) -> None:
-    """Also where the generation has what no knob can ask for: g22 deletes nothing."""
-    assert Knobs().departures(generation(name)) == ()
-    assert Knobs().resolved(generation(name))["delete_form"] == generation(name).delete_form
+def test_no_option_given_is_none_that_is_not_as_usual(name: str) -> None:
+    """Also where the generation has what no option can ask for: g22 deletes nothing."""
+    usual = checked(Options, {"generation": name})
+    assert usual.non_default() == ()
+    assert usual.effective()["delete_form"] == generation(name).delete_form
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """Two rates on one axis: by time since their steps began, or by work done, where a slower one does not fall behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from engine.errors import UserError
-from engine.journal import JournalReader
-from engine.model import HEADLINE
-from tui.live.film import SECOND_NS, Film, Series
+from engine.core.errors import UserError
+from engine.journal.reader import JournalReader
+from engine.view.step_series import SECOND_NS, Series, StepSeries
 
 TIME, WORK = "time", "work"
 Span = tuple[float, float]
@@ -59,27 +56,23 @@ def recorded(run: Path, cell: str, step: str) -> Recorded:
         rows = [row for attempt in attempts for row in reader.steps(attempt.id) if row.name == step]
         if not rows:
             raise UserError(f"{run.name}: cell {cell} has no finished step {step}")
-        film = Film(reader, rows[-1])
-        film.catch_up()
-        kinds = {role.name: role.kind for role in film.roles.values()}
-        ends = max((series.until[-1] for series in film.rates.values() if series.until), default=rows[-1].started_ns)
+        series = StepSeries(reader, rows[-1])
+        series.catch_up()
+        kinds = {role.name: role.kind for role in series.roles.values()}
+        ends = max((rate.until[-1] for rate in series.rates.values() if rate.until), default=rows[-1].started_ns)
         stalls = tuple(
             (kinds.get(str(event.role), str(event.role)), event.started_ns, event.ended_ns or ends)
-            for event in film.events
+            for event in series.events
             if event.kind == "stall"
         )
-        return Recorded(rows[-1].started_ns, HEADLINE.get(rows[-1].kind, ""), film.rates, stalls)
+        return Recorded(rows[-1].started_ns, rows[-1].headline.role if rows[-1].headline else "", series.rates, stalls)
 
 
-def kinds(sides: Iterable[Recorded]) -> list[str]:
+def kinds(sides: Sequence[Recorded]) -> list[str]:
     """The kinds of role that moved on any side, the step's own first."""
-    found: dict[str, bool] = {}
-    own = ""
-    for side in sides:
-        own = own or side.headline
-        for kind, series in side.rates.items():
-            found[kind] = found.get(kind, False) or any(series.value)
-    return sorted((kind for kind, moved in found.items() if moved), key=lambda kind: (kind != own, kind))
+    own = next((side.headline for side in sides if side.headline), "")
+    moved = {kind for side in sides for kind, series in side.rates.items() if any(series.value)}
+    return sorted(moved, key=lambda kind: (kind != own, kind))
 
 
 def track(side: Recorded, kind: str, by: str) -> Track:

@@ -1,16 +1,15 @@
-"""Behind a ratio: every cell with its figures, stalls with causes, SLA, and what was found alike."""
-
-from __future__ import annotations
+"""Behind a ratio: every cell with its figures, stalls with causes, SLA, and whether the cells are comparable."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding
 
-from tui.compare import beside as comparison_view
+from engine.core.comparison import CellStep, Comparison
+from engine.core.comparison import ComparedSubject as Subject
 from tui.compare import cells_view
-from tui.compare.comparison import CellStep, Comparison, Subject
+from tui.compare import details as comparison_view
 from tui.compare.overlay import OverlayScreen
 from tui.compare.table import Row
 from tui.keys import key
@@ -46,66 +45,53 @@ class CellsScreen(BenchScreen):
         self._top = 0
 
     def parts(self) -> Sequence[Lines]:
-        """Title and verdict, the cells, and about the chosen one."""
-        return [Lines(id="head"), Lines(id="cells"), _About(id="about")]
-
-    def on_mount(self) -> None:
-        """Draws it."""
-        self.draw()
+        return [Lines(id="head"), Lines(id="cells"), Lines(id="about", resized=self.draw)]
 
     def small(self) -> Sequence[Line]:
-        """The verdict."""
         return [comparison_view.verdict(self._comparison, self._row, self._subject, self.glyphs)]
 
     @property
     def cell(self) -> CellStep:
-        """The chosen one."""
         return self._found[self._cursor]
 
     def action_move(self, by: int) -> None:
-        """Chooses another cell."""
         self._cursor = max(0, min(self._cursor + by, len(self._found) - 1))
         self._top = 0
         self.draw()
 
     def action_page(self, pages: int) -> None:
-        """Goes on in what is known of the cell."""
         height = max(1, self.query_one("#about").size.height)
         last = max(0, len(self._about()) - height)
         self._top = max(0, min(self._top + pages * max(1, height - 1), last))
         self.draw()
 
     def action_replay(self) -> None:
-        """Opens the cell in Live, from the record, at this step."""
-        self.bench.replay(self._comparison.folders[self.cell.run], self.cell.cell, self._row.step)
+        self.bench.replay(Path(self._comparison.folders[self.cell.run]), self.cell.cell, self._row.step)
 
     def action_overlay(self) -> None:
-        """The rates of this cell and its mate over each other."""
-        pairs = cells_view.in_pairs(self._comparison, self._row.step, self._subject)
+        pairs = self._comparison.in_pairs(self._subject.name, self._row.step)
         if not pairs:
-            self.bench.say("no cells of one run and repeat: nothing to lay over each other", "warning")
+            self.bench.say("no cells in the same repeat of a run: nothing to overlay", "warning")
             return
         at = next((place for place, pair in enumerate(pairs) if self.cell in pair), 0)
         self.app.push_screen(OverlayScreen(self._comparison, pairs, at))
 
     def draw(self) -> None:
-        """Draws everything."""
         comparison, row, columns = self._comparison, self._row, self.size.width
-        head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" of {row.step}: {self._subject.name} against "
-                      f"{comparison.opposite(self._subject)}", ""))  # fmt: skip
-        self.query_one("#head", Lines).show(
-            [head, comparison_view.verdict(comparison, row, self._subject, self.glyphs)]
-        )
+        base = comparison.baseline_of(self._subject.name)
+        head = line((f" {self.TITLE_WORD} ", "title"), f" of {row.step}: {self._subject.name} against {base}")
         room = max(2, min(len(self._found), max(MOST_CELLS, self.size.height - 20)))
         first = max(0, min(self._cursor - room // 2, len(self._found) - room))
         lines = cells_view.table(comparison, self._subject, self._found, self._cursor, columns, self.glyphs)
         heading = cells_view.heading(comparison, row, columns)
         more = len(self._found) - room
         rule = comparison_view.rule("the chosen cell", columns, self.glyphs, f"{more} more cells" if more > 0 else "")
-        self.query_one("#cells", Lines).show([heading, *lines[first : first + room], rule])
-        about = self.query_one("#about", Lines)
-        height = about.size.height or max(1, self.size.height - room - 5)
-        about.show(cells_view.window(self._about(), self._top, height, columns, self.glyphs))
+        height = self.query_one("#about").size.height or max(1, self.size.height - room - 5)
+        self.fill(
+            head=[head, *self.small()],
+            cells=[heading, *lines[first : first + room], rule],
+            about=cells_view.window(self._about(), self._top, height, columns, self.glyphs),
+        )
         self.refresh_small()
 
     def _about(self) -> list[Line]:
@@ -113,11 +99,3 @@ class CellsScreen(BenchScreen):
         lines = cells_view.about(self._comparison, self.cell, columns)
         judged = cells_view.judged(self._comparison, self._row, self._subject, columns)
         return [*lines, line((" both sides", "strong")), *judged]
-
-
-class _About(Lines):
-    """Drawn anew when its size is known or changes."""
-
-    def on_resize(self, _: events.Resize) -> None:
-        if isinstance(self.screen, CellsScreen):
-            self.screen.draw()

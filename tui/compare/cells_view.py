@@ -1,21 +1,18 @@
 """Every cell behind one ratio with its figures, and all that is known of one of them. Values to lines."""
 
-from __future__ import annotations
-
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from tui.compare.beside import folded, judged_by
-from tui.compare.comparison import CellStep, Comparison, Subject
-from tui.compare.table import RATES, SLA, Row, ratio_text
+from engine.core.comparison import SLA, CellStep, Comparison, StallRecord
+from engine.core.comparison import ComparedSubject as Subject
+from engine.core.format import short
+from tui.compare.details import judged_by
+from tui.compare.table import Row, ratio_text
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, fit, line
-from tui.numbers import short
+from tui.marks import Line, Span, cut, fit, folded, hanging, line
 
 # Figures across: metric, heading, cells. Those that do not fit are left out from the end.
 COLUMNS = (
-    ("dbms_cpu_us_per_op", "cpu us", 7),
+    ("server_cpu_us_per_op", "cpu us", 7),
     ("runq_us_per_op", "runq us", 8),
     ("ctx_switches_per_op", "switch", 7),
     ("wal_bytes_per_op", "wal B", 6),
@@ -33,24 +30,17 @@ STALL_CELLS, SLA_CELLS = 9, 7
 LEAST_CELLS = 1 + 4 + NAME_CELLS + 10 + 7 + STALL_CELLS + SLA_CELLS  # what is always there
 
 
-def in_pairs(comparison: Comparison, step: str, subject: Subject) -> list[tuple[CellStep, CellStep]]:
-    """Cells of one repeat of one run, the base's first."""
-    ours = {(cell.run, cell.repeat): cell for cell in comparison.of(comparison.opposite(subject), step)}
-    found = ((ours.get((cell.run, cell.repeat)), cell) for cell in comparison.of(subject.name, step))
-    return [(base, other) for base, other in found if base is not None]
-
-
 def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]:
     """All cells of both sides by run and repeat, the base's first; those without a mate too."""
-    base = comparison.opposite(subject)
+    base = comparison.baseline_of(subject.name)
     both = [*comparison.of(base, step), *comparison.of(subject.name, step)]
     return sorted(both, key=lambda cell: (cell.run, cell.repeat, cell.subject != base))
 
 
 def heading(comparison: Comparison, row: Row, columns: int) -> Line:
     """The names above the cells' figures."""
-    rate = RATES.get(comparison.kind(row.step), "ops/s")
-    text = f" {'rep':<4}{'cell of':<{NAME_CELLS}}{rate:>10}{'/ base':>7}"
+    rate = comparison.units.get(row.step, "ops/s")
+    text = f" {'rep':<4}cell of{rate:>{NAME_CELLS + 10 - len('cell of')}}{'/ base':>7}"
     text += "".join(f"{title:>{wide}}" for _, title, wide in _columns(columns))
     return line((f"{text}{'stalls':>{STALL_CELLS}}{'sla':>{SLA_CELLS}}", "dim"))
 
@@ -59,13 +49,13 @@ def table(
     comparison: Comparison, subject: Subject, found: Sequence[CellStep], cursor: int, columns: int, glyphs: Glyphs
 ) -> list[Line]:
     """A line per cell."""
-    base = comparison.opposite(subject)
+    base = comparison.baseline_of(subject.name)
     rates = {(cell.run, cell.repeat): cell.figure("rate_per_s") for cell in found if cell.subject == base}
     lines: list[Line] = []
     for place, cell in enumerate(found):
         rate, mate = cell.figure("rate_per_s"), rates.get((cell.run, cell.repeat))
         ratio = ratio_text(rate / mate) if rate and mate and cell.subject != base else ""
-        name = cell.subject if len(cell.subject) < NAME_CELLS else cell.subject[: NAME_CELLS - 2] + glyphs.ellipsis
+        name = cut(cell.subject, NAME_CELLS - 1, glyphs)
         figures = "".join(f"{short(cell.figure(metric)):>{wide}}" for metric, _, wide in _columns(columns))
         rate_text = "-" if rate is None else f"{rate:,.0f}"
         text = f"{cell.repeat:<4}{name:<{NAME_CELLS}}{rate_text:>10}{ratio:>7}{figures}"
@@ -90,43 +80,39 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
         lines += _stall(stall, columns)
     if not cell.stalls:
         lines.append(line((" no stall", "dim")))
-    lines += [_role(name, figures) for name, figures in cell.figures.get("roles", {}).items()]
-    saturated = cell.figures.get("saturated") or ()
-    if saturated:
-        lines.append(line((f" the client used up its core: {', '.join(saturated)}", "warning")))
-    covered = cell.figures.get("coverage") or {}
-    probes = [
-        f"{name} ({covered[name]:.0%} of the step)" if name in covered else name
-        for name in cell.figures.get("observers") or ()
-    ]
+    lines += [_role(name, figures) for name, figures in cell.roles.items()]
+    if cell.saturated:
+        lines.append(line((f" client CPU-bound (≥ 90 % of a core): {', '.join(cell.saturated)}", "warning")))
+    covered = cell.coverage
+    probes = [f"{name} ({covered[name]:.0%} of the step)" if name in covered else name for name in cell.observers]
     lines += folded(f"probes: {', '.join(probes) or 'none'}", columns, "dim")
-    for note in cell.figures.get("probe_notes") or ():
+    for note in cell.probe_notes:
         lines += folded(note, columns, "warning", indent=2)
-    build = next((b for b in comparison.builds if (b["run"], b["label"]) == (cell.run, cell.figures["build"])), None)
+    build = next((b for b in comparison.builds if (b.run, b.label) == (cell.run, cell.build)), None)
     if build is not None:
-        patches = f", patches {', '.join(build['patches'])}" if build.get("patches") else ""
-        made = f"{build['label']}: PostgreSQL {build['version']}, {build['provenance']}{patches}"
-        lines += folded(
-            f"{made}; compiler {build['compiler']}; flags {build['flags']}; {build['digest']}", columns, "dim"
-        )
+        patches = f", patches {', '.join(build.patches)}" if build.patches else ""
+        made = f"{build.label}: PostgreSQL {build.version}, {build.provenance}{patches}"
+        lines += folded(f"{made}; compiler {build.compiler}; flags {build.flags}; {build.digest}", columns, "dim")
     return lines
 
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
-    """Why a verdict was withheld, all findings of the step, and every check of the two sides."""
-    found = comparison.ratio(row.step, subject.name, judged_by(row))
-    lines: list[Line] = []
-    for reason in found.reasons if found is not None else ():
-        mark = "sla" if found is not None and found.verdict == "withheld" else "dim"
-        lines += folded(f"{'withheld: ' if mark == 'sla' else ''}{reason}", columns, mark)
+    """The answer, why a verdict was withheld, all findings of the step, and every check of the two sides."""
+    found = comparison.ratio(subject.name, row.step, judged_by(row))
+    lines = folded(comparison.answer_for(subject.name), columns, "strong")
+    if found is not None:
+        withheld = found.verdict == "withheld"
+        for reason in found.reasons:
+            lines += folded(f"{'withheld: ' if withheld else ''}{reason}", columns, "sla" if withheld else "dim")
+        for text in found.left_out:
+            lines += folded(text, columns, "warning")
     drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
     for finding in comparison.findings:
         if finding.startswith((f"{row.step}: ", *drifts)):
             lines += folded(finding, columns, "warning")
-    for check in comparison.likeness.get(subject.name, ()):
-        sign: Span = ("ok ", "better") if check.ok else ("? ", "warning")
-        parts = textwrap.wrap(f"{check.what}: {check.text}", max(10, columns - 5)) or [""]
-        lines += [line(" ", sign if place == 0 else "   ", part) for place, part in enumerate(parts)]
+    for check in comparison.checks(subject.name):
+        sign: Span = (" ok ", "better") if check.ok else (" ? ", "warning")
+        lines += hanging(sign, f"{check.what}: {check.text}", columns)
     return lines
 
 
@@ -153,45 +139,46 @@ def _columns(columns: int) -> list[tuple[str, str, int]]:
 def _sla_word(cell: CellStep) -> str:
     if cell.sla is None:
         return "-"
-    return "ok" if cell.sla["passed"] else f"x {cell.figure(SLA) or 0.0:.0%}"
+    return "ok" if cell.sla.passed else f"x {cell.figure(SLA) or 0.0:.0%}"
 
 
 def _sla(cell: CellStep, columns: int) -> list[Line]:
     if cell.sla is None:
         return []
-    achieved, target, required = (cell.sla[f"{what}_per_s"] for what in ("achieved", "target", "required"))
-    text = f"SLA: {achieved:,.1f} of {target:,.0f} rows/s inserted, {required:,.0f} required"
-    state: Span = ("ok ", "better") if cell.sla["passed"] else ("x missed ", "sla")
-    whole = "" if cell.sla["reference_passed"] == cell.sla["passed"] else "; by whole seconds it is judged otherwise"
+    sla = cell.sla
+    text = (
+        f"SLA: {sla.achieved_per_s:,.1f} of {sla.target_per_s:,.0f} rows/s inserted, {sla.required_per_s:,.0f} required"
+    )
+    state: Span = ("ok ", "better") if sla.passed else ("x missed ", "sla")
+    whole = "" if sla.reference_passed == sla.passed else "; judged by whole seconds the result differs"
     return [fit(line(" ", state, text + whole), columns)]
 
 
-def _stall(stall: Mapping[str, Any], columns: int) -> list[Line]:
+def _stall(stall: StallRecord, columns: int) -> list[Line]:
     """A stall: what and how long, then its causes, the likeliest first."""
-    role, seconds = stall.get("role", ""), stall.get("duration_s", 0.0)
-    flight = stall.get("greatest_in_flight_ns", 0) / 1e9
-    missing = stall.get("rows_not_done", 0)
-    text = f" {role} at {stall.get('depth', 0.0):.0%} of {short(stall.get('median_per_s'))} rows/s"
-    text += f", {missing:,} rows not done" if missing > 0 else ""
-    text += f", in flight {flight:.1f} s" if flight else ""
-    lines = [fit(line(" ", (f"! {seconds:.1f} s", "stall"), text), columns)]
-    for place, cause in enumerate(stall.get("causes") or (), 1):
-        score = f" ({cause['score']:.0%})" if "score" in cause else ""
-        lines += folded(f"{place}. {cause.get('text', cause.get('kind', ''))}{score}", columns, "", indent=4)
-    for place, text in enumerate(stall.get("where") or ()):
-        lines += folded(f"{'hung: ' if place == 0 else ''}{text}", columns, "dim", indent=4)
+    text = f" {stall.role} at {stall.depth:.0%} of {short(stall.median_per_s)} rows/s"
+    text += f", {stall.missed_rows:,} rows not done" if stall.missed_rows > 0 else ""
+    text += f", in flight {stall.max_in_flight_ns / 1e9:.1f} s" if stall.max_in_flight_ns else ""
+    lines = [fit(line(" ", (f"! {stall.duration_s:.1f} s", "stall"), text), columns)]
+    for place, cause in enumerate(stall.causes, 1):
+        score = f" ({cause.score:.0%})" if cause.score is not None else ""
+        lines += folded(f"{place}. {cause.text or cause.name}{score}", columns, "", indent=4)
+    for place, where in enumerate(stall.where):
+        lines += folded(f"{'hung: ' if place == 0 else ''}{where}", columns, "dim", indent=4)
     return lines
 
 
-def _role(name: str, figures: Mapping[str, Any]) -> Line:
-    parts = [f"{short(figures['statements'])} statements"]
-    longest_us = figures["max_s"] * 1e6 if figures.get("max_s") is not None else None
+def _role(name: str, figures: Mapping[str, float | None]) -> Line:
+    parts = [f"{short(figures.get('statements'))} statements"]
+    longest_s = figures.get("max_s")
+    longest_us = longest_s * 1e6 if longest_s is not None else None
     for title, key in (("p50", "service_p50_us"), ("p99", "service_p99_us")):
-        if figures.get(key) is not None:  # its bucket's bound, which may lie above the longest there was
-            at_most = figures[key] if longest_us is None else min(figures[key], longest_us)
+        bound = figures.get(key)
+        if bound is not None:  # its bucket's, which may lie above the longest there was
+            at_most = bound if longest_us is None else min(bound, longest_us)
             parts.append(f"{title} {short(at_most)} us")
     if longest_us is not None:
         parts.append(f"max {longest_us / 1000:,.1f} ms")
-    if figures.get("cpu_us_per_statement") is not None:
-        parts.append(f"cpu {short(figures['cpu_us_per_statement'])} us each")
+    if (cpu_us := figures.get("cpu_us_per_statement")) is not None:
+        parts.append(f"cpu {short(cpu_us)} us each")
     return line(f" {name:<8} ", ", ".join(parts))

@@ -1,13 +1,11 @@
 """Every cell as a dot: one line per subject, all on one scale. A mean hides two modes, dots do not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.core.format import short
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span
-from tui.numbers import short
+from tui.marks import Line, Span, cut
 
 NAME_CELLS = 17
 VALUE_CELLS = 7
@@ -42,7 +40,7 @@ def strips(rows: Sequence[DotRow], columns: int, glyphs: Glyphs) -> list[Line]:
     across = columns - NAME_CELLS - 2 * VALUE_CELLS - 4 - (notes + 1 if notes else 0)
     lines: list[Line] = []
     for row in rows:
-        name = row.name if len(row.name) < NAME_CELLS else row.name[: NAME_CELLS - 2] + glyphs.ellipsis
+        name = cut(row.name, NAME_CELLS - 1, glyphs)
         spans: list[Span] = [(">" if row.chosen else " ", "chosen"), (name.ljust(NAME_CELLS), row.mark)]
         if row.values:
             lowest, highest = short(min(row.values)), short(max(row.values))

@@ -1,23 +1,22 @@
-"""Two rates drawn over each other, told apart by shape as well as by colour: the base is a dashed band."""
+"""Two rates drawn over each other, which differ in shape as well as in colour: the base is a dashed band."""
 
-from __future__ import annotations
-
+from engine.core.format import three
+from engine.view.envelope import Span, envelope
 from tui.compare.aligned import Track
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined, line
-from tui.numbers import three
 from tui.widgets.chart import nice
-from tui.widgets.envelope import Envelope, Span, columns_of
 from tui.widgets.raster import columns_per_cell, level, raster
+from tui.widgets.ribbon import ribbon as strip
 
 
 def columns(track: Track, end: float, count: int) -> list[Span | None]:
     """The least and the greatest of each column of an axis from 0 to `end`; None where there is no data."""
-    made, least = Envelope(0.0, end, count), end * 1e-9
-    for until, length, value in zip(track.until, track.length, track.value, strict=True):
-        # What moved nothing has no length by work: it would lie on an edge of the axis, and not be on it.
-        made.add(min(max(until, least), end), max(length, least), value)
-    return made.columns
+    least = end * 1e-9
+    points = zip(track.until, track.length, track.value, strict=True)
+    # What moved nothing has no length by work: it would lie on an edge of the axis, and not be on it.
+    drawn = ((min(max(until, least), end), max(length, least), value) for until, length, value in points)
+    return envelope(drawn, 0.0, end, count)
 
 
 def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) -> tuple[list[Line], float]:
@@ -48,13 +47,8 @@ def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) ->
 
 def ribbon(track: Track, end: float, cells: int, label: str, mark: str) -> Line:
     """The stalls of a rate over the same axis: `!` where there was one, dots where it ran, blank after its end."""
-    ran = columns_of(0.0, end, 0.0, track.end, cells) if track.end > 0 else range(0)
-    text = ["."] * len(ran) + [" "] * (cells - len(ran))
-    row = [(character, "dim") for character in text]
-    for from_, until in track.stalls:
-        for x in columns_of(0.0, end, from_, min(until, end), cells):
-            row[x] = ("!", "stall")
-    return ((f"{label} ", mark), *joined(row))
+    stalls = [(from_, min(until, end)) for from_, until in track.stalls]
+    return ((f"{label} ", mark), *strip(cells, (0.0, end), track.end, stalls))
 
 
 def scale(end: float, by_work: bool, cells: int, words: tuple[str, str]) -> Line:

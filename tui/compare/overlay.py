@@ -1,28 +1,26 @@
 """Two cells' rates of one step over each other, by time or by work done."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding
 
-from engine.errors import UserError
+from engine.core.comparison import CellStep, Comparison
+from engine.core.errors import UserError
+from engine.core.format import short
+from engine.view.player import legible
 from tui.compare.aligned import TIME, WORK, Recorded, Track, kinds, recorded, track
-from tui.compare.beside import folded
-from tui.compare.comparison import CellStep, Comparison
 from tui.compare.overlaid import overlay, ribbon, scale
-from tui.compare.table import RATES
 from tui.keys import key
-from tui.live.playing import legible
-from tui.marks import Line, line
-from tui.numbers import short
+from tui.marks import Line, folded, line
 from tui.screens.base import BenchScreen
 from tui.widgets.lines import Lines
+from workloads.base import COUNTED_IN_ROWS
 
 LABEL_CELLS = 6
+UNITS = {"query": "queries/s", **dict.fromkeys(COUNTED_IN_ROWS, "rows/s")}  # of roles that a step is not judged by
 
 
 class OverlayScreen(BenchScreen):
@@ -34,7 +32,7 @@ class OverlayScreen(BenchScreen):
         key("o", "align", "by time / work", "overlay.align"),
         key("i", "kind", "role", "overlay.role"),
         key("left", "pair(-1)", "pair before", "overlay.pair_before", show=False),
-        key("right", "pair(1)", "next pair", "overlay.pair_next", shown="<>"),
+        key("right", "pair(1)", "pair", "overlay.pair_next", shown="left/right"),
         key("r", "replay", "replay", "overlay.replay"),
         key("escape", "app.leave", "back", "overlay.back"),
     ]
@@ -50,24 +48,19 @@ class OverlayScreen(BenchScreen):
         self._problem = ""
 
     def parts(self) -> Sequence[Lines]:
-        """Title, chart, stalls, scale, and what each of the two is."""
-        return [Lines(id="title"), _Chart(id="chart"), Lines(id="below")]
+        return [Lines(id="title"), Lines(id="chart", resized=self.draw), Lines(id="below")]
 
     def on_mount(self) -> None:
-        """Reads the first pair."""
         self._read()
 
     def small(self) -> Sequence[Line]:
-        """Both medians."""
         return [line(("OVERLAY", "strong")), *self._legend()]
 
     def action_align(self) -> None:
-        """By time, or by work done."""
         self._by = WORK if self._by == TIME else TIME
         self.draw()
 
     def action_kind(self) -> None:
-        """The next kind of role that moved."""
         known = kinds(self._sides or ())
         if len(known) < 2:
             self.bench.say(f"only {known[0]} moved in this step" if known else "nothing moved in this step")
@@ -76,7 +69,6 @@ class OverlayScreen(BenchScreen):
         self.draw()
 
     def action_pair(self, by: int) -> None:
-        """Another pair of cells."""
         if len(self._pairs) < 2:
             self.bench.say("there is one pair of cells")
             return
@@ -84,40 +76,32 @@ class OverlayScreen(BenchScreen):
         self._read()
 
     def action_replay(self) -> None:
-        """The other subject's cell in Live, from the record."""
         cell = self._pairs[self._place][1]
-        self.bench.replay(self._comparison.folders[cell.run], cell.cell, cell.step)
+        self.bench.replay(Path(self._comparison.folders[cell.run]), cell.cell, cell.step)
 
     def draw(self) -> None:
-        """Draws what was read."""
         base, other = self._pairs[self._place]
         names = f"{other.subject} / {base.subject} #{base.repeat}"
         head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" {other.step}  {names}  by ", ""), (self._by, "chosen"))
-        chart, below = self.query_one("#chart", Lines), self.query_one("#below", Lines)
         if self._sides is None:
-            self.query_one("#title", Lines).show([head])
-            said = self._problem or "reading..."
-            chart.show(folded(said, self.size.width, "warning" if self._problem else "dim"))
-            below.show([])
+            message = folded(self._problem or "reading...", self.size.width, "warning" if self._problem else "dim")
+            self.fill(title=[head], chart=message, below=[])
             return
         tracks = self._tracks()
-        cells, rows = self.size.width - LABEL_CELLS, chart.size.height
+        cells, rows = self.size.width - LABEL_CELLS, self.query_one("#chart").size.height
         drawn, top = overlay(*tracks, cells, rows, self.glyphs)
         end = max(each.end for each in tracks)
-        unit = RATES["query" if self._kind == "query" else "write"]
-        self.query_one("#title", Lines).show([(*head, (f"  {self._kind} {unit}", "dim"))])
+        own = self._comparison.units.get(other.step) if self._kind == self._sides[0].headline else None
+        unit = own or UNITS.get(self._kind, "ops/s")
         labels = {0: short(top), rows // 2: short(top / 2), rows - 1: "0"}
         if not drawn:
             drawn = [line((f"nothing moved in {other.step}: there is no rate to draw", "dim"))]
-        chart.show([((f"{labels.get(y, ''):>{LABEL_CELLS - 1}} ", "dim"), *row) for y, row in enumerate(drawn)])
+        stalls = [ribbon(tracks[0], end, cells, " base", "base"), ribbon(tracks[1], end, cells, "other", "rate")]
         axis = scale(end, self._by == WORK, cells, ("s", unit.removesuffix("/s")))
-        below.show(
-            [
-                ribbon(tracks[0], end, cells, " base", "base"),
-                ribbon(tracks[1], end, cells, "other", "rate"),
-                ((" " * LABEL_CELLS, ""), *axis),
-                *self._legend(),
-            ]
+        self.fill(
+            title=[(*head, (f"  {self._kind} {unit}", "dim"))],
+            chart=[((f"{labels.get(y, ''):>{LABEL_CELLS - 1}} ", "dim"), *row) for y, row in enumerate(drawn)],
+            below=[*stalls, ((" " * LABEL_CELLS, ""), *axis), *self._legend()],
         )
         self.refresh_small()
 
@@ -146,7 +130,7 @@ class OverlayScreen(BenchScreen):
         self.draw()
 
     async def _take(self, pair: tuple[CellStep, CellStep]) -> None:
-        folders = self._comparison.folders
+        folders = {run: Path(folder) for run, folder in self._comparison.folders.items()}
         try:
             with legible(folders[pair[0].run]):
                 base, other = [await asyncio.to_thread(recorded, folders[c.run], c.cell, c.step) for c in pair]
@@ -157,11 +141,3 @@ class OverlayScreen(BenchScreen):
             known = kinds(self._sides)
             self._kind = self._kind if self._kind in known else known[0] if known else base.headline
         self.draw()
-
-
-class _Chart(Lines):
-    """Drawn anew when its size is known or changes."""
-
-    def on_resize(self, _: events.Resize) -> None:
-        if isinstance(self.screen, OverlayScreen):
-            self.screen.draw()

@@ -1,41 +1,40 @@
 """Compare: what got slower, by how much, how sure, and what may be behind it."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding
 
-from engine.errors import UserError
-from engine.journal import JournalReader
+from engine.core.comparison import ComparedSubject as Subject
+from engine.core.comparison import Comparison
+from engine.core.errors import UserError
+from engine.core.record import converted, visible_record
+from engine.journal.reader import JournalReader
 from tui import bench
-from tui.compare import beside as comparison_view
-from tui.compare import cells_view, comparison
+from tui.compare import details as comparison_view
 from tui.compare import table as comparison_table
 from tui.compare.cells import CellsScreen
-from tui.compare.comparison import Comparison, Subject
-from tui.compare.dot_strip import DotStrip
+from tui.compare.dots import strips
 from tui.compare.overlay import OverlayScreen
 from tui.compare.table import Row, Sort
 from tui.keys import key
-from tui.marks import Line, line
+from tui.marks import Line, folded, line, side_by_side
 from tui.screens.base import BenchScreen
-from tui.screens.over import LineScreen
-from tui.screens.pick import PickScreen, TickScreen
+from tui.screens.over import LineScreen, PickScreen, TickScreen
 from tui.widgets.lines import Lines
 
-LOOK_S = 2.0  # how often it is asked whether a cell has finished
 LEAST_TABLE, LEAST_WHY, MOST_WHY = 6, 5, 14
 MOST_DOTS = {"-short": 5, "-tall": 9}
+MOST_ANSWER = {"-short": 2, "-tall": 5}
 
 
 class CompareScreen(BenchScreen):
-    """The comparison of the run that is looked at, or of the runs that were picked in History."""
+    """The comparison of the selected run, or of the runs that were picked in History."""
 
     TITLE_WORD: ClassVar[str] = "COMPARE"
+    LOOK_S: ClassVar[float] = 2.0
     JUMPS: ClassVar[dict[str, str]] = {"table": "t", "dots": "d"}
     DEFAULT_CSS = "CompareScreen #table { height: 1fr; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -71,34 +70,35 @@ class CompareScreen(BenchScreen):
         self._problem = ""
 
     def parts(self) -> Sequence[Lines]:
-        """Title, table, dots, why beside what was found alike, the verdict in words."""
-        table, dots = _Table(id="table"), DotStrip(self.glyphs, id="dots")
+        table, dots = Lines(id="table", resized=self.draw), Lines(id="dots")
         table.can_focus = dots.can_focus = True
-        return [Lines(id="title"), table, Lines(id="of"), dots, Lines(id="why"), Lines(id="verdict")]
-
-    def on_mount(self) -> None:
-        """Looks every few seconds whether the run has gained a cell."""
-        self.set_interval(LOOK_S, self.look)
+        return [
+            Lines(id="title"),
+            Lines(id="answer"),
+            table,
+            Lines(id="of"),
+            dots,
+            Lines(id="why"),
+            Lines(id="verdict"),
+        ]
 
     def on_screen_resume(self) -> None:
-        """Comes back to the front; what went wrong before may go well now."""
-        super().on_screen_resume()
+        """What went wrong before may go well now."""
         if self._found is None:
             self._problem = ""
-        self.look()
         self.draw()
 
     def look(self) -> None:
-        """Compares anew where other runs are looked at than before, or cells have finished since."""
+        """Compares anew when other runs are selected, or cells have finished since."""
         if self.app.screen is not self:
             return
-        one = () if self.bench.run_folder is None else (self.bench.run_folder,)
-        runs = tuple(self.bench.compared) or one
+        one = () if self.context.run is None else (self.context.run,)
+        runs = tuple(self.context.compared) or one
         if runs != self._runs:
             self._runs, self._found, self._base, self._finished, self._problem = runs, None, None, (), ""
             self._cursor, self._top, self._first = (0, 0), 0, 0
         if not runs:
-            self._tell("no run is looked at: choose one in History (5), or start one in Launch (1)")
+            self._tell("No run selected: choose one in History (5), or start one in Launch (1)")
             return
         try:
             finished = tuple(_finished(run) for run in runs)
@@ -110,63 +110,58 @@ class CompareScreen(BenchScreen):
             self._compare()
 
     def small(self) -> Sequence[Line]:
-        """The rates' verdicts."""
         if self._found is None:
             return [line((self.TITLE_WORD, "strong")), line(self._problem or "comparing...")]
         rates = comparison_table.rows(self._found, ("rate_per_s",), "steps", "")
         return comparison_table.small(self._found, rates, self.glyphs)
 
     @property
-    def row(self) -> Row | None:
-        """The chosen line."""
-        return self._rows[self._cursor[0]] if self._rows else None
-
-    @property
-    def subject(self) -> Subject | None:
-        """The chosen subject."""
-        others = self._found.others if self._found is not None else ()
-        return others[self._cursor[1]] if others else None
+    def chosen(self) -> tuple[Comparison, Row, Subject] | None:
+        """The comparison with the line and the subject at the cursor, where there are any."""
+        if self._found is None or not self._rows or not self._found.others:
+            return None
+        return self._found, self._rows[self._cursor[0]], self._found.others[self._cursor[1]]
 
     def action_move(self, down: int, right: int) -> None:
         """Chooses another line or subject; in the dots, up and down choose the subject."""
-        if self._found is None or not self._rows:
-            return
         if down and self.focused is not None and self.focused.id == "dots":
             down, right = 0, down
-        lines, others = len(self._rows), len(self._found.others)
-        self._cursor = (
-            max(0, min(self._cursor[0] + down, lines - 1)),
-            max(0, min(self._cursor[1] + right, others - 1)),
-        )
+        self._move_to(self._cursor[0] + down, self._cursor[1] + right)
+
+    def _move_to(self, place: int, subject: int) -> None:
+        """Chooses a line and a subject, or the nearest there are."""
+        others = self._found.others if self._found is not None else ()
+        self._cursor = (max(0, min(place, len(self._rows) - 1)), max(0, min(subject, len(others) - 1)))
         self.draw()
 
     def action_base(self) -> None:
-        """Chooses what the others are compared with."""
-        if self._found is None:
+        found = self._found
+        if found is None:
             return
-        options = [(s.name, s.name) for s in self._found.shown if not s.arm]
+        options = [(s.name, s.name) for s in found.subjects if not s.arm]
 
-        def take(chosen: tuple[str, ...] | None) -> None:
-            if chosen and self._found is not None and chosen[0] != self._found.base:
+        def take(chosen: tuple[str, ...]) -> None:
+            if chosen[0] != found.base:
                 self._base = chosen[0]
                 self._compare()
 
-        self.app.push_screen(PickScreen("compare with", options, self._found.base), take)
+        self.bench.ask_user(PickScreen("compare with", options, found.base), take)
 
     def action_metrics(self) -> None:
-        """Chooses what is shown of each step."""
-        titles = {**(self._found.metrics if self._found else {}), "stalls": "stalls", "sla": "insert rate kept up"}
+        titles = {
+            **(comparison_table.titles(self._found) if self._found else {}),
+            "stalls": "stalls",
+            "sla": "insert rate kept up",
+        }
         options = [(name, titles.get(name, name)) for name in comparison_table.SHORT]
 
-        def take(chosen: tuple[str, ...] | None) -> None:
-            if chosen:
-                self._metrics = chosen
-                self._arrange()
+        def take(chosen: tuple[str, ...]) -> None:
+            self._metrics = chosen
+            self._arrange()
 
-        self.app.push_screen(TickScreen("show of each step", options, self._metrics), take)
+        self.bench.ask_user(TickScreen("show of each step", options, self._metrics), take)
 
     def action_sort(self) -> None:
-        """The next order of the lines."""
         sorts = comparison_table.SORTS
         self._sort = sorts[(sorts.index(self._sort) + 1) % len(sorts)]
         self._cursor = (0, self._cursor[1])
@@ -175,63 +170,55 @@ class CompareScreen(BenchScreen):
         self.bench.say(f"sorted {words[self._sort]}")
 
     def action_filter(self) -> None:
-        """Shows only lines that hold some words."""
+        def take(wanted: str) -> None:
+            self._wanted = wanted
+            self._arrange()
 
-        def take(wanted: str | None) -> None:
-            if wanted is not None:
-                self._wanted = wanted
-                self._arrange()
-
-        self.app.push_screen(LineScreen("show lines with (step, metric, verdict); nothing: all", self._wanted), take)
+        question = "show lines with (step, metric, verdict); nothing: all"
+        self.bench.ask_user(LineScreen(question, self._wanted, empty=True), take)
 
     def action_cells(self) -> None:
-        """All cells behind the chosen ratio."""
-        if self._found is None or self.row is None or self.subject is None:
+        if self.chosen is None:
             self.bench.say("there is no ratio to open", "warning")
-            return
-        self.app.push_screen(CellsScreen(self._found, self.row, self.subject))
+        else:
+            self.app.push_screen(CellsScreen(*self.chosen))
 
     def action_overlay(self) -> None:
-        """Two rates of the chosen step over each other."""
-        if self._found is None or self.row is None or self.subject is None:
-            self.bench.say("there are no two cells to lay over each other", "warning")
+        if self.chosen is None:
+            self.bench.say("there are no two cells to overlay", "warning")
             return
-        pairs = cells_view.in_pairs(self._found, self.row.step, self.subject)
-        if not pairs:
-            self.bench.say(f"{self.subject.name} has no cell of one run and repeat with the base", "warning")
-            return
-        self.app.push_screen(OverlayScreen(self._found, pairs))
+        found, row, subject = self.chosen
+        pairs = found.in_pairs(subject.name, row.step)
+        if pairs:
+            self.app.push_screen(OverlayScreen(found, pairs))
+        else:
+            self.bench.say(f"{subject.name} has no cell in the same repeat of a run as the base", "warning")
 
     def action_flame(self) -> None:
-        """Writes the differential flame graph of a role of the chosen step."""
-        found, row, subject = self._found, self.row, self.subject
-        if found is None or row is None or subject is None:
-            self.bench.say("there is no ratio to draw a flame graph of", "warning")
+        if self.chosen is None:
+            self.bench.say("no ratio selected to draw a flame graph of", "warning")
             return
-        pairs = cells_view.in_pairs(found, row.step, subject)
+        found, row, subject = self.chosen
+        pairs = found.in_pairs(subject.name, row.step)
         if not pairs:
             self.bench.say(f"{subject.name} and the base have no cells in one run: bench flame --diff RUN", "warning")
             return
-        folder = found.folders[pairs[0][1].run]
-        base = next(s for s in found.subjects if s.name == found.opposite(subject))
-        roles = list(dict.fromkeys(role for pair in pairs for cell in pair for role in cell.figures["roles"]))
+        folder = Path(found.folders[pairs[0][1].run])
+        base = found.subject(found.baseline_of(subject.name))
+        roles = list(dict.fromkeys(role for pair in pairs for cell in pair for role in cell.roles))
 
-        def write(chosen: tuple[str, ...] | None) -> None:
-            if chosen:
-                to = Path.cwd() / f"{folder.name}-{row.step}-{chosen[0]}-{_file_name(subject.name)}-diff.html"
-                asked = ("flame", str(folder), "--step", row.step, "--role", chosen[0], "--pg", _label(base))
-                self.bench.ask_bench(
-                    (*asked, "--diff", _label(subject), "--to", str(to)),
-                    f"drawing the stacks of {chosen[0]} in {row.step}: {subject.name} against {base.name}",
-                )
+        def write(chosen: tuple[str, ...]) -> None:
+            to = Path.cwd() / _file_name(f"{folder.name}-{row.step}-{chosen[0]}-{subject.name}-diff.html")
+            asked = ("flame", str(folder), "--step", row.step, "--role", chosen[0], "--pg", _label(base))
+            doing = f"drawing the stacks of {chosen[0]} in {row.step}: {subject.name} against {base.name}"
+            self.bench.ask_bench((*asked, "--diff", _label(subject), "--to", str(to)), doing)
 
         if len(roles) == 1:
             write((roles[0],))
         else:
-            self.app.push_screen(PickScreen("flame graph of which role", [(role, role) for role in roles]), write)
+            self.bench.ask_user(PickScreen("flame graph of which role", [(role, role) for role in roles]), write)
 
     def action_report(self) -> None:
-        """Writes the whole comparison as Markdown."""
         if not self._runs:
             return
         to = Path.cwd() / f"{self._runs[0].name}-compare.md"
@@ -241,73 +228,65 @@ class CompareScreen(BenchScreen):
                 to.write_text(text, encoding="utf-8")
             except OSError as error:
                 self.bench.say(f"{to}: cannot be written: {error.strerror}", "warning")
-                return
-            self.bench.say(f"written: {to}")
+            else:
+                self.bench.say(f"written: {to}")
 
         self.bench.ask_bench(("compare", *self._asked(), "--md"), "writing the comparison", write)
 
     def action_again(self) -> None:
-        """Compares again."""
         if not self._busy:
             self._finished, self._problem = (), ""
             self.look()
 
     def draw(self) -> None:
-        """Draws all parts for the size that there is."""
-        found, columns = self._found, self.size.width
-        title, table = self.query_one("#title", Lines), self.query_one("#table", Lines)
-        if found is None:
-            title.show([line((f" {self.TITLE_WORD} ", "title"))])
-            said = self._problem or "comparing..."
-            table.show([line(), *comparison_view.folded(said, columns, "warning" if self._problem else "dim")])
+        if self._found is None:
+            title = line((f" {self.TITLE_WORD} ", "title"))
+            message = self._problem or "comparing..."
+            instead = [line(), *folded(message, self.size.width, "warning" if self._problem else "dim")]
         else:
-            title.show([comparison_view.title(found, self._sort, self._wanted, self._busy)])
-        if found is None or not self._rows or self.subject is None:
-            if found is not None:
-                table.show(
-                    comparison_view.nothing(found) if found.others else [line(" there is nothing beside the base")]
-                )
-            for id in ("of", "why", "verdict"):
-                self.query_one(f"#{id}", Lines).show([])
-            self.query_one(DotStrip).show_rows([])
-            self.refresh_small()
-            return
-        self._draw_found(found, self._rows[self._cursor[0]], self.subject, table, columns)
+            title = comparison_view.title(self._found, self._sort, self._wanted, self._busy)
+            instead = comparison_view.nothing(self._found)
+        self.fill(title=[title])
+        if self.chosen is not None:
+            self._draw_chosen(*self.chosen)
+        else:
+            self.fill(answer=[], table=instead, of=[], dots=[], why=[], verdict=[])
         self.refresh_small()
 
-    def _draw_found(self, found: Comparison, row: Row, subject: Subject, table: Lines, columns: int) -> None:
-        glyphs = self.glyphs
-        dots = min(len(found.shown), MOST_DOTS["-tall" if self.has_class("-tall") else "-short"])
-        left = self.size.height - dots - 7  # title, heading, two rules, verdict and remark, keys
+    def _draw_chosen(self, found: Comparison, row: Row, subject: Subject) -> None:
+        glyphs, columns = self.glyphs, self.size.width
+        size = "-tall" if self.has_class("-tall") else "-short"
+        dots = min(len(found.subjects), MOST_DOTS[size])
+        answer = comparison_view.answer(found, subject, columns, MOST_ANSWER[size], glyphs)
+        left = self.size.height - dots - len(answer) - 7  # title, heading, two rules, verdict and remark, keys
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
         causes = comparison_view.why(found, row, subject, glyphs, wide - 2, most)
-        alike = comparison_view.alike(found, subject, glyphs, columns - wide - 1, most)
-        why = max(LEAST_WHY, len(causes), len(alike))
+        checks = comparison_view.comparable(found, subject, glyphs, columns - wide - 1, most)
+        why = max(LEAST_WHY, len(causes), len(checks))
         at = comparison_table.layout(found, columns, self._cursor[1], self._first)
         self._first = at.first
-        height = max(1, (table.size.height or left - why + 1) - 1)
+        height = max(1, (self.query_one("#table").size.height or left - why + 1) - 1)
         self._top = max(self._cursor[0] - height + 1, min(self._top, self._cursor[0]), 0)
         self._top = max(0, min(self._top, len(self._rows) - height))
         lines = comparison_table.table(found, self._rows, at, self._cursor, self._top, height, glyphs)
-        table.show([comparison_table.header(found, at, self._cursor[1], glyphs), *lines])
         named = f"{row.step} {comparison_table.title_of(found, row)}"
         below = len(self._rows) - self._top - height
         more = f"{below} more lines" if below > 0 else f"{self._top} lines above" if self._top > 0 else ""
-        self.query_one("#of", Lines).show([comparison_view.rule(f"{named}, every cell", columns, glyphs, more)])
-        self.query_one(DotStrip).show_rows(comparison_view.dot_rows(found, row, subject, dots))
         rules = (
             *comparison_view.rule(f"why {row.step}: base > {subject.name}", wide - 1, glyphs),
             (" ", ""),
-            *comparison_view.rule("alike on both sides?", columns - wide, glyphs),
+            *comparison_view.rule("Comparable?", columns - wide, glyphs),
         )
-        both = comparison_view.beside(causes, alike, wide, why, glyphs)
-        self.query_one("#why", Lines).show([rules, *both])
-        words = [
-            comparison_view.verdict(found, row, subject, glyphs),
-            comparison_view.remark(found, row, subject, glyphs),
-        ]
-        self.query_one("#verdict", Lines).show(words)
+        verdict = comparison_view.verdict(found, row, subject, glyphs)
+        self.fill(
+            answer=answer,
+            table=[comparison_table.header(found, at, self._cursor[1], glyphs), *lines],
+            of=[comparison_view.rule(f"{named}, every cell", columns, glyphs, more)],
+            dots=strips(comparison_view.dot_rows(found, row, subject, dots), columns, glyphs),
+            why=[rules, *side_by_side(causes, checks, wide - 1, why, glyphs)],
+            verdict=[verdict, comparison_view.remark(found, row, subject, glyphs)],
+        )
 
     def _compare(self) -> None:
         self._busy, self._problem = True, ""
@@ -316,7 +295,8 @@ class CompareScreen(BenchScreen):
 
     async def _ask(self) -> None:
         try:
-            self._found = comparison.read(await bench.ask_json("compare", *self._asked()))
+            answer = await bench.ask_json("compare", *self._asked())
+            self._found = converted(visible_record(answer), Comparison, "bench compare --json")
         except UserError as error:
             self._busy = False
             self._tell(str(error))
@@ -341,19 +321,10 @@ class CompareScreen(BenchScreen):
         """Makes the lines anew, and stays on the chosen one where it is still there."""
         if self._found is None:
             return
-        before = self.row if stay else None
+        place, subject = self._cursor
+        before = self._rows[place] if stay and self._rows else None
         self._rows = comparison_table.rows(self._found, self._metrics, self._sort, self._wanted)
-        line_ = self._rows.index(before) if before in self._rows else min(self._cursor[0], max(0, len(self._rows) - 1))
-        self._cursor = (line_, min(self._cursor[1], max(0, len(self._found.others) - 1)))
-        self.draw()
-
-
-class _Table(Lines):
-    """Drawn anew when its size is known or changes."""
-
-    def on_resize(self, _: events.Resize) -> None:
-        if isinstance(self.screen, CompareScreen):
-            self.screen.draw()
+        self._move_to(self._rows.index(before) if before in self._rows else place, subject)
 
 
 def _finished(run: Path) -> int:
@@ -368,4 +339,5 @@ def _label(subject: Subject) -> str:
 
 
 def _file_name(name: str) -> str:
-    return name.replace("/", "_").replace(" ", "_")
+    """The name without what would make it a path elsewhere: step, role and subject are a record's words."""
+    return re.sub(r"[^\w.+-]", "_", name)

@@ -1,24 +1,22 @@
 """The table of a comparison: a line per step and metric, a column per subject. Values to lines, without a terminal."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tui.compare.comparison import SIGNS, Comparison, Ratio, Subject, verdict_words
+from engine.core.comparison import SLA, STALLS, Comparison, Ratio
+from engine.core.comparison import ComparedSubject as Subject
+from engine.core.format import short
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, fit, line
-from tui.numbers import short
+from tui.marks import Line, Span, cut, fit, line
 
 Sort = Literal["steps", "effect", "verdict"]
 SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
 
-STALLS, SLA = "stalls", "sla"  # lines that are counted, not judged
 SHORT = {  # of the metrics' titles, where a column is narrow
     "rate_per_s": "ops/s",
-    "dbms_cpu_us_per_op": "cpu us/op",
+    "server_cpu_us_per_op": "cpu us/op",
     "client_cpu_us_per_op": "client us",
     "ctx_switches_per_op": "switch/op",
     "runq_us_per_op": "runq us/op",
@@ -32,10 +30,9 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     STALLS: "stalls",
     SLA: "sla",
 }
-RATES = {"load": "rows/s", "index": "rows/s", "write": "rows/s", "query": "queries/s"}
-USUAL = ("rate_per_s", "dbms_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
-MARKS = {"faster": "better", "slower": "worse", "same": "dim", "inconclusive": "dim", "withheld": "sla", "none": ""}
-RANKS = ("slower", "withheld", "inconclusive", "none", "faster", "same")  # from what a user worries about
+USUAL = ("rate_per_s", "server_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
+MARKS = {"better": "better", "worse": "worse", "=": "dim", "~": "dim", "?": "sla"}  # by sign
+RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, from what a user worries about
 
 METRIC_CELLS = 12
 BASE_CELLS = 12
@@ -68,12 +65,8 @@ class Layout:
 
 def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
     """The lines: those of the shown metrics that hold something and have every wanted word, in the order of `sort`."""
-    found = [
-        Row(step, metric)
-        for step in comparison.steps
-        for metric in shown
-        if _holds_something(comparison, step, metric) and _has_words(comparison, step, metric, wanted)
-    ]
+    every = [Row(step, metric) for step in comparison.steps for metric in shown]
+    found = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
     if sort == "effect":
         return sorted(found, key=lambda row: -_effect(_ratios(comparison, row)))
     if sort == "verdict":
@@ -84,7 +77,7 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
 def name_of(comparison: Comparison, row: Row) -> str:
     """What a line's metric is called where there is little room."""
     if row.metric == "rate_per_s":
-        return RATES.get(comparison.kind(row.step), SHORT[row.metric])
+        return comparison.units.get(row.step, SHORT[row.metric])
     return SHORT.get(row.metric, row.metric)
 
 
@@ -92,7 +85,12 @@ def title_of(comparison: Comparison, row: Row) -> str:
     """What it is called where there is room: as `bench compare` does."""
     if row.metric == "rate_per_s":
         return name_of(comparison, row)
-    return comparison.metrics.get(row.metric, SHORT.get(row.metric, row.metric))
+    return titles(comparison).get(row.metric, SHORT.get(row.metric, row.metric))
+
+
+def titles(comparison: Comparison) -> dict[str, str]:
+    """What `bench compare` calls the metrics, by their names."""
+    return {metric.name: metric.title for metric in comparison.metrics}
 
 
 def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
@@ -121,7 +119,7 @@ def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> L
     for place, subject in enumerate(shown, at.first):
         wide = _width(subject, at.ratio) + VALUE_CELLS * at.values - 1
         more = (place == at.first > 0) or (place == at.first + at.count - 1 < len(comparison.others) - 1)
-        name = _cut(subject.name if wide > len("A/A") + 5 or not subject.arm else "A/A", wide - 4 * more, glyphs)
+        name = cut(subject.name if wide > len("A/A") + 5 or not subject.arm else "A/A", wide - 4 * more, glyphs)
         name = f"< {name}" if place == at.first > 0 else name
         name = f"{name} >" if place == at.first + at.count - 1 < len(comparison.others) - 1 else name
         spans += [(name.ljust(wide), "chosen" if place == chosen else "strong"), (" ", "")]
@@ -141,7 +139,7 @@ def table(
     lines: list[Line] = []
     for place, row in enumerate(shown[top : top + height], top):
         here = place == cursor[0]
-        metric = _cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)
+        metric = cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)
         spans: list[Span] = [(">" if here else " ", "chosen"), (row.step.ljust(at.step - 1), "strong" if here else "")]
         spans.append((metric, "strong" if here else ""))
         if at.base:
@@ -150,9 +148,8 @@ def table(
             wide = _width(subject, at.ratio)
             found = padded(cell(comparison, row, subject, glyphs, wide - 1, words=at.words), wide - 1)
             if at.values:
-                value = (
-                    comparison.median(subject.name, row.step, row.metric) if row.metric in comparison.metrics else None
-                )
+                judged = row.metric not in (STALLS, SLA)
+                value = comparison.median(subject.name, row.step, row.metric) if judged else None
                 spans.append((f"{short(value) if value is not None else '':<{VALUE_CELLS}}", ""))
             chosen = here and column == cursor[1]
             spans += [(text, "cursor" if chosen else mark) for text, mark in found]
@@ -165,15 +162,15 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
     """What stands in a subject's column: sign, ratio, interval, and the verdict in words where there is room."""
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, subject.name, cells)]
-    found = comparison.ratio(row.step, subject.name, row.metric)
+    found = comparison.ratio(subject.name, row.step, row.metric)
     if found is None or found.ratio is None:
         value = comparison.median(subject.name, row.step, row.metric)
         return [(f"  {short(value)}" if value is not None else "  -", "dim")]
-    spans = [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.verdict, ""))]
+    spans = [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]
     if cells >= RATIO_CELLS - 1:
         spans.append((f" {bounds_text(found, whole=words):<{11 if words else 10}}", "dim"))
     if words:
-        spans.append((f" {verdict_words(found)}", MARKS.get(found.verdict, "")))
+        spans.append((f" {found.verdict_text}", MARKS.get(found.sign, "")))
     return spans
 
 
@@ -195,7 +192,7 @@ def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
         seconds = f"{sum(cell.stall_s for cell in cells):.1f} s"
         return _fitting_text((f"! {seconds} in {share}", f"! {seconds} {share}", f"! {share}"), room), "stall"
     judged = [cell for cell in cells if cell.sla is not None]
-    passed = sum(bool(cell.sla and cell.sla["passed"]) for cell in judged)
+    passed = sum(bool(cell.sla and cell.sla.passed) for cell in judged)
     share = f"{passed}/{len(judged)}"
     if passed == len(judged):
         return _fitting_text((f"  ok {share}", f"ok {share}"), room) if judged else "  -", "dim"
@@ -205,7 +202,7 @@ def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
 
 def sign(ratio: Ratio, glyphs: Glyphs) -> str:
     """The sign of a verdict, as `bench compare` prints it."""
-    return {"better": glyphs.better, "worse": glyphs.worse}.get(SIGNS[ratio.verdict], SIGNS[ratio.verdict])
+    return {"better": glyphs.better, "worse": glyphs.worse}.get(ratio.sign, ratio.sign)
 
 
 def ratio_text(ratio: float) -> str:
@@ -238,11 +235,11 @@ def small(comparison: Comparison, rate_rows: Sequence[Row], glyphs: Glyphs) -> l
     lines = [line((f"COMPARE base {comparison.base}", "strong"))]
     for row in rate_rows:
         for subject in comparison.others:
-            found = comparison.ratio(row.step, subject.name, row.metric)
+            found = comparison.ratio(subject.name, row.step, row.metric)
             if found is not None and found.ratio is not None:
-                text = f"{row.step:<7}{_cut(subject.name, 18, glyphs):<19}"
-                words = f"{sign(found, glyphs)} {ratio_text(found.ratio)} {verdict_words(found)}"
-                lines.append(line(text, (words, MARKS.get(found.verdict, ""))))
+                text = f"{row.step:<7}{cut(subject.name, 18, glyphs):<19}"
+                words = f"{sign(found, glyphs)} {ratio_text(found.ratio)} {found.verdict_text}"
+                lines.append(line(text, (words, MARKS.get(found.sign, ""))))
     return lines
 
 
@@ -253,22 +250,21 @@ def _bound(value: float) -> str:
     return text if value < 1.1 else f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
-def _holds_something(comparison: Comparison, step: str, metric: str) -> bool:
-    cells = [cell for cell in comparison.cells if cell.step == step]
-    if metric == STALLS:
+def _holds_something(comparison: Comparison, row: Row) -> bool:
+    cells = [cell for cell in comparison.cells if cell.step == row.step]
+    if row.metric == STALLS:
         return any(cell.stalls for cell in cells)
-    return any(cell.figure(metric) is not None for cell in cells)
+    return any(cell.figure(row.metric) is not None for cell in cells)
 
 
-def _has_words(comparison: Comparison, step: str, metric: str, wanted: str) -> bool:
-    row = Row(step, metric)
-    verdicts = (ratio.verdict for ratio in _ratios(comparison, row))
-    text = " ".join((step, metric, name_of(comparison, row), title_of(comparison, row), *verdicts)).lower()
+def _has_words(comparison: Comparison, row: Row, wanted: str) -> bool:
+    verdicts = (f"{ratio.verdict} {ratio.verdict_text}" for ratio in _ratios(comparison, row))
+    text = " ".join((row.step, row.metric, name_of(comparison, row), title_of(comparison, row), *verdicts)).lower()
     return all(word in text for word in wanted.lower().split())
 
 
 def _ratios(comparison: Comparison, row: Row) -> list[Ratio]:
-    found = (comparison.ratio(row.step, s.name, row.metric) for s in comparison.others if not s.arm)
+    found = (comparison.ratio(s.name, row.step, row.metric) for s in comparison.others if not s.arm)
     return [ratio for ratio in found if ratio is not None]
 
 
@@ -281,8 +277,8 @@ def _worst(comparison: Comparison, row: Row) -> tuple[int, float]:
     if row.metric in (STALLS, SLA):
         marks = {counted(comparison, row, subject.name, BASE_CELLS)[1] for subject in comparison.others}
         return (0 if marks & {"stall", "sla"} else len(RANKS), 0.0)
-    rank = min((RANKS.index(ratio.verdict) for ratio in ratios), default=len(RANKS))
-    return rank, -_effect([ratio for ratio in ratios if RANKS.index(ratio.verdict) == rank])
+    rank = min((RANKS.index(ratio.sign) for ratio in ratios), default=len(RANKS))
+    return rank, -_effect([ratio for ratio in ratios if RANKS.index(ratio.sign) == rank])
 
 
 def _width(subject: Subject, ratio: int) -> int:
@@ -307,7 +303,3 @@ def _fitting(others: Sequence[Subject], room: int, ratio: int) -> int:
 def _fitting_text(forms: Sequence[str], room: int) -> str:
     """The first form that fits, or the last."""
     return next((form for form in forms if len(form) <= room), forms[-1])
-
-
-def _cut(text: str, cells: int, glyphs: Glyphs) -> str:
-    return text if len(text) <= cells else text[: max(0, cells - 1)] + glyphs.ellipsis

@@ -4,14 +4,12 @@ A word with `=` asks for one thing of a row, a bare word for any; `!` in front t
 words hold. Steps, repeats and states are meant exactly, all else by a part of it; `*` and `?` stand for any text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from engine.errors import unknown
-from tui.history.past import CellStep, Past
+from engine.core.errors import unknown
+from engine.view.run_summary import CellStep, RunSummary
 
 EXACT = ("step", "rep", "state")
 NAMES = ("build", "cell", "flag", "host", "kernel", "load", "probe", "rep", "run", "state", "step", "tag")
@@ -56,7 +54,7 @@ def _fits(name: str, value: str, wanted: str) -> bool:
     return value == wanted if name in EXACT else wanted in value
 
 
-def _run_facts(run: Past) -> dict[str, Sequence[str]]:
+def _run_facts(run: RunSummary) -> dict[str, Sequence[str]]:
     return {
         "run": (run.name,),
         "host": (run.host,),
@@ -67,7 +65,7 @@ def _run_facts(run: Past) -> dict[str, Sequence[str]]:
     }
 
 
-def of_run(run: Past) -> Facts:
+def of_run(run: RunSummary) -> Facts:
     """What a run can be found by: it has the steps and builds of all its cells."""
     return {**_run_facts(run), "kernel": (run.kernel,), "build": run.builds, "step": run.steps}
 
@@ -85,7 +83,7 @@ def of_cell(row: CellStep) -> Facts:
     }
 
 
-def runs(rows: Iterable[Past], wanted: Sequence[Word]) -> list[Past]:
+def runs(rows: Iterable[RunSummary], wanted: Sequence[Word]) -> list[RunSummary]:
     """The runs for which all words hold."""
     return [row for row in rows if all(word.holds(facts) for facts in (of_run(row),) for word in wanted)]
 

@@ -1,15 +1,13 @@
 """What History lists: runs, one run's cells, or those of all; filtered, sorted, the cursor staying on its row."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.view.run_summary import CellStep, RunCache, RunSummary
 from tui.history import finding
-from tui.history.past import CellStep, Past, Shelf
 
-RUN_SORTS: dict[str, Callable[[Past], object]] = {
+RUN_SORTS: dict[str, Callable[[RunSummary], object]] = {
     "date": lambda run: -run.when_ns,
     "build": lambda run: run.builds,
     "host": lambda run: run.host,
@@ -32,17 +30,16 @@ class Listing:
     `opened` is the run whose cells are listed; with `all_cells` those of all runs that the filter leaves are.
     """
 
-    shelf: Shelf
+    cache: RunCache
     opened: Path | None = None
     all_cells: bool = False
     filter: str = ""
-    runs: list[Past] = field(default_factory=list)
+    runs: list[RunSummary] = field(default_factory=list)
     cells: list[CellStep] = field(default_factory=list)
     _words: tuple[finding.Word, ...] = ()
     _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # of cells?
-    _at: dict[tuple[Path | None, bool], tuple[object, int]] = field(
-        default_factory=dict
-    )  # what the cursor is on, where
+    # What the cursor is on, and where that is, of each thing that was listed.
+    _at: dict[tuple[Path | None, bool], tuple[object, int]] = field(default_factory=dict)
 
     @property
     def of_cells(self) -> bool:
@@ -51,31 +48,33 @@ class Listing:
 
     @property
     def sort(self) -> str:
-        """The name of the order."""
         return self._sorts[self.of_cells]
 
     @property
     def cursor(self) -> int:
-        """The place of the row that is meant."""
         return self._at.get((self.opened, self.all_cells), (None, 0))[1]
 
     @property
+    def rows(self) -> Sequence[RunSummary | CellStep]:
+        """What is listed."""
+        return self.cells if self.of_cells else self.runs
+
+    @property
     def count(self) -> int:
-        """How many rows there are."""
-        return len(self.cells if self.of_cells else self.runs)
+        return len(self.rows)
 
     def gather(self) -> None:
-        """Takes what has been read into the rows; the cursor stays on what it was on, wherever that has gone."""
-        self.runs = finding.runs(self.shelf.runs, self._words)
+        """Takes what has been read into the rows; the cursor stays on what it was on, wherever that has moved."""
+        self.runs = finding.runs(self.cache.runs, self._words)
         self.runs.sort(key=lambda run: run.name, reverse=True)
         self.runs.sort(key=RUN_SORTS[self._sorts[False]])  # type: ignore[arg-type]
         self.cells = []
         if self.of_cells:
             folders = [self.opened] if self.opened is not None else [run.folder for run in self.runs]
-            read = [row for folder in folders for row in self.shelf.cells(folder) or ()]
+            read = [row for folder in folders for row in self.cache.cells(folder) or ()]
             self.cells = sorted(finding.cells(read, self._words), key=CELL_SORTS[self.sort])  # type: ignore[arg-type]
         wanted, place = self._at.get((self.opened, self.all_cells), (None, 0))
-        if wanted is not None and self._known(place) != wanted:
+        if self._known(place) != wanted:
             place = next((place for place in range(self.count) if self._known(place) == wanted), place)
         self.move_to(place)
 
@@ -103,24 +102,23 @@ class Listing:
     def unread(self) -> list[Path]:
         """The runs whose cells are listed and have not been read."""
         wanted = [self.opened] if self.opened is not None else [run.folder for run in self.runs if self.all_cells]
-        return [folder for folder in wanted if self.shelf.cells(folder) is None]
+        return [folder for folder in wanted if self.cache.cells(folder) is None]
 
-    def current(self) -> Past | CellStep | None:
-        """The row that is meant."""
-        if self.cursor >= self.count:
-            return None
-        return self.cells[self.cursor] if self.of_cells else self.runs[self.cursor]
+    def current(self) -> RunSummary | CellStep | None:
+        return self.rows[self.cursor] if self.cursor < self.count else None
 
-    def current_run(self) -> Past | None:
-        """Its run."""
+    def current_run(self) -> RunSummary | None:
         row = self.current()
-        return row.run if isinstance(row, CellStep) else row
+        return run_of(row) if row is not None else None
 
     def _known(self, place: int) -> object:
         """What a row is known by when it is read again."""
         if place >= self.count:
             return None
-        if self.of_cells:
-            row = self.cells[place]
-            return (row.run.folder, row.cell, row.step)
-        return self.runs[place].folder
+        row = self.rows[place]
+        return (row.run.folder, row.cell, row.step) if isinstance(row, CellStep) else row.folder
+
+
+def run_of(row: RunSummary | CellStep) -> RunSummary:
+    """The run that a row is, or is of."""
+    return row.run if isinstance(row, CellStep) else row

@@ -1,19 +1,18 @@
 """History as lines: a table of runs or of cells' steps, and what there is to say of the row at the cursor."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any
 
+from engine.core.format import clock, short, span
+from engine.core.text import visible
+from engine.view.run_summary import CellStep, RunSummary
 from tui.glyphs import Glyphs
-from tui.history.past import CellStep, Past
-from tui.marks import Line, Span, fit, line
-from tui.numbers import clock, short, span
-from tui.widgets.envelope import columns_of
+from tui.marks import Line, Span, cut, fit, line
+from tui.widgets.ribbon import ribbon as strip
 
-Row = TypeVar("Row", Past, CellStep)
+Row = RunSummary | CellStep
 BETWEEN = 1  # columns
 EDGE = 2  # cells left of the first column: the cursor, the pick
 
@@ -28,22 +27,22 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
+class Column:
     """One column: `cells` wide, 0 for all that is left; shown where the screen has at least `least` columns."""
 
     title: str
     cells: int
-    text: Callable[[Row, int], Span]  # of a row and the current year
+    text: Callable[[Any, int], Span]  # of a run or a cell's step, and the current year
     least: int = 0
     right: bool = False
 
 
-def run_columns(columns: int) -> tuple[Column[Past], ...]:
+def run_columns(columns: int) -> tuple[Column, ...]:
     """The columns of the table of runs on so wide a screen."""
     return tuple(column for column in _RUNS if column.least <= columns)
 
 
-def cell_columns(columns: int, *, one_run: bool) -> tuple[Column[CellStep], ...]:
+def cell_columns(columns: int, *, one_run: bool) -> tuple[Column, ...]:
     """The columns of the table of cells' steps; those that are the same within a run are left out for one."""
     left_out = ("host", "kernel") if one_run and columns < 110 else ()
     return tuple(column for column in _CELLS if column.least <= columns and column.title not in left_out)
@@ -67,17 +66,17 @@ def stalled(count: int, seconds: float) -> Span:
     return (f"!{span(seconds) if seconds >= 9.5 else f'{seconds:.1f}s'}" + (f" x{count}" if count > 1 else ""), "worse")
 
 
-def _state(run: Past, _: int) -> Span:
+def _state(run: RunSummary, _: int) -> Span:
     glyph, mark = STATES[run.state]
-    return (f"{glyph} {f'{run.failed} failed' if run.state == 'failed' else run.state}", mark)
+    return (f"{glyph} {run.state_words}", mark)
 
 
-_RUNS: tuple[Column[Past], ...] = (
+_RUNS: tuple[Column, ...] = (
     Column("when", 11, lambda run, year: (when(run.when_ns, year), "")),
-    Column("host", 8, lambda run, _: (run.host, "")),
+    Column("host", 8, lambda run, _: (run.host or "-", "")),
     Column("builds", 0, lambda run, _: (" ".join(run.builds) or run.trouble, "")),
-    Column("kernel", 14, lambda run, _: (run.kernel, ""), least=110),
-    Column("load", 15, lambda run, _: (run.load, ""), least=110),
+    Column("kernel", 14, lambda run, _: (run.kernel or "-", ""), least=110),
+    Column("load", 15, lambda run, _: (run.load or "-", ""), least=110),
     Column("steps", 18, lambda run, _: (" ".join(run.steps), ""), least=150),
     Column("cells", 5, lambda run, _: (f"{run.done}/{run.planned}", ""), right=True),
     Column("stalls", 9, lambda run, _: stalled(run.stalls, run.stalled_s)),
@@ -91,11 +90,11 @@ def _flags(row: CellStep, _: int) -> Span:
     return (" ".join(text.partition(":")[0] for text, _ in row.flags), row.flags[0][1] if row.flags else "")
 
 
-_CELLS: tuple[Column[CellStep], ...] = (
+_CELLS: tuple[Column, ...] = (
     Column("when", 11, lambda row, year: (when(row.when_ns, year), "")),
-    Column("host", 6, lambda row, _: (row.run.host, "")),
+    Column("host", 6, lambda row, _: (row.run.host or "-", "")),
     Column("build", 0, lambda row, _: (row.build, "")),
-    Column("kernel", 8, lambda row, _: (row.kernel, "")),
+    Column("kernel", 8, lambda row, _: (row.kernel or "-", "")),
     Column("step", 6, lambda row, _: (row.step or "-", "")),
     Column("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
     Column("rate/s", 6, lambda row, _: (short(row.rate_per_s), "rate"), right=True),
@@ -110,90 +109,72 @@ def _took(row: CellStep) -> str:
     return "-" if row.ended_ns is None else span((row.ended_ns - row.started_ns) / 1e9)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The rows that are seen: `cursor` and `top` are places in all rows, `rows` how many fit."""
-
-    cursor: int
-    top: int
-    rows: int
+def _widths(shown: Sequence[Column], columns: int) -> list[int]:
+    fixed = sum(column.cells for column in shown) + BETWEEN * (len(shown) - 1) + EDGE
+    return [column.cells or max(4, columns - fixed) for column in shown]
 
 
-def scrolled(cursor: int, top: int, rows: int, count: int) -> Seen:
-    """Keeps the cursor within the rows, and the rows in sight around it."""
-    cursor = max(0, min(cursor, count - 1))
-    top = max(0, min(top, cursor, count - rows))
-    return Seen(cursor, max(top, cursor - rows + 1), rows)
+def heading(shown: Sequence[Column], columns: int, glyphs: Glyphs) -> Line:
+    """The titles of the columns."""
+    titles = (
+        _padded(column.title, width, column.right, glyphs)
+        for column, width in zip(shown, _widths(shown, columns), strict=True)
+    )
+    return line((" " * EDGE + (" " * BETWEEN).join(titles), "dim"))
 
 
-def table(
-    rows: Sequence[Row],
-    shown: Sequence[Column[Row]],
-    seen: Seen,
+def row_line(
+    row: Row,
+    shown: Sequence[Column],
     columns: int,
     year: int,
-    picked: Callable[[Row], bool],
     glyphs: Glyphs,
-) -> list[Line]:
-    """The heading and the rows that are seen."""
-    fixed = sum(column.cells for column in shown) + BETWEEN * (len(shown) - 1) + EDGE
-    widths = [column.cells or max(4, columns - fixed) for column in shown]
-    heading = " " * EDGE + (" " * BETWEEN).join(
-        _padded(column.title, width, column.right, glyphs) for column, width in zip(shown, widths, strict=True)
-    )
-    lines = [line((heading, "dim"))]
-    for place, row in enumerate(rows[seen.top : seen.top + seen.rows], seen.top):
-        at, mark = place == seen.cursor, "strong" if picked(row) else ""
-        spans: list[Span] = [(">" if at else " ", "chosen"), ("*" if picked(row) else " ", "strong")]
-        for column, width in zip(shown, widths, strict=True):
-            text, own = column.text(row, year)
-            spans += [(_padded(text, width, column.right, glyphs), own or mark), (" " * BETWEEN, "")]
-        lines.append(_at_cursor(spans[:-1], columns) if at else tuple(spans[:-1]))
-    return lines
-
-
-def _at_cursor(spans: Sequence[Span], columns: int) -> Line:
-    return (("".join(text for text, _ in spans).ljust(columns), "cursor"),)
+    *,
+    at: bool,
+    picked: bool,
+) -> Line:
+    """A row; `at` is the cursor on it."""
+    spans: list[Span] = [(">" if at else " ", "chosen"), ("*" if picked else " ", "strong")]
+    for column, width in zip(shown, _widths(shown, columns), strict=True):
+        text, own = column.text(row, year)
+        spans += [(_padded(visible(text), width, column.right, glyphs), own or ("strong" if picked else ""))]
+        spans += [(" " * BETWEEN, "")]
+    shown_spans = tuple(spans[:-1])
+    return (("".join(text for text, _ in shown_spans).ljust(columns), "cursor"),) if at else shown_spans
 
 
 def _padded(text: str, cells: int, right: bool, glyphs: Glyphs) -> str:
-    cut = text if len(text) <= cells else text[: cells - 1] + glyphs.ellipsis
-    return cut.rjust(cells) if right else cut.ljust(cells)
+    shown = cut(text, cells, glyphs)
+    return shown.rjust(cells) if right else shown.ljust(cells)
 
 
-def of_run(run: Past, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Two lines about a run: what it is called, and what it was."""
-    named = [(f" {run.name}", "strong")] + [(f"  #{tag}", "chosen") for tag in run.tags]
-    if run.trouble:
-        about: Line = line((f" {run.trouble}", "warning"))
+def about(row: Row, columns: int, glyphs: Glyphs) -> list[Line]:
+    """Two lines about a row: what it is called, and what a run was, or where in a cell's step were stalls."""
+    if isinstance(row, CellStep):
+        named = line((f" {row.cell} {row.step}", "strong"), *((f"  {text}", mark) for text, mark in row.flags))
+        told = ribbon(row, columns)
     else:
-        clients = counted(run.clients, "client")
-        probes = f"; probes {' '.join(run.probes)}" if run.probes else ""
-        about = line(f" {run.load}, {clients}: {' '.join(run.steps)}{probes}; kernel {run.kernel}")
-    return [fit(tuple(named), columns, glyphs.ellipsis), fit(about, columns, glyphs.ellipsis)]
+        named = line((f" {row.name}", "strong"), *((f"  #{tag}", "chosen") for tag in row.tags))
+        told = _told(row)
+    return [fit(named, columns, glyphs.ellipsis), fit(told, columns, glyphs.ellipsis)]
 
 
-def of_cell(row: CellStep, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Two lines about a cell's step: what it is called, and where in it were stalls."""
-    named = line((f" {row.cell} {row.step}", "strong"), *((f"  {text}", mark) for text, mark in row.flags))
-    return [fit(named, columns, glyphs.ellipsis), fit(ribbon(row, columns), columns, glyphs.ellipsis)]
+def _told(run: RunSummary) -> Line:
+    if run.trouble:
+        return line((f" {run.trouble}", "warning"))
+    clients = counted(run.clients, "client")
+    probes = f"; probes {' '.join(run.probes)}" if run.probes else ""
+    return line(f" {run.load}, {clients}: {' '.join(run.steps)}{probes}; kernel {run.kernel or '-'}")
 
 
 def ribbon(row: CellStep, columns: int) -> Line:
     """The whole step as one row, stalls marked."""
     if row.ended_ns is None or row.ended_ns <= row.started_ns:
-        return line((" not finished" if row.step else " came to no step", "dim"))
+        return line((" not finished" if row.step else " has no step", "dim"))
     left, right = " 00:00:00 ", f" {clock((row.ended_ns - row.started_ns) / 1e9)} "
     cells = max(1, columns - len(left) - len(right))
-    marked = {x for at in row.stalls for x in columns_of(row.started_ns, row.ended_ns, at[0], at[1], cells)}
-    spans: list[Span] = [(left, "dim")]
-    for x in range(cells):
-        text, mark = ("!", "stall") if x in marked else (".", "dim")
-        if spans[-1][1] == mark and x:
-            spans[-1] = (spans[-1][0] + text, mark)
-        else:
-            spans.append((text, mark))
-    return (*spans, (right, "dim"))
+    axis = (row.started_ns, row.ended_ns)
+    return ((left, "dim"), *strip(cells, axis, row.ended_ns, row.stalls), (right, "dim"))
 
 
 def counted(number: int, word: str) -> str:

@@ -1,84 +1,106 @@
-"""The fields of the Launch screen's plan: what load is put on, and how it is measured. See `tui.launch.items`."""
-
-from __future__ import annotations
+"""The fields of the Launch screen's plan: the workload's options, and how it is measured. See `tui.launch.items`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from typing import Any
 
-from engine.errors import UserError
-from tui.launch.items import Item, Offer, Question
-from tui.launch.plan import Plan
+from msgspec.structs import replace
+
+from engine.core.errors import UserError
+from engine.core.request import Request
+from tui.launch.items import Choices, Item, Question
+from tui.launch.plan import steps_of, with_option, with_workload
+from workloads.options import Option
+
+ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
 
 
-def load(plan: Plan, offer: Offer) -> tuple[Item, ...]:
-    """What load is put on, and how much of it."""
-    presets = tuple(str(row["preset"]) for row in offer.presets)
-    kind = plan.preset or plan.workload
+def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
+    """The workload, and its options."""
+    presets = {str(row["preset"]): str(row["workload"]) for row in offer.presets}
     preset = offer.preset(plan)
-    said = str(preset["question"]) if preset else "the Insert Benchmark; left and right choose a named plan instead"
-    first = _choice(
-        "workload", kind, (plan.workload, *presets), said,
-        lambda value: plan.with_preset(value if value in presets else None),
-    )  # fmt: skip
+    names = tuple(dict.fromkeys((plan.workload, *offer.descriptions)))
+    description = str(preset["question"]) if preset else offer.descriptions.get(plan.workload, "")
+
+    def chosen(value: str) -> Request:
+        return with_workload(plan, presets.get(value, value), value if value in presets else None)
+
+    detail = f"{description}; left and right choose another, or a named plan"
+    first = _choice("workload", plan.options.get("preset", plan.workload), (*names, *presets), detail, chosen)
+    options = [option for option in offer.options_of(plan) if option.name not in ELSEWHERE]
     if preset is not None:
-        fixed = f"{plan.preset} is a plan of its own: it has its steps and sizes"
-        return (first, Item("generation", text=str(preset["generation"]), detail=fixed))
-    usual = offer.workload(plan)
-    scale = plan.scale or (None if plan.rows is not None else (offer.scales or ("quick",))[0])
-    detail = str(usual.get("note") or "a named size; rows of your own take its place")
-    return (
-        first,
-        _choice("generation", plan.generation, offer.generations, "the Insert Benchmark as it was at that time",
-                lambda value: _of_generation(plan, offer, value)),
-        _choice("scale", scale, offer.scales, detail,
-                lambda value: replace(plan, scale=None if value == offer.scales[0] else value, rows=None)),
-        _number("rows", plan.rows, plan, "rows loaded per client, instead of a scale", usual=usual.get("rows"),
-                take=lambda value: replace(plan, rows=value, scale=plan.scale if value is None else None)),
-        _number("rows_written", plan.rows_written, plan, "rows of l.i1 and l.i2 together, per client",
-                usual=None if plan.rows is not None else usual.get("rows_written")),
-        _number("query_seconds", plan.query_seconds, plan, "nominal length of each query step",
-                usual=None if plan.rows is not None else usual.get("query_s")),
-    )  # fmt: skip
+        fixed = f"{preset['preset']} is a plan of its own: it has its steps and sizes"
+        own = [option.name for option in options if isinstance(preset.get(option.name), str)]
+        return (first, *(Item(name, text=str(preset[name]), detail=fixed) for name in own))
+    return (first, *(_option(option, plan, offer) for option in options))
 
 
-def design(plan: Plan, _: Offer) -> tuple[Item, ...]:
+def design(plan: Request, offer: Choices) -> tuple[Item, ...]:
     """How it is measured."""
+    clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     return (
-        _number("repeats", plan.repeats, plan, "cells per build, interleaved ABBA; a verdict needs 3, better 5",
-                step=1, least=1),
-        _yes("aa", "A/A", plan, "runs the base against itself too: the noise floor of this host"),
-        Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect that is called one",
+        _number("repeats", plan.repeats, "cells per build, interleaved ABBA; a verdict needs 3, better 4 or 6",
+                lambda value: replace(plan, repeats=value or 1), step=2, least=2),
+        _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
+             lambda value: replace(plan, aa=value)),
+        Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect to call faster or slower",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),
              greater=lambda: replace(plan, margin=min(0.5, round(plan.margin + 0.005, 4))),
              question=Question("margin in percent", f"{plan.margin * 100:g}",
                                lambda text: replace(plan, margin=_float(text) / 100))),
-        _number("clients", plan.clients, plan, "each with a table of its own", step=1, least=1),
-        _number("seed", plan.seed, plan, "of the data; the same for all builds", step=1, least=0),
+        *clients,
+        _number("seed", plan.seed, "of the data; the same for all builds",
+                lambda value: replace(plan, seed=value or 0), step=1),
         Item("settings", text=" ".join(plan.overrides) or "-",
              detail=f"settings on top of every config: {' '.join(plan.overrides) or 'none'}",
              question=Question("settings on top of every config: NAME=VALUE, with spaces between",
                                " ".join(plan.overrides),
                                lambda text: replace(plan, overrides=tuple(text.split())))),
-        _yes("keep", "keep", plan, "keeps every cell's cluster instead of removing it"),
-        _yes("beside", "beside", plan, "runs although another run is measuring on this machine"),
-        *((Item("knobs", text=" ".join(f"{name}={value}" for name, value in plan.knobs),
-                detail="knobs of the workload, from the plan's file; space takes them away",
-                toggle=lambda: replace(plan, knobs=())),) if plan.knobs else ()),
+        _yes("keep", plan.keep, "keeps every cell's cluster instead of removing it",
+             lambda value: replace(plan, keep=value)),
+        _yes("concurrent", plan.allow_concurrent, "runs even if another run is measuring on this machine",
+             lambda value: replace(plan, allow_concurrent=value)),
     )  # fmt: skip
 
 
-def _of_generation(plan: Plan, offer: Offer, generation: str) -> Plan:
-    changed = replace(plan, generation=generation)
-    every = offer.steps(changed)
-    left = tuple(step for step in plan.steps if step in every)
-    return replace(changed, steps=() if len(left) == len(every) else left)
+def _option(option: Option, plan: Request, offer: Choices) -> Item:
+    """The field of a workload's option."""
+    value = plan.options.get(option.name)
+    detail = option.text[:1].lower() + option.text[1:].removesuffix(".")
+    words = option.name.replace("_", " ")
+
+    def take(new: Any) -> Request:
+        usual = new is None or new == option.default or new == option.unset
+        changed = with_option(plan, option.name, None if usual else new, option.excludes)
+        every, chosen = offer.steps(changed), steps_of(changed)
+        left = [step for step in chosen if step in every]
+        return changed if len(left) == len(chosen) else with_option(changed, "steps", left or None)
+
+    if option.kind == "bool":
+        return _yes(words, bool(option.default if value is None else value), detail, take)
+    values = offer.values(plan, option)
+    if values:
+        excluded = any(option.name in other.excludes for other in offer.options_of(plan) if other.name in plan.options)
+        shown = value if value is not None else None if excluded else option.default or option.unset or values[0]
+        return _choice(words, shown, values, detail, take)
+    if option.kind == "int" and not option.many:
+        step, least = (1, int(option.least or 0)) if option.default is not None else (0, 0)
+        given = value if value is not None else option.default
+        return _number(words, given, detail, take, usual=offer.usual(plan).get(option.name), unset=option.unset,
+                       step=step, least=least)  # fmt: skip
+    text = "" if value is None else ",".join(map(str, value)) if option.many else str(value)
+
+    def typed(answer: str) -> Request:
+        try:
+            return take(option.parsed(answer))
+        except ValueError:
+            raise UserError(f"{words}: '{answer}' is not {option.words}") from None
+
+    return Item(words, text=text or "-", detail=f"{words}: {detail}", mark="" if text else "dim",
+                question=Question(f"{words}: {detail}", text, typed))  # fmt: skip
 
 
-def _choice(name: str, value: str | None, values: Sequence[str], detail: str, take: Callable[[str], Plan]) -> Item:
+def _choice(name: str, value: str | None, values: Sequence[str], detail: str, take: Callable[[str], Request]) -> Item:
     place = values.index(value) if value in values else -1
-
-    if not values:
-        return Item(name, text=value or "-", detail=f"{name}: {detail}")
     return Item(
         name,
         text=value or "-",
@@ -90,45 +112,40 @@ def _choice(name: str, value: str | None, values: Sequence[str], detail: str, ta
 
 
 def _number(
-    name: str,
+    words: str,
     value: int | None,
-    plan: Plan,
     detail: str,
+    take: Callable[[int | None], Request],
     *,
     usual: int | None = None,
+    unset: str = "",
     step: int = 0,
     least: int = 0,
-    take: Callable[[int | None], Plan] | None = None,
 ) -> Item:
-    def kept(number: int | None) -> Plan:
-        return take(number) if take is not None else replace(plan, **{name: number})  # type: ignore[arg-type]
-
-    def typed(text: str) -> Plan:
+    def typed(text: str) -> Request:
         if not text and not step:
-            return kept(None)
+            return take(None)
         try:
-            return kept(int(text.replace(",", "").replace("_", "")))
+            return take(int(text.replace(",", "").replace("_", "")))
         except ValueError:
             raise UserError(f"{words}: '{text}' is not a whole number") from None
 
-    words = name.replace("_", " ")
-    shown = f"{value:,}" if value is not None else f"{usual:,}" if usual is not None else "(in proportion)"
+    missing = f"{usual:,.0f}" if usual is not None else f"({unset or 'not set'})"
     return Item(
         words,
-        text=shown,
-        detail=f"{words}: {detail}; space types it" + (", left and right move it" if step else ", empty as usual"),
+        text=f"{value:,}" if value is not None else missing,
+        detail=f"{words}: {detail}; space types it" + (", left/right change it" if step else ", empty: default"),
         mark="" if value is not None else "dim",
-        lesser=(lambda: kept(max(least, (value or 0) - step))) if step else None,
-        greater=(lambda: kept((value or 0) + step)) if step else None,
+        lesser=(lambda: take(max(least, (value or 0) - step))) if step else None,
+        greater=(lambda: take((value or 0) + step)) if step else None,
         question=Question(f"{words}: {detail}", "" if value is None else str(value), typed),
     )
 
 
-def _yes(name: str, words: str, plan: Plan, detail: str) -> Item:
-    def other() -> Plan:
-        return replace(plan, **{name: not getattr(plan, name)})  # type: ignore[arg-type]
+def _yes(words: str, value: bool, detail: str, take: Callable[[bool], Request]) -> Item:
+    def other() -> Request:
+        return take(not value)
 
-    value = bool(getattr(plan, name))
     return Item(words, text="yes" if value else "no", detail=f"{words}: {detail}", toggle=other, lesser=other,
                 greater=other)  # fmt: skip
 

@@ -1,69 +1,106 @@
 """What can be chosen on the Launch screen: the items of each panel, and the plan that choosing one comes to.
 
-`Offer` is what `bench list choices` says there is. All is pure: a plan and an offer in, items out, a new plan back.
+`Choices` is what `bench list choices` says there is. All is pure: a plan and an offer in, items out, a new plan back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tui.launch.plan import Plan, name_of
-from tui.numbers import size
+import msgspec
+
+from engine.core.format import size
+from engine.core.request import Request, name_of
+from tui.launch.plan import steps_of, with_base, with_build, with_config, with_probe, with_step
+from workloads.options import Option
 
 Row = dict[str, Any]
-Change = Callable[[], Plan]
+Change = Callable[[], Request]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Choices:
     """What there is to choose from: rows as `bench list` gives them."""
 
     builds: tuple[Row, ...] = ()
     configs: tuple[Row, ...] = ()
     workloads: tuple[Row, ...] = ()
+    loads: tuple[Row, ...] = ()
+    options: tuple[Row, ...] = ()
     presets: tuple[Row, ...] = ()
     kernels: tuple[Row, ...] = ()
     probes: tuple[Row, ...] = ()
     runs: tuple[Row, ...] = ()
 
     @classmethod
-    def of(cls, record: dict[str, list[Row]]) -> Offer:
+    def of(cls, record: dict[str, list[Row]]) -> Choices:
         """From the JSON of `bench list choices`."""
         return cls(**{name: tuple(record.get(name, ())) for name in cls.__slots__})
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The builds' labels in their order."""
         return tuple(str(row["label"]) for row in self.builds)
 
     @property
-    def generations(self) -> tuple[str, ...]:
-        """The generations, the newest first."""
-        return tuple(sorted({str(row["generation"]) for row in self.workloads}, reverse=True))
+    def descriptions(self) -> dict[str, str]:
+        """The workloads by name, and what each is."""
+        return {str(row["workload"]): str(row["description"]) for row in self.loads}
 
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """The named sizes, the smallest first."""
-        return tuple(dict.fromkeys(str(row["scale"]) for row in self.workloads))
+    def options_of(self, plan: Request) -> tuple[Option, ...]:
+        """The options of the plan's workload."""
+        return tuple(msgspec.convert(row, Option) for row in self.options if row["workload"] == plan.workload)
 
-    def workload(self, plan: Plan) -> Row:
-        """The row of the plan's generation and scale; an empty one where there is none."""
-        scale = plan.scale or (self.scales[0] if self.scales else "")
-        wanted = (plan.generation, scale)
-        return next((row for row in self.workloads if (row["generation"], row["scale"]) == wanted), {})
+    def values(self, plan: Request, option: Option) -> tuple[str, ...]:
+        """The words that an option can be: its choices, or those of the workload's named sizes."""
+        if option.choices or option.kind != "str" or option.many:
+            return option.choices
+        return tuple(dict.fromkeys(str(row[option.name]) for row in self._sizes(plan) if option.name in row))
 
-    def preset(self, plan: Plan) -> Row | None:
+    def usual(self, plan: Request) -> Row:
+        """The named size that the plan's options come to; an empty one where they have sizes of their own."""
+        options = {option.name: option for option in self.options_of(plan)}
+        excluded = {name for own in plan.options if own in options for name in options[own].excludes}
+        if any(options[name].kind == "str" for name in excluded if name in options):
+            return {}
+        return next((row for row in self._sizes(plan) if self._fits(row, plan, options)), {})
+
+    def load(self, plan: Request) -> str:
+        """The workload, or its named plan, and at which size: `insert g24b quick`."""
+        if "preset" in plan.options:
+            return str(plan.options["preset"])
+        row = self.usual(plan)
+        options = [option for option in self.options_of(plan) if option.kind == "str" and not option.many]
+        return " ".join((plan.workload, *(str(row[option.name]) for option in options if option.name in row)))
+
+    def preset(self, plan: Request) -> Row | None:
         """The row of the plan's preset."""
-        return next((row for row in self.presets if row["preset"] == plan.preset), None)
+        return next((row for row in self.presets if row["preset"] == plan.options.get("preset")), None)
 
-    def steps(self, plan: Plan) -> tuple[str, ...]:
+    def steps(self, plan: Request) -> tuple[str, ...]:
         """All steps that the plan's workload has."""
         preset = self.preset(plan)
         if preset is not None:
             return tuple(preset["steps"])
-        return tuple(str(self.workload(plan).get("steps", "")).split())
+        options = {option.name: option for option in self.options_of(plan) if option.choices}
+        return next((tuple(str(row["steps"]).split()) for row in self._sizes(plan) if self._fits(row, plan, options)),
+                    ())  # fmt: skip
+
+    def step_texts(self, plan: Request) -> dict[str, str]:
+        return next((dict(row["steps"]) for row in self.loads if row["workload"] == plan.workload), {})
+
+    def _sizes(self, plan: Request) -> tuple[Row, ...]:
+        return tuple(row for row in self.workloads if row["workload"] == plan.workload)
+
+    def _fits(self, row: Row, plan: Request, options: Mapping[str, Option]) -> bool:
+        """Whether a row of sizes has the words that the plan has, or would have by default."""
+        return all(
+            row[name] == plan.options.get(name, option.default or option.unset)
+            for name, option in options.items()
+            if name in row and option.kind == "str" and not option.many
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +109,13 @@ class Question:
 
     text: str
     value: str
-    take: Callable[[str], Plan]
+    take: Callable[[str], Request]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One thing in a panel. `box` is what stands before its name, `text` what comes after it, `aside` where there is
-    room; `detail` is said of it below while the cursor is on it. `mark` is that of its box or text.
+    room; `detail` is shown below while the cursor is on it. `mark` is that of its box or text.
 
     `toggle` is what space does, `lesser` and `greater` what left and right do, `question` what is typed for it.
     """
@@ -100,129 +137,93 @@ def _box(chosen: bool) -> str:
     return "[x]" if chosen else "[ ]"
 
 
-def builds(plan: Plan, offer: Offer, wanted: str = "") -> tuple[Item, ...]:
+def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
     """The builds, and the user's own installs; only those with `wanted` in their label, or chosen."""
     own = {build: {"label": name_of(build), "version": "", "provenance": build.partition("=")[2], "patches": []}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
     rows: dict[str, Row] = {str(row["label"]): row for row in offer.builds} | own
-    items = []
     for build, row in rows.items():
         if wanted and wanted not in build and build not in plan.builds:
             continue
         patches = " ".join(row.get("patches") or ())
         chosen, is_base = build in plan.builds, build == plan.base_build
-        items.append(
-            Item(
-                name_of(build),
-                _box(chosen),
-                "base" if is_base else "",
-                f"{row['provenance']} {patches}".strip(),
-                f"{name_of(build)}: {row['version']} {row['provenance']} {patches}".strip()
-                + ("; what the others are compared with" if is_base else "; b makes it the base"),
-                "chosen" if chosen else "",
-                toggle=lambda build=build: plan.with_build(build, offer.labels),  # type: ignore[misc]
-                base=lambda build=build: plan.with_base(build, offer.labels),  # type: ignore[misc]
-            )
+        yield Item(
+            name_of(build),
+            _box(chosen),
+            "base" if is_base else "",
+            f"{row['provenance']} {patches}".strip(),
+            f"{name_of(build)}: {row['version']} {row['provenance']} {patches}".strip()
+            + ("; what the others are compared with" if is_base else "; b makes it the base"),
+            "chosen" if chosen else "",
+            toggle=partial(with_build, plan, build, offer.labels),
+            base=partial(with_base, plan, build, offer.labels),
         )
-    return tuple(items)
 
 
-def configs(plan: Plan, offer: Offer) -> tuple[Item, ...]:
+def configs(plan: Request, offer: Choices) -> Iterator[Item]:
     """The configs, and files of the user's own."""
     names = tuple(str(row["name"]) for row in offer.configs)
-    said = {str(row["name"]): str(row["description"]) for row in offer.configs}
+    described = {str(row["name"]): str(row["description"]) for row in offer.configs}
     # The one that is usual is the last of its table, and the first that a person looks for.
     ordered = (*(name for name in names if name == "auto"), *(name for name in names if name != "auto"))
     own = tuple(config for config in plan.configs if config not in names)
-    return tuple(
-        Item(
+    for config in (*ordered, *own):
+        chosen, words = config in plan.configs, described.get(config, "a file of your own")
+        yield Item(
             config,
-            _box(config in plan.configs),
-            aside=said.get(config, "a file of your own"),
-            detail=f"{config}: {said.get(config, 'a file of your own')}",
-            mark="chosen" if config in plan.configs else "",
-            toggle=lambda config=config: plan.with_config(config, (*ordered, *own)),  # type: ignore[misc]
+            _box(chosen),
+            aside=words,
+            detail=f"{config}: {words}",
+            mark="chosen" if chosen else "",
+            toggle=partial(with_config, plan, config, (*ordered, *own)),
         )
-        for config in (*ordered, *own)
-    )
 
 
-def kernels(plan: Plan, offer: Offer) -> tuple[Item, ...]:
+def kernels(offer: Choices) -> Iterator[Item]:
     """The kernels; the running one is what every run has."""
-    return tuple(
-        Item(
-            str(row["kernel"]),
-            _box(row["kernel"] == "host"),
-            str(row["release"]),
-            str(row["state"]),
-            f"{row['kernel']}: {row['release']}, {row['state']}",
-            "chosen" if row["kernel"] == "host" else "",
-        )
-        for row in offer.kernels
-    )
+    for row in offer.kernels:
+        kernel, release, state = str(row["kernel"]), str(row["release"]), str(row["state"])
+        chosen = kernel == "host"
+        detail = f"{kernel}: {release}, {state}"
+        yield Item(kernel, _box(chosen), release, state, detail, "chosen" if chosen else "")
 
 
-def probes(plan: Plan, offer: Offer) -> tuple[Item, ...]:
+def probes(plan: Request, offer: Choices) -> Iterator[Item]:
     """The probes that can be asked for; a costly one all the time, in windows, or where it is cheap."""
     asked = {name.partition(":")[0]: name.partition(":")[2] for name in plan.probes}
     if "default" in asked:
         asked |= {"sched": "", "stacks": ""}
-    items = []
     for row in sorted(offer.probes, key=lambda row: row["state"] == "always on"):
         probe, state = str(row["probe"]), str(row["state"])
         modes = ("", "window", "budget") if int(row["tier"]) >= 2 else ("",)
         always, lacking = state == "always on", state not in ("ready", "always on")
         text = "always" if always else "?" if lacking else asked.get(probe, "")
-        items.append(
-            Item(
-                probe,
-                _box(always or probe in asked),
-                text,
-                str(row["cost"]) if not lacking else state,
-                f"{row['question']} Costs {row['cost']}." + (f" Not here: {state}" if lacking else ""),
-                "warning" if lacking else "chosen" if always or probe in asked else "",
-                toggle=None if always else lambda probe=probe, modes=modes: plan.with_probe(probe, modes),  # type: ignore[misc]
-            )
+        yield Item(
+            probe,
+            _box(always or probe in asked),
+            text,
+            str(row["cost"]) if not lacking else state,
+            f"{row['question']} Costs {row['cost']}." + (f" Not here: {state}" if lacking else ""),
+            "warning" if lacking else "chosen" if always or probe in asked else "",
+            toggle=None if always else partial(with_probe, plan, probe, modes),
         )
-    return tuple(items)
 
 
-def steps(plan: Plan, offer: Offer, planned: Sequence[str] = ()) -> tuple[Item, ...]:
+def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterator[Item]:
     """The steps; `planned` are those that will be run, which the chosen ones may stand on."""
     every = offer.steps(plan)
-    fixed = plan.preset is not None
-    items = []
+    fixed, named = offer.preset(plan) is not None, steps_of(plan)
     for step in every:
-        chosen = fixed or not plan.steps or step in plan.steps
+        chosen = fixed or not named or step in named
         needed = not chosen and step in planned
-        items.append(
-            Item(
-                step,
-                "[+]" if needed else _box(chosen),
-                detail=f"{step}: " + ("the preset's own" if fixed else _said(step) + (
-                    "; run because others stand on it" if needed else "")),
-                mark="chosen" if chosen else "",
-                toggle=None if fixed else lambda step=step: plan.with_step(step, every),  # type: ignore[misc]
-            )
-        )  # fmt: skip
-    return tuple(items)
-
-
-_STEPS = {
-    "l.i0": "load the table in key order, without indexes",
-    "l.x": "build the secondary indexes",
-    "l.i1": "inserts and deletes of 50 rows each",
-    "l.i2": "inserts and deletes of 5 rows each",
-    "pause": "vacuum, checkpoint and rest",
-}
-
-
-def _said(step: str) -> str:
-    if step in _STEPS:
-        return _STEPS[step]
-    kind = "point" if step.startswith("qp") else "range"
-    rate = "".join(letter for letter in step.partition(".")[0] if letter.isdigit())
-    return f"{kind} queries while {rate} rows/s are inserted and deleted"
+        words = "the preset's own" if fixed else offer.step_texts(plan).get(step, "")
+        yield Item(
+            step,
+            "[+]" if needed else _box(chosen),
+            detail=f"{step}: {words}" + ("; added because other steps need it" if needed else ""),
+            mark="chosen" if chosen else "",
+            toggle=None if fixed else partial(with_step, plan, step, every),
+        )
 
 
 # -- the preflight
@@ -231,7 +232,7 @@ SIGNS = {"ok": ("ok", "dim"), "warn": ("?", "warning"), "fail": ("x", "error")}
 
 
 def checks(found: Sequence[Row]) -> tuple[Item, ...]:
-    """What was looked at before the start, the worst first."""
+    """The checks before the start, the worst first."""
     ordered = sorted(found, key=lambda row: ("fail", "warn", "ok").index(row["status"]))
     items = []
     for row in ordered:
@@ -242,37 +243,38 @@ def checks(found: Sequence[Row]) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def own_checks(plan: Plan, offer: Offer, needed_bytes: int, free_bytes: int) -> tuple[Row, ...]:
+def own_checks(plan: Request, offer: Choices, needed_bytes: int, free_bytes: int) -> tuple[Row, ...]:
     """What the plan itself needs: room, and a machine on which nobody else measures."""
     found: list[Row] = []
     if needed_bytes:
         enough = free_bytes >= needed_bytes
-        room = {
-            "name": "free space",  # doctor has one, too, that knows of no plan
-            "status": "ok" if enough else "fail",
-            "found": f"{size(free_bytes)} free, {size(needed_bytes)} needed",
-            "reason": "" if enough else "the run would be refused",
-            "remedy": "" if enough else "free some, choose another --out, or a smaller scale",
-        }
-        found.append(room)
+        found.append(
+            {
+                "name": "free space",  # doctor has one, too, that knows of no plan
+                "status": "ok" if enough else "fail",
+                "found": f"{size(free_bytes)} free, {size(needed_bytes)} needed",
+                "reason": "" if enough else "the run would be refused",
+                "remedy": "" if enough else "free some, choose another --out, or a smaller scale",
+            }
+        )
     running = [str(row["run"]) for row in offer.runs if row["state"] == "running"]
     if running:
         found.append(
             {
                 "name": "another run",
-                "status": "warn" if plan.beside else "fail",
+                "status": "warn" if plan.allow_concurrent else "fail",
                 "found": running[0],
                 "reason": "two runs at a time measure each other",
-                "remedy": "wait for it, or say beside in the design",
+                "remedy": "wait for it, or choose concurrent in the design",
             }
         )
     return tuple(found)
 
 
-def unfinished(offer: Offer) -> tuple[Row, ...]:
+def unfinished(offer: Choices) -> tuple[Row, ...]:
     """The runs that can be gone on with."""
-    return tuple(row for row in offer.runs if row["state"] in ("unfinished", "not started") or _failed(row))
-
-
-def _failed(row: Row) -> bool:
-    return str(row["state"]).endswith(" failed") and bool(row["cells"])
+    return tuple(
+        row
+        for row in offer.runs
+        if row["state"] in ("unfinished", "not started") or (str(row["state"]).endswith(" failed") and row["cells"])
+    )

@@ -1,24 +1,21 @@
 """Launch: what is to be compared, how, and whether this machine is fit for it; then the start."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.binding import Binding
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.request import request_of
 from tui import bench
 from tui.keys import key
 from tui.launch import items as launch_items
 from tui.launch import view as launch_view
-from tui.launch.items import Offer
 from tui.launch.making import PlanScreen
-from tui.launch.plan import Plan, keep
-from tui.screens.over import AskScreen, LineScreen
-from tui.screens.pages import PagesScreen
-from tui.screens.pick import PickScreen
+from tui.launch.plan import arguments, keep
+from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen
 
 
 class LaunchScreen(PlanScreen):
@@ -36,9 +33,8 @@ class LaunchScreen(PlanScreen):
     ]
 
     def action_check(self) -> None:
-        """Looks at the machine again."""
         self.checks = ()
-        self.draw_all()
+        self.draw()
         self.ask_choices()
 
     # -- starting
@@ -53,47 +49,44 @@ class LaunchScreen(PlanScreen):
         elif not whatever and not self.checks:
             self.bench.say("the preflight is still looking; F starts without it", "warning")
         elif not whatever and blocks:
-            told = (
+            warning = (
                 f"x blocks start: {', '.join(blocks)}. Mend it and press c, or F starts anyway (what was found is kept)"
             )
-            self.bench.say(told, "warning")
+            self.bench.say(warning, "warning")
         else:
-            words = ("run", *self.plan.arguments(), "--out", str(self.bench.out), "--detach")
+            words = ("run", *arguments(self.plan), "--out", str(self.context.out), "--detach")
             self._do("preparing the builds and starting", self._started(words))
 
     async def _started(self, words: tuple[str, ...]) -> None:
-        found = await bench.ask_json(*words, told=self.progress)
+        found = await bench.ask_json(*words, console=self.progress)
         self._watch(Path(found["folder"]))
 
     def action_resume(self) -> None:
-        """Goes on with a run that is not finished."""
-
         async def choose() -> None:
-            self.offer = Offer.of({**self._rows(), "runs": await bench.ask_json("list", "runs", "--out", self._out)})
+            self.offer = replace(self.offer, runs=tuple(await bench.ask_json("list", "runs", "--out", self._out)))
             left = launch_items.unfinished(self.offer)
             if not left:
                 self.bench.say(f"no run in {self._out} is unfinished")
                 return
             options = [(str(row["run"]), f"{row['cells'] or '0':>7} {row['state']:<12} {row['run']}") for row in left]
-            self.bench.push_screen(PickScreen("go on with which run? finished cells are not run again", options), taken)
+            self.bench.ask_user(PickScreen("Resume which run? Finished cells are not run again.", options), taken)
 
-        def taken(chosen: tuple[str, ...] | None) -> None:
-            if chosen:
-                self._do(f"going on with {chosen[0]}", go_on(Path(self._out, chosen[0])))
+        def taken(chosen: tuple[str, ...]) -> None:
+            self._do(f"going on with {chosen[0]}", go_on(Path(self._out, chosen[0])))
 
         async def go_on(run: Path) -> None:
-            await bench.ask("resume", str(run), "--out", self._out, "--detach", told=self.progress)
+            await bench.ask("resume", str(run), "--out", self._out, "--detach", console=self.progress)
             self._watch(run)
 
         self._do("looking for unfinished runs", choose())
 
     def _watch(self, run: Path) -> None:
-        """Opens Live on a run; who has gone to another screen meanwhile is told instead."""
+        """Opens Live on a run; on another screen a notice is shown instead."""
         self.ask_choices(look=False)
         if self.is_current:
             self.bench.look_at(run)
         else:
-            self.bench.run_folder = run
+            self.context.run = run
             self.bench.say(f"{run.name} has been started: 2 watches it")
 
     # -- looking and keeping
@@ -106,16 +99,14 @@ class LaunchScreen(PlanScreen):
         plan = self.plan
 
         async def ask() -> None:
-            words = ("run", *plan.arguments(), "--out", self._out, "--dry-run")
-            prospect = await bench.ask_json(*words, told=self.progress)
+            words = ("run", *arguments(plan), "--out", self._out, "--dry-run")
+            prospect = await bench.ask_json(*words, console=self.progress)
             title = f"dry run: {len(prospect['manifest']['cells'])} cells, nothing is started"
             self.bench.push_screen(PagesScreen(title, launch_view.schedule(plan, prospect)))
 
         self._do("preparing the builds for a dry run", ask())
 
     def action_save(self) -> None:
-        """Keeps the plan as a file."""
-
         def save(path: Path) -> None:
             try:
                 keep(self.plan, path)
@@ -123,47 +114,40 @@ class LaunchScreen(PlanScreen):
                 self.bench.complain(error)
                 return
             self.file, self.kept = str(path), self.plan
-            self.draw_all()
+            self.draw()
             self.bench.say(f"written: {path}; the same by hand: bench --plan {path}")
 
-        def typed(text: str | None) -> None:
-            path = Path(text or "").expanduser()
-            if text and path.exists() and text != self.file:
-                sure = AskScreen(f"{path} is there already. Replace it?")
-                self.bench.push_screen(sure, lambda answer: save(path) if answer else None)
-            elif text:
+        def typed(text: str) -> None:
+            path = Path(text).expanduser()
+            if path.exists() and text != self.file:
+                self.bench.ask_user(AskScreen(f"{path} is there already. Replace it?"), lambda _: save(path))
+            else:
                 save(path)
 
         if self.plan.builds:
-            self.bench.push_screen(LineScreen("save the plan as", self.file or "plan.toml"), typed)
+            self.bench.ask_user(LineScreen("save the plan as", self.file or "plan.toml"), typed)
         else:
             self.bench.say("no build is chosen: there is no plan to save", "warning")
 
     def action_load(self) -> None:
-        """Takes a plan from a file, which `bench` checks."""
-
         async def load(path: Path) -> None:
             found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
-            self.file, self.kept = str(path), Plan.of(found["plan"])
+            self.file, self.kept = str(path), request_of(found["plan"])
             self.change(self.kept, found)
             self.show_base()
-            self.draw_all()
+            self.draw()
             self.bench.say(f"plan taken from {path}")
 
-        def typed(text: str | None) -> None:
-            if text:
-                self._do(f"reading {text}", load(Path(text).expanduser()))
+        def typed(text: str) -> None:
+            self._do(f"reading {text}", load(Path(text).expanduser()))
 
-        self.bench.push_screen(LineScreen("open the plan", self.file or "plan.toml"), typed)
+        self.bench.ask_user(LineScreen("open the plan", self.file or "plan.toml"), typed)
 
     # -- one thing at a time
 
     @property
     def _out(self) -> str:
-        return str(self.bench.out)
-
-    def _rows(self) -> dict[str, Any]:
-        return {name: getattr(self.offer, name) for name in Offer.__slots__}
+        return str(self.context.out)
 
     def _do(self, doing: str, work: Coroutine[Any, Any, None]) -> None:
         """Does something that takes a while, unless something is done already; says what it does, and what failed."""

@@ -1,19 +1,19 @@
 """The Launch screen as lines: panels of items, the head with what the plan comes to, the dry run's pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from engine.core.format import size, span
+from engine.core.model import workload_title
+from engine.core.request import Request, name_of
 from tui.glyphs import Glyphs
-from tui.launch.items import Item, Offer, unfinished
-from tui.launch.plan import Plan, name_of
+from tui.launch.items import Choices, Item, unfinished
+from tui.launch.plan import command
 from tui.marks import Line, fit, line, width
-from tui.numbers import size, span
 
-ASIDE_CELLS = 40  # a panel as wide as this has room for a few words beside each name
+ASIDE_CELLS = 40  # a panel as wide as this has room for a few words after each name
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +36,32 @@ def panel(
     glyphs: Glyphs,
     *,
     focused: bool,
-    said: str = "",
+    note: str = "",
 ) -> list[Line]:
     """A panel: its title with a rule, then its items around the cursor, row by row."""
-    columns = max(1, min(columns_of(look, cells), len(items) or 1))
+    columns, seen = grid(look, len(items), cursor, cells, rows)
     deep = -(-len(items) // columns)
-    room = max(1, rows - 1)
-    top = max(0, min(cursor // columns - room // 2, deep - room))
-    place = f"{top + 1}-{min(deep, top + room)}/{deep}" if deep > room else ""
-    lines = [_title(look, cells - 1, glyphs, focused, said, place)]
+    place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
+    lines = [_title(look, cells - 1, glyphs, focused, note, place)]
     each = (cells - 1) // columns
-    for row in range(top, min(deep, top + room)):
+    for row in seen:
         spans: list[tuple[str, str]] = []
         for number in range(row * columns, min(len(items), (row + 1) * columns)):
-            at = focused and number == cursor
-            spans += _padded(_item(items[number], at, look, each, glyphs), each)
+            item = _item(items[number], focused and number == cursor, look, each, glyphs)
+            spans += [*item, (" " * max(0, each - width(item)), "")]
         lines.append(tuple(spans))
     return lines
 
 
-def columns_of(look: Look, cells: int) -> int:
-    """In how many columns a panel of that width lays its items out."""
-    return look.wide_columns if cells >= 100 else look.columns
+def grid(look: Look, count: int, cursor: int, cells: int, rows: int) -> tuple[int, range]:
+    """In how many columns a panel of that size lays so many items out, and which rows of them are seen."""
+    columns = max(1, min(look.wide_columns if cells >= 100 else look.columns, count))
+    deep, room = -(-count // columns), max(1, rows - 1)
+    top = max(0, min(cursor // columns - room // 2, deep - room))
+    return columns, range(top, min(deep, top + room))
 
 
-def head(plan: Plan, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str) -> list[Line]:
+def head(plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str) -> list[Line]:
     """Two lines: what the plan comes to, and how small an effect it can show, or what is wrong with it."""
     first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
     if plan.base_build is not None:
@@ -78,7 +79,7 @@ def head(plan: Plan, file: str, estimate: dict[str, Any] | None, trouble: str, d
     return [tuple(first), line((f" {_effect(plan, estimate)}", "dim"))]
 
 
-def _effect(plan: Plan, estimate: dict[str, Any] | None) -> str:
+def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
     if estimate is None:
         return "counting cells"
     if plan.subjects < 2:
@@ -94,9 +95,9 @@ def _effect(plan: Plan, estimate: dict[str, Any] | None) -> str:
     return f"smallest visible effect ~{small:.1%} ({least}){upto}, by A/A {noise['run']}"
 
 
-def detail(item: Item | None, cells: int, rows: int = 2) -> list[Line]:
-    """What is said of the item under the cursor."""
-    return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:rows]]
+def detail(item: Item | None, cells: int) -> list[Line]:
+    """The description of the item under the cursor, in two lines at most."""
+    return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:2]]
 
 
 def counted(checks: Sequence[Item]) -> str:
@@ -105,51 +106,45 @@ def counted(checks: Sequence[Item]) -> str:
     return "  ".join(f"{signs.count(sign)} {sign}" for sign in ("ok", "?", "x") if sign in signs)
 
 
-def schedule(plan: Plan, prospect: dict[str, Any]) -> list[Line]:
+def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     """The dry run: the command, the cells in their order, and what is to be known of them."""
     manifest = prospect["manifest"]
     workload = manifest["workload"]
-    builds = {build["label"]: build for build in manifest["builds"]}
     lines = [line(("the same by hand", "strong"))]
-    command = _wrapped(plan.command(), 66)
-    lines += [line(f"  {text} \\") for text in command[:-1]] + [line(f"  {command[-1]}")]
+    words = _wrapped(command(plan), 66)
+    lines += [line(f"  {text} \\") for text in words[:-1]] + [line(f"  {words[-1]}")]
     steps = " ".join(step["name"] for step in workload["steps"])
-    lines.append(line((f"each cell: {workload['name']} {workload['generation']}, scale {workload['scale']}", "strong")))
+    lines.append(line((f"each cell: {workload['name']} {workload_title(workload)}", "strong")))
     lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
     for cell in manifest["cells"]:
         subject = cell["subject"]
         arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
         name, begins = f"{subject['build']}{arm}", span(cell["ordinal"] * prospect["cell_s"])
-        lines.append(
-            line(f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}")
-        )
-    lines.append(
-        line(
-            f"about {span(prospect['total_s'])} in all (a rough guess), {size(prospect['needed_bytes'])} of disk",
-        )
-    )
+        row = f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}"
+        lines.append(line(row))
+    total, needed = span(prospect["total_s"]), size(prospect["needed_bytes"])
+    lines.append(line(f"about {total} in all (rough estimate), {needed} of disk"))
     lines.append(line(("builds", "strong")))
-    for label, build in builds.items():
-        lines.append(line(f"  {label}: {build['provenance']}, {build['compiler']}"))
+    lines += [line(f"  {build['label']}: {build['provenance']}, {build['compiler']}") for build in manifest["builds"]]
     for key, config in manifest["configs"].items():
         if config["dropped"]:
             lines += [line((f"? {text}" if at == 0 else f"  {text}", "warning")) for at, text in enumerate(
-                _wrapped(f"{key}: left out, unknown to this version: {', '.join(config['dropped'])}", 68))]  # fmt: skip
+                _wrapped(f"{key}: settings left out (unknown): {', '.join(config['dropped'])}", 68))]  # fmt: skip
     for notice in prospect["notices"]:
         lines += [line((f"  {text}", "warning")) for text in _wrapped(f"? {notice}", 68)]
     return lines
 
 
 def small(
-    plan: Plan, estimate: dict[str, Any] | None, trouble: str, checks: Sequence[Item], offer: Offer
+    plan: Request, estimate: dict[str, Any] | None, trouble: str, checks: Sequence[Item], offer: Choices
 ) -> list[Line]:
     """The page of a small terminal."""
     lines = [line(("LAUNCH", "strong"))]
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
     lines.append(line(f"configs  {', '.join(plan.configs)}"))
-    lines.append(line(f"load     {plan.preset or f'{plan.workload} {plan.generation}'}, {plan.repeats} repeats"))
+    lines.append(line(f"load     {offer.load(plan)}, {plan.repeats} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip
@@ -157,15 +152,14 @@ def small(
         lines.append(line((f"? {trouble}", "warning")))
     lines.append(line(f"preflight: {counted(checks) or 'looking'}"))
     lines += [line((f"x {item.name}: {item.text}", "error")) for item in checks if item.box == "x"]
-    left = len(unfinished(offer))
-    if left:
-        lines.append(line(f"{left} unfinished run{'s' if left != 1 else ''}: r goes on with one"))
+    if left := len(unfinished(offer)):
+        lines.append(line(f"{left} unfinished run{'s' if left != 1 else ''}: r resumes one"))
     return lines
 
 
-def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, said: str, place: str) -> Line:
+def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, note: str, place: str) -> Line:
     name = f"{'>' if focused else ' '}{look.title} "
-    facts = " ".join(part for part in (said, place) if part)
+    facts = " ".join(part for part in (note, place) if part)
     if len(name) + len(facts) + 1 > cells:
         facts = place
     facts = f"{facts} " if facts else ""
@@ -190,10 +184,6 @@ def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
     if item.aside and cells >= ASIDE_CELLS:
         spans = (*spans, (" " * max(1, 28 - width(spans)) + item.aside, "dim"))
     return fit(spans, cells - 1, glyphs.ellipsis)
-
-
-def _padded(spans: Line, cells: int) -> Line:
-    return (*spans, (" " * max(0, cells - width(spans)), ""))
 
 
 def _wrapped(text: str, cells: int) -> list[str]:

@@ -1,12 +1,10 @@
 """What watching costs: the CPU of this very process."""
 
-from __future__ import annotations
-
 import time
 
 LEAST_S = 0.5  # over a shorter time a share says nothing
-SETTLED = 3  # shares from which on they are told: the first ones are those of starting
-WEIGHT = 0.2  # of the newest share in what is told
+SETTLED = 3  # shares from which on they are shown: the first ones are those of starting
+WEIGHT = 0.2  # of the newest share in what is shown
 
 
 class Cost:
@@ -19,7 +17,6 @@ class Cost:
 
     @property
     def percent(self) -> float | None:
-        """In percent of one core."""
         return self._smoothed if self._shares > SETTLED else None
 
     def measure(self) -> None:

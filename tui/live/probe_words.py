@@ -1,13 +1,11 @@
-"""What probes counted in the last second, in a row each: the part of it that fits beside a chart."""
-
-from __future__ import annotations
+"""What probes counted in the last second, in a row each: the part of it that fits next to a chart."""
 
 from collections.abc import Sequence
 
-from engine.journal import ProbeFrame
+from engine.core.format import short
+from engine.journal.reader import ProbeFrame
+from engine.view.probe_series import quantile_us
 from tui.marks import Line, Span, line
-from tui.numbers import short
-from tui.probes.reel import quantile_us
 
 # The histogram of each probe that says most, and what it is of. Buckets are powers of two of microseconds.
 HISTOGRAMS = {
@@ -29,12 +27,9 @@ def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:
             if role in newest[probe] and (words := _words(newest[probe][role])):
                 spans += [(f" {role} ", "dim"), (words, "")]
         if spans:
-            found.append(line((f" {probe:<8} {_what(probe)}:", "dim"), *spans))
+            what = f"{HISTOGRAMS[probe][0]} p99 in us" if probe in HISTOGRAMS else "% of its time on CPU"
+            found.append(line((f" {probe:<8} {what}:", "dim"), *spans))
     return found
-
-
-def _what(probe: str) -> str:
-    return f"{HISTOGRAMS[probe][0]} p99 in us" if probe in HISTOGRAMS else "% of its time on CPU"
 
 
 def _words(frame: ProbeFrame) -> str:

@@ -1,21 +1,19 @@
 """The detail of a stall, over the Live screen."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from textwrap import wrap
 from typing import ClassVar
 
 from textual.binding import Binding
+from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from engine.errors import UserError
-from engine.journal import EventRow
+from engine.core.errors import UserError
+from engine.journal.reader import EventRow
+from engine.view.player import Player, legible
+from engine.view.view_state import ViewState
 from tui.keys import key
-from tui.live.picture import Picture
-from tui.live.playing import Player, legible
 from tui.live.stall_text import detail
-from tui.marks import Line, line
+from tui.marks import Line, folded
 from tui.screens.base import BenchScreen
 from tui.widgets.lines import Lines
 
@@ -24,25 +22,23 @@ class StallScreen(BenchScreen):
     """One stall, with everything that went on around it."""
 
     TITLE_WORD: ClassVar[str] = "STALL"
-    DEFAULT_CSS = "StallScreen #detail { height: 1fr; }"
+    DEFAULT_CSS = "StallScreen #detail { height: 1fr; scrollbar-size-vertical: 0; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("escape", "app.leave", "back", "stall.close"),
         key("n", "stall(1)", "next", "stall.next", shown="n/N"),
-        key("N", "stall(-1)", "the one before", "stall.previous", show=False),
-        key("down,j,pagedown", "scroll(1)", "further", "stall.down", shown="down"),
-        key("up,k,pageup", "scroll(-1)", "back up", "stall.up", show=False),
+        key("N", "stall(-1)", "previous one", "stall.previous", show=False),
+        key("down,j,pagedown", "scroll('page_down')", "further", "stall.down", shown="down"),
+        key("up,k,pageup", "scroll('page_up')", "back up", "stall.up", show=False),
     ]
 
-    def __init__(self, player: Player, picture: Picture, stall: EventRow) -> None:
+    def __init__(self, player: Player, view: ViewState, stall: EventRow) -> None:
         super().__init__()
-        self._player, self._picture, self._stall = player, picture, stall
+        self._player, self._view, self._stall = player, view, stall
         self._lines: list[Line] = []
-        self._top = 0
 
     def parts(self) -> Sequence[Widget]:
-        """One list of lines."""
-        self._detail = Lines(id="detail")
-        return [self._detail]
+        self._detail = Lines()
+        return [VerticalScroll(self._detail, id="detail", can_focus=False)]
 
     def on_mount(self) -> None:
         """Shows it once the size is known, and again while it lasts."""
@@ -50,7 +46,6 @@ class StallScreen(BenchScreen):
         self.set_interval(1.0, self._follow)
 
     def small(self) -> Sequence[Line]:
-        """As much as there is room for."""
         return self._lines
 
     def _follow(self) -> None:
@@ -60,30 +55,25 @@ class StallScreen(BenchScreen):
     def _read(self) -> None:
         try:
             with legible(self._player.run):
-                picture = self._player.look()
-                if picture.step is not None and picture.step.id == self._stall.step_id:
-                    self._picture = picture  # else the step is over, and stays as it was seen last
-                now = [stall for stall in self._picture.stalls if stall.id == self._stall.id]
-                self._stall = now[0] if now else self._stall
+                view = self._player.look()
+                if view.step is not None and view.step.id == self._stall.step_id:
+                    self._view = view  # else the step is over, and stays as it was seen last
+                self._stall = next((stall for stall in self._view.stalls if stall.id == self._stall.id), self._stall)
                 self._lines = detail(
-                    self._player.reader, self._picture, self._stall, self.glyphs, min(self.size.width, 160)
+                    self._player.reader, self._view, self._stall, self.glyphs, min(self.size.width, 160)
                 )
         except UserError as error:
-            self._lines = [line((f" {row}", "warning")) for row in wrap(str(error), max(20, self.size.width - 2))]
-        self.action_scroll(0)
+            self._lines = folded(str(error), self.size.width, "warning")
+        self._detail.show(self._lines)
         self.refresh_small()
 
-    def action_scroll(self, pages: int) -> None:
-        """Further down, or back."""
-        rows = max(1, self._detail.size.height)
-        self._top = max(0, min(self._top + pages * (rows - 1), len(self._lines) - rows))
-        self._detail.show(self._lines[self._top : self._top + rows])
+    def action_scroll(self, how: str) -> None:
+        getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
 
     def action_stall(self, by: int) -> None:
-        """Another stall of the step."""
-        stalls = self._picture.stalls
+        stalls = self._view.stalls
         ids = [stall.id for stall in stalls]
         if self._stall.id in ids:
             self._stall = stalls[(ids.index(self._stall.id) + by) % len(ids)]
-        self._top = 0
+        self.query_one(VerticalScroll).scroll_home(animate=False)
         self._read()

@@ -1,20 +1,18 @@
 """A stall's detail in lines: what every series did around it, what was logged, where the backend hung, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
-from textwrap import wrap
 from typing import Any
 
-from engine.journal import EventRow, JournalReader, RoleRow, RoleSecond
-from engine.model import progress
+from engine.core.format import short, three
+from engine.core.model import progress
+from engine.journal.reader import EventRow, JournalReader, RoleRow, RoleSecond
+from engine.view.envelope import columns_of, envelope
+from engine.view.events import stall_seconds, stall_words, until_ns
+from engine.view.step_series import SECOND_NS
+from engine.view.view_state import ViewState, share_percent
 from tui.glyphs import Glyphs
-from tui.live.film import SECOND_NS
-from tui.live.picture import Picture, lasts
-from tui.live.words import event_line, stall_seconds, stall_words
-from tui.marks import Line, Span, line
-from tui.numbers import short, three
-from tui.widgets.envelope import columns_of, envelope
+from tui.live.text import event_line
+from tui.marks import Line, hanging, line
 from tui.widgets.raster import columns_per_cell, raster
 
 AROUND_NS = 30 * SECOND_NS
@@ -22,102 +20,84 @@ NAME_CELLS = 20
 RANGE_CELLS = 14
 Point = tuple[float, float, float]
 
-# What is shown of each role, and of the machine: heading and how it is had from an interval.
+# What is shown of each role, and of the machine: heading, and how it follows from an interval.
 ROLE_SERIES: tuple[tuple[str, Callable[[RoleRow, RoleSecond], float | None]], ...] = (
     ("/s", lambda role, second: progress(role.name, second) * SECOND_NS / second.dt_ns),
     (" in flight s", lambda role, second: second.in_flight_ns / 1e9),
-    (" cpu %", lambda role, second: _share(second.backend_cpu_ns, second.dt_ns)),
-    (" runq %", lambda role, second: _share(second.backend_runq_ns, second.dt_ns)),
+    (" cpu %", lambda role, second: share_percent(second.backend_cpu_ns, second.dt_ns)),
+    (" runq %", lambda role, second: share_percent(second.backend_runq_ns, second.dt_ns)),
 )
 SAMPLE_SERIES: tuple[tuple[str, str, str, float], ...] = (
-    ("server cpu %", "dbms", "cpu_ns", 1e-7),
+    ("server cpu %", "server", "cpu_ns", 1e-7),
     ("device written MB/s", "device", "written_kb", 1 / 1024),
     ("waiting for I/O %", "host", "pressure_io_some_ns", 1e-7),
 )
 
 
-def detail(reader: JournalReader, picture: Picture, stall: EventRow, glyphs: Glyphs, cells: int) -> list[Line]:
+def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyphs, cells: int) -> list[Line]:
     """Everything of a stall: 30 s before it to 30 s after."""
-    assert picture.film is not None
-    until_ns = picture.at_ns if lasts(stall, picture.at_ns) or stall.ended_ns is None else stall.ended_ns
-    axis = (stall.started_ns - AROUND_NS, until_ns + AROUND_NS)
-    at = min(axis[1], picture.at_ns)
+    assert view.series is not None
+    began_ns, ended_ns = stall.started_ns, until_ns(stall, view.at_ns)
+    axis = (began_ns - AROUND_NS, ended_ns + AROUND_NS)
+    at = min(axis[1], view.at_ns)
+    median, missed = short(stall.data.get("median_per_s")), short(stall.data.get("missed_rows"))
     lines = [
         line(
             (" STALL ", "stall"),
-            (f" {stall.role}, {stall_seconds(stall, picture.at_ns):.1f} s", "strong"),
-            _sums(stall.data),
+            (f" {stall.role}, {stall_seconds(stall, view.at_ns):.1f} s", "strong"),
+            (f"  depth {stall.data.get('depth', 0):.0%} of {median}/s, {missed} not done", ""),
         ),
-        *_causes(stall, picture.at_ns, cells),
+        *_causes(stall, view.at_ns, cells),
         line((f" 30 s before to 30 s after{' (so far)' if at < axis[1] else ''}", "dim")),
     ]
     bar = max(10, cells - NAME_CELLS - RANGE_CELLS - 2)
-    marked = columns_of(*axis, stall.started_ns, until_ns, bar)
-    for name, points in _series(reader, picture, stall, axis[0], at):
+    marked = columns_of(*axis, began_ns, ended_ns, bar)
+    for name, points in _series(reader, view, stall, axis[0], at):
         lines.append(_strip(name, points, axis, bar, marked, glyphs))
     lines += _snapshot(stall.data.get("snapshot"), cells)
     near = [
         event
-        for event in picture.film.events
+        for event in view.series.events
         if event.id != stall.id and event.started_ns <= at and (event.ended_ns or event.started_ns) >= axis[0]
     ]
     lines.append(line((" log", "strong"), ("" if near else "  nothing was logged", "dim")))
     for event in near:
-        began, said = event_line(event, picture.at_ns, picture.wall_ns)
-        lines += _folded(began, said, cells)
+        began, words = event_line(event, view.at_ns, view.wall_ns)
+        lines += hanging(began, words[0], cells, words[1])
     return lines
-
-
-def _folded(head: Span, said: Span, cells: int) -> list[Line]:
-    """A head, and what is said in as many lines as it takes: here there is a whole screen for it."""
-    indent = len(head[0])
-    parts = wrap(said[0], max(20, cells - indent - 1)) or [""]
-    return [line(head if place == 0 else " " * indent, (part, said[1])) for place, part in enumerate(parts)]
-
-
-def _sums(data: dict[str, Any]) -> Span:
-    missed = short(data.get("rows_not_done"))
-    return (f"  depth {data.get('depth', 0):.0%} of {short(data.get('median_per_s'))}/s, {missed} not done", "")
 
 
 def _causes(stall: EventRow, at_ns: int, cells: int) -> list[Line]:
     causes = stall.data.get("causes") or []
     if not causes:
         return [line((f" {stall_words(stall, at_ns)}; its causes are ranked when more is known", "dim"))]
-    heads = [
-        (f" {rank}. {cause['score']:.2f} ", "strong" if rank == 1 else "dim") for rank, cause in enumerate(causes, 1)
-    ]
-    return [
-        row for head, cause in zip(heads, causes, strict=True) for row in _folded(head, (str(cause["text"]), ""), cells)
-    ]
+    lines: list[Line] = []
+    for rank, cause in enumerate(causes, 1):
+        head = (f" {rank}. {cause['score']:.2f} ", "strong" if rank == 1 else "dim")
+        lines += hanging(head, str(cause["text"]), cells)
+    return lines
 
 
 def _series(
-    reader: JournalReader, picture: Picture, stall: EventRow, from_ns: int, until_ns: int
+    reader: JournalReader, view: ViewState, stall: EventRow, from_ns: int, until_ns: int
 ) -> Iterable[tuple[str, list[Point]]]:
-    assert picture.film is not None and picture.step is not None
-    roles = picture.film.roles
-    seconds = reader.seconds(picture.step.id, from_ns, until_ns)
+    assert view.series is not None and view.step is not None
+    roles = view.series.roles
+    seconds = reader.seconds(view.step.id, from_ns, until_ns)
     client = stall.data.get("client", 1)
     for role in roles.values():
         if role.client != client:
             continue
-        own = [second for second in seconds if second.role_id == role.id]
+        own = [second for second in seconds if second.role_id == role.id and second.dt_ns > 0]
         for name, value in ROLE_SERIES if role.name == stall.role else ROLE_SERIES[:1]:
-            yield (
-                role.name + name,
-                [
-                    (float(second.t_ns), float(second.dt_ns), found)
-                    for second in own
-                    if second.dt_ns > 0 and (found := value(role, second)) is not None
-                ],
-            )
-    samples = reader.samples(picture.step.id, from_ns, until_ns)
+            found = ((second, value(role, second)) for second in own)
+            yield role.name + name, [(s.t_ns, s.dt_ns, figure) for s, figure in found if figure is not None]
+    samples = reader.samples(view.step.id, from_ns, until_ns)
     for name, source, field, factor in SAMPLE_SERIES:
         yield (
             name,
             [
-                (float(t_ns), float(dt_ns), data[field] * factor * SECOND_NS / dt_ns)
+                (t_ns, dt_ns, data[field] * factor * SECOND_NS / dt_ns)
                 for t_ns, dt_ns, of, data in samples
                 if of == source and field in data and dt_ns > 0
             ],
@@ -133,14 +113,13 @@ def _strip(
         return line((f" {name:<{NAME_CELLS}}", ""), ("no data", "dim"))
     columns = envelope(points, *axis, cells * columns_per_cell(glyphs))
     (text,) = raster(columns, max(max(values), 1e-9), 1, glyphs)
-    spans: list[Span] = [(f" {name:<{NAME_CELLS}}"[: NAME_CELLS + 1], "")]
-    spans += [
+    return (
+        (f" {name:<{NAME_CELLS}}"[: NAME_CELLS + 1], ""),
         (text[: marked.start], "rate"),
         (text[marked.start : marked.stop], "stall"),
         (text[marked.stop :], "rate"),
-    ]
-    spans.append((" " * (cells - len(text)) + f" {three(min(values))}..{short(max(values))}", "dim"))
-    return tuple(spans)
+        (" " * (cells - len(text)) + f" {three(min(values))}..{short(max(values))}", "dim"),
+    )
 
 
 def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
@@ -150,16 +129,18 @@ def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
     state = f"state {snapshot.get('state', '?')}"
     wait = snapshot.get("wait") or "no wait event"
     blockers = snapshot.get("blocked_by") or []
-    blocked = f", blocked by {', '.join(str(pid) for pid in blockers)}" if blockers else ""
-    lines = [line((" where it hung", "strong"), f"  {state}, {wait}{blocked}")]
+    blocked = f", blocked by {', '.join(_holder(blocker) for blocker in blockers)}" if blockers else ""
+    lines = hanging((" blocked in  ", "strong"), f"{state}, {wait}{blocked}", cells)
     for name in ("kernel", "user"):
         frames = snapshot.get(name) or []
         if frames:
-            lines += _folded((f"  {name:<7}", "dim"), (" < ".join(frames), ""), cells)
+            lines += hanging((f"  {name:<7}", "dim"), " < ".join(frames), cells)
     for note in snapshot.get("notes") or []:
-        lines += _folded(("  ", "dim"), (str(note), "dim"), cells)
+        lines += hanging(("  ", "dim"), str(note), cells, "dim")
     return lines
 
 
-def _share(value_ns: int | None, dt_ns: int) -> float | None:
-    return None if value_ns is None else 100 * value_ns / dt_ns
+def _holder(blocker: dict[str, Any]) -> str:
+    """Who holds the lock, and what it was doing."""
+    what = blocker.get("what")
+    return f"{blocker.get('pid')}{f' ({what})' if what else ''}"

@@ -1,16 +1,15 @@
-"""The Live screen in lines: everything on it but the chart and the ribbon, from a picture alone."""
-
-from __future__ import annotations
+"""The Live screen in lines: everything on it but the chart and the ribbon, from a `ViewState` alone."""
 
 import time
 from collections.abc import Sequence
 
-from engine.model import Manifest
+from engine.core.format import clock, short, span, three
+from engine.core.model import Manifest, workload_title
+from engine.journal.reader import EventRow
+from engine.view.events import cause, event_words, lasts, stall_seconds, stall_words
+from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
-from tui.live.picture import UNITS, Picture, RoleLine, lasts
-from tui.live.words import cause, event_line, stall_seconds, stall_words
 from tui.marks import Line, Span, line
-from tui.numbers import clock, short, span, three
 
 BAR_CELLS = 16
 # The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
@@ -20,121 +19,126 @@ COLUMNS = (
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
 
 
-def title(picture: Picture, *, interface_percent: float | None = None) -> Line:
+def title(view: ViewState) -> Line:
     """Which cell of the run, which build, which step."""
-    cell = picture.cell
-    badge = _badge(picture)
+    cell = view.cell
+    badge = _badge(view)
     if cell is None:
-        return line(badge, (f" {picture.run}", "title"))
+        return line(badge, (f" {view.run}", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
     parts = [
-        f"{cell.ordinal + 1}/{picture.cells}",
+        f"{cell.ordinal + 1}/{view.cells}",
         f"{cell.subject.name} {cell.subject.config}{kernel}",
-        picture.step.name if picture.step else "",
-        f"repeat {cell.repeat}/{picture.repeats}",
-        clock(picture.length_s) if picture.step else "",
+        view.step.name if view.step else "",
+        f"repeat {cell.repeat}/{view.repeats}",
+        clock(view.length_s) if view.step else "",
     ]
     return line(badge, (" " + " | ".join(part for part in parts if part) + " ", "title"))
 
 
-def _badge(picture: Picture) -> Span:
-    if picture.state == "replay":
-        playing = f"x{picture.speed}" if picture.playing else "HELD"
+def _badge(view: ViewState) -> Span:
+    if view.state == "replay":
+        playing = f"x{view.speed}" if view.playing else "PAUSED"
         return (f" REPLAY {playing} ", "cursor")
     return {
         "running": (" REC ", "cursor"),
         "finished": (" FINISHED ", "title"),
         "failed": (" FAILED ", "error"),
         "died": (" DIED ", "error"),
-    }.get(picture.state, (f" {picture.state.upper()} ", "title"))
+    }.get(view.state, (f" {view.state.upper()} ", "title"))
 
 
-def progress(picture: Picture, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None) -> Line:
+def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None) -> Line:
     """How far the step is, how long it will take, whether the SLA holds, what the interface itself costs."""
     spans: list[Span] = []
     if behind_s is not None:
         spans += [(" ", ""), (f" PAUSED {span(behind_s)} behind ", "cursor")]
-    if picture.doing:
-        spans.append((f" {picture.doing} ", "strong"))
-    elif picture.fraction is not None:
-        filled = int(BAR_CELLS * picture.fraction)
+    if view.doing:
+        spans.append((f" {view.doing} ", "strong"))
+    elif view.fraction is not None:
+        filled = int(BAR_CELLS * view.fraction)
         bar = glyphs.done * filled + glyphs.todo * (BAR_CELLS - filled)
-        spans.append((f" {bar} {int(100 * picture.fraction):3}% ", ""))  # 99.6 % is not all
-        if picture.eta_s is not None and picture.fraction < 1:
-            spans.append((f" ETA {span(picture.eta_s)} ", ""))
-    elif picture.step is not None:
-        spans.append((f" {span(picture.length_s)} so far ", ""))
-    if picture.silent_s is not None:
-        spans.append((f" ? no figures for {span(picture.silent_s)} ", "warning"))
-    if picture.sla is not None:
-        kept = f" SLA {int(100 * picture.sla.fraction + 1e-9)}% "  # 94.9 % is not 95 %
-        spans.append((f" ok{kept}", "") if picture.sla.passed else (f" x{kept}", "sla"))
-    spans.append((f" {picture.cells_done} cells done", "dim"))
-    if picture.cells_failed:
-        spans.append((f" x {picture.cells_failed} failed", "worse"))
+        spans.append((f" {bar} {int(100 * view.fraction):3}% ", ""))  # 99.6 % is not all
+        if view.eta_s is not None and view.fraction < 1:
+            spans.append((f" ETA {span(view.eta_s)} ", ""))
+    elif view.step is not None:
+        spans.append((f" {span(view.length_s)} so far ", ""))
+    if view.silent_s is not None:
+        spans.append((f" ? no figures for {span(view.silent_s)} ", "warning"))
+    if view.sla is not None:
+        kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # 94.9 % is not 95 %
+        spans.append((f" ok{kept}", "") if view.sla.passed else (f" x{kept}", "sla"))
+    spans.append((f" {view.cells_done} cells done", "dim"))
+    if view.cells_failed:
+        spans.append((f" x {view.cells_failed} failed", "worse"))
     if interface_percent is not None:
         hot = interface_percent > 2
         spans.append((f"  {'? ' if hot else ''}screen {interface_percent:.1f}% cpu", "warning" if hot else "dim"))
     return tuple(spans)
 
 
-def rates(picture: Picture, kind: str, window: str) -> Line:
+def rates(view: ViewState, kind: str, window: str) -> Line:
     """The rate that the chart shows, its last minute's median, and the base's rate of the same step."""
-    film = picture.film
-    if film is None:
+    series = view.series
+    if series is None:
         return line()
-    series = film.rates.get(kind)
-    now = series.at(picture.at_ns) if series and picture.silent_s is None else None
-    spans: list[Span] = [(f" {UNITS.get(kind, 'ops/s')} ", "dim"), (short(now), "strong")]
-    if kind == picture.headline:
-        if picture.median_per_s is not None:
-            spans += [("  med60 ", "dim"), (short(picture.median_per_s), "")]
-        if picture.base_per_s is not None:
-            spans += [("  base ", "dim"), (short(picture.base_per_s), "base")]
-        if picture.relative is not None:
-            spans.append((f" ({picture.relative:.3f}{'' if picture.fraction == 1 else ' so far'})", ""))
-    others = [name for name in film.rates if name != kind]
+    rate = series.rates.get(kind)
+    now = rate.at(view.at_ns) if rate and view.silent_s is None else None
+    spans: list[Span] = [
+        (f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')} ", "dim"),
+        (short(now), "strong"),
+    ]
+    if kind == view.headline:
+        if view.median_per_s is not None:
+            spans += [("  med60 ", "dim"), (short(view.median_per_s), "")]
+        if view.base_per_s is not None:
+            spans += [("  base ", "dim"), (short(view.base_per_s), "base")]
+        if view.relative is not None:
+            spans.append((f" ({view.relative:.3f}{'' if view.fraction == 1 else ' so far'})", ""))
+    others = [name for name in series.rates if name != kind]
     if others:
         spans.append((f"  i: {', '.join(others)}", "dim"))
     spans.append((f"  {window}", "dim"))
     return tuple(spans)
 
 
-def ages(picture: Picture) -> Line:
+def ages(view: ViewState) -> Line:
     """How long statements in flight have been running, and the stall that lasts, or the last one."""
-    if picture.step is None:
+    if view.step is None:
         return line()
     spans: list[Span] = [(" in flight", "dim")]
-    for role in picture.roles:
+    for role in view.roles:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
-    if picture.stalled:
-        return line((f" ! {stall_words(picture.stalled[0], picture.at_ns)}", "stall"))
-    if picture.stalls:
-        last = picture.stalls[-1]
+    if view.stalled:
+        return line((f" ! {stall_words(view.stalled[0], view.at_ns)}", "stall"))
+    if view.stalls:
+        last = view.stalls[-1]
         because = cause(last)
-        many = f"{len(picture.stalls)} stall{'s' if len(picture.stalls) > 1 else ''}"
-        spans.append((f" | {many}, last {last.role} {stall_seconds(last, picture.at_ns):.1f}s", ""))
+        many = f"{len(view.stalls)} stall{'s' if len(view.stalls) > 1 else ''}"
+        spans.append((f" | {many}, last {last.role} {stall_seconds(last, view.at_ns):.1f}s", ""))
         spans.append((f": {because}" if because else "", "dim"))
     else:
         spans.append((" | no stall in this step", "dim"))
     return tuple(spans)
 
 
-def role_table(picture: Picture, columns: int) -> list[Line]:
+def role_table(view: ViewState, columns: int) -> list[Line]:
     """A row a role, and one of the server as a whole."""
-    machine = picture.machine
+    machine = view.machine
     heads = [*COLUMNS, *TIMES]
     lines = [line((" " + _row([head for head, _ in heads], heads), "dim"))]
-    lines += [_role(role, heads) for role in picture.roles]
-    dbms = [
-        "dbms",
-        "all" if machine.dbms_processes is None else f"{machine.dbms_processes} pr",
+    lines += [_role(role, heads) for role in view.roles]
+    server = [
+        "server",
+        "all" if machine.server_processes is None else f"{machine.server_processes} pr",
         "",
-        *_in_room(heads, machine.dbms_cpu_percent, machine.dbms_cpu_us_per_op, machine.dbms_runq_us_per_s),
+        *_in_room(heads, machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_us_per_s),
     ]
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
-    lines.append(line(" " + _row(dbms, heads[:6]), ("  " + (", ".join(workers) or "background processes idle"), "dim")))
-    clients = [role for role in picture.roles if role.client_cpu_percent is not None]
+    lines.append(
+        line(" " + _row(server, heads[:6]), ("  " + (", ".join(workers) or "background processes idle"), "dim"))
+    )
+    clients = [role for role in view.roles if role.client_cpu_percent is not None]
     if clients and columns >= 110:
         shares = " ".join(f"{role.name} {role.client_cpu_percent:.0f}%" for role in clients)
         lines.append(line((f" clients' cpu: {shares}", "dim")))
@@ -148,7 +152,7 @@ def _role(role: RoleLine, heads: Sequence[tuple[str, int]]) -> Line:
         pid,
         short(role.rate_per_s),
         *_in_room(heads, role.cpu_percent, role.cpu_us_per_op, role.runq_us_per_s),
-        role.wait or "-",
+        _wait(role) or "-",
         _ms(role.p50_us),
         _ms(role.p99_us),
         _ms(role.max_us),
@@ -156,6 +160,10 @@ def _role(role: RoleLine, heads: Sequence[tuple[str, int]]) -> Line:
     ]
     text = _row(values, heads)
     return line(("!", "stall"), (text, "stall")) if role.stalled else line(" " + text)
+
+
+def _wait(role: RoleLine) -> str:
+    return role.wait_event.partition(":")[2]
 
 
 def _in_room(
@@ -175,22 +183,23 @@ def _row(values: Sequence[str], heads: Sequence[tuple[str, int]]) -> str:
     return "".join(cells)[1:]
 
 
-def states(picture: Picture) -> Line:
+def states(view: ViewState) -> Line:
     """What the server does on the side: checkpoint, autovacuum; and what the device does."""
     spans: list[Span] = []
     for kind in ("checkpoint", "autovacuum"):
-        found = [event for event in picture.events if event.kind == kind]
+        found = [event for event in view.events if event.kind == kind]
         word = {"checkpoint": "ckpt", "autovacuum": "avac"}[kind]
-        if found and lasts(found[-1], picture.at_ns):
-            spans.append((f" {word} running {span((picture.at_ns - found[-1].started_ns) / 1e9)} ", "strong"))
+        if found and lasts(found[-1], view.at_ns):
+            spans.append((f" {word} running {span((view.at_ns - found[-1].started_ns) / 1e9)} ", "strong"))
         elif found:
             ended_ns = found[-1].ended_ns or found[-1].started_ns
-            spans.append((f" {word} {len(found)}x, {span((picture.at_ns - ended_ns) / 1e9)} ago ", ""))
+            spans.append((f" {word} {len(found)}x, {span((view.at_ns - ended_ns) / 1e9)} ago ", ""))
         else:
             spans.append((f" {word} none ", "dim"))
-    machine = picture.machine
+    machine = view.machine
     if machine.written_kb_per_s is not None:
-        spans.append((f" dev r {_size(machine.read_kb_per_s)} w {_size(machine.written_kb_per_s)} MB/s", ""))
+        read, written = _number(machine.read_kb_per_s, 1024), _number(machine.written_kb_per_s, 1024)
+        spans.append((f" dev r {read} w {written} MB/s", ""))
     if machine.io_stalled_percent is not None:
         spans.append((f"  io wait {machine.io_stalled_percent:.0f}%", ""))
     if machine.host_busy_percent is not None:
@@ -198,33 +207,45 @@ def states(picture: Picture) -> Line:
     return tuple(spans)
 
 
-def event_log(picture: Picture, rows: int) -> list[Line]:
+def event_log(view: ViewState, rows: int) -> list[Line]:
     """The newest events, newest first."""
-    newest = list(picture.events)[-rows:][::-1]
-    return [event_line(event, picture.at_ns, picture.wall_ns) for event in newest]
+    newest = list(view.events)[-rows:][::-1]
+    return [event_line(event, view.at_ns, view.wall_ns) for event in newest]
 
 
-def small(picture: Picture, behind_s: float | None = None) -> list[Line]:
+def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
+    """An event with the wall-clock time at which it began; `wall_ns` is that of `at_ns`."""
+    began = time.strftime("%H:%M:%S", time.localtime((wall_ns - at_ns + event.started_ns) / 1e9))
+    mark = ""
+    if event.kind == "stall":
+        mark = "stall" if lasts(event, at_ns) else "worse"
+    elif event.kind in ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "server_stopped"):
+        mark = "warning"
+    glyph = {"stall": "! ", "worse": "! ", "warning": "? "}.get(mark, "")
+    return line((f" {began} ", "dim"), (glyph + event_words(event, at_ns), mark))
+
+
+def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
     """The one page of a small terminal."""
-    rate = f"{short(picture.rate_per_s)} {picture.unit}"
+    rate = f"{short(view.rate_per_s)} {view.unit}"
     lines = [
-        title(picture),
-        line((f" {rate}", "strong"), f"  {picture.doing}"),
-        progress(picture, SETS["ascii"], behind_s, None),
+        title(view),
+        line((f" {rate}", "strong"), f"  {view.doing}"),
+        progress(view, SETS["ascii"], behind_s, None),
     ]
-    if picture.relative is not None:
-        lines.append(line(f" {picture.relative:.3f} of base {picture.base}, so far"))
-    lines += [line((f" ! {stall_words(stall, picture.at_ns)}", "stall")) for stall in picture.stalled]
+    if view.relative is not None:
+        lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
+    lines += [line((f" ! {stall_words(stall, view.at_ns)}", "stall")) for stall in view.stalled]
     lines += [
-        line(f" {role.name:<8} {short(role.rate_per_s):>6}/s  max {_ms(role.max_us)} ms  {role.wait}")
-        for role in picture.roles
+        line(f" {role.name:<8} {short(role.rate_per_s):>6}/s  max {_ms(role.max_us)} ms  {_wait(role)}")
+        for role in view.roles
     ]
     return lines
 
 
-def side(picture: Picture, environment: Sequence[str]) -> list[Line]:
+def side(view: ViewState, environment: Sequence[str]) -> list[Line]:
     """The right column of a wide terminal: what the machine is and does."""
-    machine = picture.machine
+    machine = view.machine
     lines = [
         line(("environment", "strong")),
         *(line(text) for text in environment),
@@ -232,14 +253,14 @@ def side(picture: Picture, environment: Sequence[str]) -> list[Line]:
         line(("machine", "strong")),
     ]
     figures = (
-        ("host busy", machine.host_busy_percent, "%"),
-        ("waiting for I/O", machine.io_stalled_percent, "%"),
-        ("read", None if machine.read_kb_per_s is None else machine.read_kb_per_s / 1024, "MB/s"),
-        ("written", None if machine.written_kb_per_s is None else machine.written_kb_per_s / 1024, "MB/s"),
-        ("dirty", None if machine.dirty_bytes is None else machine.dirty_bytes / 2**20, "MB"),
-        ("engine", machine.engine_cpu_percent, "%"),
+        ("host busy", _number(machine.host_busy_percent), "%"),
+        ("waiting for I/O", _number(machine.io_stalled_percent), "%"),
+        ("read", _number(machine.read_kb_per_s, 1024), "MB/s"),
+        ("written", _number(machine.written_kb_per_s, 1024), "MB/s"),
+        ("dirty", _number(machine.dirty_bytes, 1 << 20), "MB"),
+        ("engine", _number(machine.engine_cpu_percent), "%"),
     )
-    lines += [line((f"{name:<16}", "dim"), f"{_number(value):>7} {unit}") for name, value, unit in figures]
+    lines += [line((f"{name:<16}", "dim"), f"{text:>7} {unit}") for name, text, unit in figures]
     lines += [line(), line(("server processes", "strong"))]
     lines += [line((f"{name:<24}", "dim"), f"{share:6.1f} %") for name, share in machine.workers]
     return lines
@@ -252,28 +273,19 @@ def environment(manifest: Manifest) -> list[str]:
     return [
         f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
         f"kernel {kernel.get('release', '?')}",
-        f"{workload.get('name')} {workload.get('generation')}, {workload.get('scale')}",
+        f"{workload.get('name')} {workload_title(workload)}",
         f"clients {workload.get('clients')}, seed {manifest.seed}",
         f"probes {', '.join(manifest.observers) or 'none'}",
     ]
-
-
-def wall(picture: Picture) -> str:
-    """The wall-clock time of the moment."""
-    return time.strftime("%H:%M:%S", time.localtime(picture.wall_ns / 1e9))
 
 
 def _ms(value_us: int | None) -> str:
     return "-" if value_us is None else three(value_us / 1000) if value_us < 100_000_000 else short(value_us / 1000)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def _number(value: float | None, divisor: int = 1) -> str:
+    return "-" if value is None else f"{value / divisor:.1f}"
 
 
 def _whole(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
-
-
-def _size(kb: float | None) -> str:
-    return "-" if kb is None else f"{kb / 1024:.1f}"

@@ -1,34 +1,32 @@
 """Probes: how each stands, what it counted, by role and over time; switching them in a running step."""
 
-from __future__ import annotations
-
 import asyncio
-import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import events
+from textual import work
 from textual.binding import Binding
 
-from engine.errors import UserError
-from engine.journal import EventRow, is_locked
+from engine.core.errors import UserError
+from engine.journal.lock import is_locked
+from engine.journal.reader import EventRow
+from engine.view.player import legible
+from engine.view.probe_reading import SAMPLED, News, Place, Wanted, look
+from engine.view.probe_series import ProbeSeries, in_order
+from engine.view.step_series import SECOND_NS
 from tui import bench
 from tui.keys import key
-from tui.live.film import SECOND_NS
-from tui.live.playing import legible
-from tui.marks import Line, line
+from tui.marks import Line, folded, line
 from tui.probes import text as probe_text
 from tui.probes import view as probe_view
-from tui.probes.reading import SAMPLED, News, Place, Wanted, look
-from tui.probes.reel import Reel, in_order
 from tui.probes.states import AT_START, ProbeRow, probe_rows
 from tui.probes.view import WINDOWS, Moment
 from tui.screens.base import BenchScreen, Jump
 from tui.screens.over import AskScreen
 from tui.widgets.lines import Lines
 
-LOOK_S = 1.0
 UNASKED: tuple[Mapping[str, Any], ...] = tuple(
     {"probe": name, "state": "ready", "cost": "..."}
     for name in (SAMPLED, AT_START, "runq", "sched", "stacks", "planner", "phases", "endpoint")
@@ -36,9 +34,10 @@ UNASKED: tuple[Mapping[str, Any], ...] = tuple(
 
 
 class ProbesScreen(BenchScreen):
-    """The probes of the run that is looked at: in its newest step, at the moment that is played, or in another step."""
+    """The probes of the selected run: in its newest step, at the moment that is played, or in another step."""
 
     TITLE_WORD: ClassVar[str] = "PROBES"
+    LOOK_S: ClassVar[float] = 1.0
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("space", "switch", "on/off", "probes.switch"),
         key("d", "role(1)", "role", "probes.role"),
@@ -47,7 +46,7 @@ class ProbesScreen(BenchScreen):
         key("l", "log", "log", "probes.log"),
         key("x", "cost", "cost", "probes.cost"),
         key("right", "step(1)", "next step", "probes.step_on", show=False),
-        key("left", "step(-1)", "step", "probes.step_back"),
+        key("left", "step(-1)", "step", "probes.step_back", shown="left/right"),
         key("up,k", "move(-1)", "up", "probes.up", show=False),
         key("down,j", "move(1)", "down", "probes.down", show=False),
     ]
@@ -56,7 +55,6 @@ class ProbesScreen(BenchScreen):
         super().__init__()
         self._run: Path | None = None
         self._listed: Sequence[Mapping[str, Any]] = UNASKED
-        self._asked = False
         self._chosen = ""  # probe
         self._role = ""
         self._window = 0
@@ -69,7 +67,7 @@ class ProbesScreen(BenchScreen):
         self._places: list[Place] = []
         self._step: int | None = None  # chosen by the user; None: the newest, or the one that is played
         self._news: News | None = None
-        self._reel: Reel | None = None
+        self._series: ProbeSeries | None = None
         self._events: dict[int, EventRow] = {}
         self._roles: set[tuple[str, str]] = set()  # probe, role
         self._trouble = ""
@@ -77,33 +75,22 @@ class ProbesScreen(BenchScreen):
     # -- reading
 
     def on_mount(self) -> None:
-        """Begins to look, and asks what probes there are."""
-        self.set_interval(LOOK_S, self.look)
-        self.look()
         self._ask()
 
-    def on_screen_resume(self) -> None:
-        """Comes back to the front."""
-        super().on_screen_resume()
-        self.look()
-
-    def _ask(self) -> None:
-        async def ask() -> None:
-            try:
-                self._listed = await bench.ask_json("probes", "list", "--out", str(self.bench.out))
-                self._asked = True
-            except UserError as error:
-                self.bench.say(f"bench probes list: {error}", "warning")
-            self.paint()
-
-        self.run_worker(ask(), group="probes", exit_on_error=False)
+    @work(group="probes", exit_on_error=False)
+    async def _ask(self) -> None:
+        try:
+            self._listed = await bench.ask_json("probes", "list", "--out", str(self.context.out))
+        except UserError as error:
+            self.bench.say(f"bench probes list: {error}", "warning")
+        self.draw()
 
     def look(self) -> None:
-        """Reads on, away from the picture; nothing while another screen is in front."""
-        if self.bench.run_folder != self._run:
-            self._run = self.bench.run_folder
+        """Reads on, in a thread; nothing while another screen is in front."""
+        if self.context.run != self._run:
+            self._run = self.context.run
             self._forget()
-            self.paint()
+            self.draw()
         if self._run is not None and not self._reading and self.bench.current_mode == "probes":
             self._reading = True
             self.run_worker(self._read(self._run), group="reading", exit_on_error=False)
@@ -125,26 +112,24 @@ class ProbesScreen(BenchScreen):
                 self._trouble = str(error)
         finally:
             self._reading = False
-            self.paint()
+            self.draw()
 
     def _wanted(self) -> Wanted:
         place = self._place()
+        lasting = tuple(id for id, event in self._events.items() if event.ended_ns is None)
+        wanted = Wanted(event=max(self._events, default=0), lasting=lasting)
         if place is None:
-            return Wanted(event=max(self._events, default=0), lasting=self._lasting())
-        reel = self._reel_of(place)
-        return Wanted(
+            return wanted
+        series = self._series_of(place)
+        return replace(
+            wanted,
             step=place.step,
-            probe=reel.probe,
-            role=reel.role,
-            after_ns=reel.after_ns,
+            probe=series.probe,
+            role=series.role,
+            after_ns=series.after_ns,
             at_ns=self._at_ns(place),
             newest_step=self._places[-1].step.id,
-            event=max(self._events, default=0),
-            lasting=self._lasting(),
         )
-
-    def _lasting(self) -> tuple[int, ...]:
-        return tuple(id for id, event in self._events.items() if event.ended_ns is None)
 
     def _take(self, wanted: Wanted, news: News) -> None:
         self._trouble = ""
@@ -154,13 +139,12 @@ class ProbesScreen(BenchScreen):
         if news.step is not None:
             self._news = news
             self._places = [
-                Place(news.step, place.attempt, place.session, place.cell) if place.step.id == news.step.id else place
-                for place in self._places
+                replace(place, step=news.step) if place.step.id == news.step.id else place for place in self._places
             ]
             self._roles |= news.roles
-            reel = self._reel
-            if reel is not None and (reel.step.id, reel.probe, reel.role) == (news.step.id, wanted.probe, wanted.role):
-                reel.take(news.frames)
+            series, read = self._series, (news.step.id, wanted.probe, wanted.role)
+            if series is not None and (series.step.id, series.probe, series.role) == read:
+                series.take(news.frames)
 
     # -- what is shown
 
@@ -169,27 +153,27 @@ class ProbesScreen(BenchScreen):
         if not self._places:
             return None
         wanted = self._step
-        if wanted is None and self.bench.replayed is not None and (position := self.bench.position()) is not None:
+        if wanted is None and self.context.replayed is not None and (position := self.context.position) is not None:
             wanted = position[0]
         return next((place for place in self._places if place.step.id == wanted), self._places[-1])
 
     def _at_ns(self, place: Place) -> int:
         """The moment in it: that of the replay, else as far as it has come."""
-        position = self.bench.position() if self.bench.replayed is not None else None
+        position = self.context.position if self.context.replayed is not None else None
         if position is not None and position[0] == place.step.id:
             return position[1]
         return Wanted().at_ns
 
-    def _reel_of(self, place: Place) -> Reel:
+    def _series_of(self, place: Place) -> ProbeSeries:
         """The frames to be shown, empty ones where others were shown before."""
-        if self._reel is not None and self._reel.step.id != place.step.id:
-            self._news, self._reel, self._roles = None, None, set()
+        if self._series is not None and self._series.step.id != place.step.id:
+            self._news, self._series, self._roles = None, None, set()
         probe = self._row_name()
         roles = in_order(role for name, role in self._roles if name == probe)
         role = self._role if self._role in roles or not roles else roles[0]
-        if self._reel is None or (self._reel.probe, self._reel.role) != (probe, role):
-            self._reel = Reel(place.step, probe, role)
-        return self._reel
+        if self._series is None or (self._series.probe, self._series.role) != (probe, role):
+            self._series = ProbeSeries(place.step, probe, role)
+        return self._series
 
     def _row_name(self) -> str:
         """The chosen probe; at first the one that says most of those that are there."""
@@ -210,16 +194,18 @@ class ProbesScreen(BenchScreen):
             for event in self._events.values()
             if event.kind == "stall" and event.step_id == place.step.id and event.started_ns <= at_ns
         ]
-        reel = self._reel if self._reel is not None and self._reel.step.id == place.step.id else None
+        series = self._series if self._series is not None and self._series.step.id == place.step.id else None
         return Moment(
             place=place,
-            reel=reel if reel is not None and reel.role else None,
+            probe=self._row_name(),
+            series=series if series is not None and series.role else None,
+            others=sorted({probe for probe, _ in self._roles}),
             stalls=stalls,
             at_ns=min(at_ns, end_ns + SECOND_NS),
             end_ns=end_ns,
             window_s=WINDOWS[self._window][1],
             log=self._log,
-            replay=self.bench.replayed is not None and at_ns != Wanted().at_ns,
+            replay=self.context.replayed is not None and at_ns != Wanted().at_ns,
             running=news.running if news is not None else False,
         )
 
@@ -227,24 +213,18 @@ class ProbesScreen(BenchScreen):
         news = self._news
         if moment is None or news is None:
             return probe_rows(self._listed, news.observers if news is not None else (), (), (), None)
-        said = probe_view.events_until(list(self._events.values()), moment.place.attempt.id, moment.at_ns)
-        at_end = moment.place.step.ended_ns is not None and moment.at_ns >= moment.place.step.ended_ns
-        totals = moment.place.step.totals if at_end else None
-        return probe_rows(self._listed, news.observers, news.fresh, said, totals)
+        step, attempt = moment.place.step, moment.place.attempt
+        told = (event for event in self._events.values() if event.started_ns <= moment.at_ns)
+        reports = [event for event in told if event.attempt_id == attempt.id]
+        totals = step.totals if step.ended_ns is not None and moment.at_ns >= step.ended_ns else None
+        return probe_rows(self._listed, news.observers, news.fresh, reports, totals)
 
     # -- painting
 
     def parts(self) -> Sequence[Lines]:
-        """From top to bottom."""
         return [Lines(id=id) for id in ("title", "table", "panels", "strip", "remarks")]
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Draws again, for what there is room for now."""
-        super().on_resize(event)
-        self.paint()
-
-    def paint(self) -> None:
-        """Draws all of it."""
+    def draw(self) -> None:
         columns, height = self.size
         if not self.is_mounted or not columns or self.has_class("-small"):
             self.refresh_small()
@@ -252,39 +232,33 @@ class ProbesScreen(BenchScreen):
         moment = self._moment()
         rows = self._rows(moment)
         cursor = next((place for place, row in enumerate(rows) if row.probe == self._row_name()), 0)
-        parts: dict[str, list[Line]] = {"panels": [], "strip": [], "title": [line((" PROBES ", "title"))]}
-        if moment is not None:
-            room = probe_view.room(height, len(rows))
-            parts["title"] = [probe_view.title(moment, moment.reel.role if moment.reel else "", columns)]
-            parts["panels"] = probe_view.panels(moment, columns, room.bars, self.glyphs)
-            parts["strip"] = probe_view.over_time(moment, columns, room.strip, self.glyphs)
         if self._trouble or moment is None:
-            parts["title"] = [line((" PROBES ".ljust(columns), "title"))]
-            words = textwrap.wrap(self._trouble or self._no_run(), columns - 1, break_long_words=True)
-            parts["panels"], parts["strip"] = [line((f" {part}", "warning")) for part in words], []
-        parts["table"] = probe_text.table(rows, cursor, columns, self.glyphs)
-        parts["remarks"] = probe_text.remarks(rows, cursor, columns, probe_view.REMARK_ROWS, self.glyphs)
-        for id, lines in parts.items():
-            self.query_one(f"#{id}", Lines).show(lines)
+            title = line((" PROBES ".ljust(columns), "title"))
+            panels, strip = folded(self._trouble or self._no_run(), columns, "warning"), []
+        else:
+            bars, strip_rows = probe_view.room(height, len(rows))
+            title = probe_view.title(moment, moment.series.role if moment.series else "", columns)
+            panels = probe_view.panels(moment, columns, bars, self.glyphs)
+            strip = probe_view.over_time(moment, columns, strip_rows, self.glyphs)
+        table = probe_text.table(rows, cursor, columns, self.glyphs)
+        remarks = probe_text.remarks(rows, cursor, columns, probe_view.REMARK_ROWS, self.glyphs)
+        self.fill(title=[title], table=table, panels=panels, strip=strip, remarks=remarks)
 
     def _no_run(self) -> str:
         if self._run is None:
-            return "no run is looked at: choose one in History (5)"
-        return "reading" if self._reading else "no step has begun yet"
+            return "No run selected: choose one in History (5)"
+        return "reading" if self._reading else "no step has started yet"
 
     def small(self) -> Sequence[Line]:
-        """How each probe stands."""
         moment = self._moment()
         return probe_view.small(moment, self._rows(moment))
 
     # -- keys
 
     def jumps(self) -> list[Jump]:
-        """Every probe."""
         return self.row_jumps("table", len(self._listed), self._choose)
 
     def action_move(self, by: int) -> None:
-        """Another probe."""
         names = [str(row["probe"]) for row in self._listed]
         self._choose(max(0, min(names.index(self._row_name()) + by, len(names) - 1)))
 
@@ -295,29 +269,26 @@ class ProbesScreen(BenchScreen):
     def _again(self) -> None:
         """Shows what is chosen now, and reads what that needs."""
         self._wanted()
-        self.paint()
+        self.draw()
         self.look()
 
     def action_role(self, by: int) -> None:
-        """Another role."""
         roles = in_order(role for name, role in self._roles if name == self._row_name())
         if not roles:
-            self.bench.say("this probe told nothing of any role", "warning")
+            self.bench.say("this probe has no data for any role", "warning")
             return
-        now = self._reel.role if self._reel is not None else ""
+        now = self._series.role if self._series is not None else ""
         self._role = roles[((roles.index(now) if now in roles else 0) + by) % len(roles)]
         self._again()
 
     def action_window(self) -> None:
-        """Histograms of the whole step, or of its last minute, or ten seconds."""
         self._window = (self._window + 1) % len(WINDOWS)
-        self.paint()
+        self.draw()
 
     def action_log(self) -> None:
-        """Bars by the logarithm of the count, so that a tail is seen."""
         self._log = not self._log
         self.bench.say(f"bars are {'logarithmic' if self._log else 'linear'}", "dim")
-        self.paint()
+        self.draw()
 
     def action_step(self, by: int) -> None:
         """Another step of the run; beyond the newest it is followed again."""
@@ -333,41 +304,35 @@ class ProbesScreen(BenchScreen):
         self._again()
 
     def action_switch(self) -> None:
-        """Attaches the chosen probe to the running step, or detaches it."""
         run, probe = self._run, self._row_name()
         if run is None or not is_locked(run):
-            said = "no run is under way here: a probe is switched while one runs; for a new run Launch (1) has probes"
-            self.bench.say(said, "warning")
+            refusal = "no run in progress: probes can be switched during a run only; for a new run use Launch (1)"
+            self.bench.say(refusal, "warning")
             return
         row = next((row for row in self._rows(self._moment()) if row.probe == probe), None)
         word = "off" if row is not None and row.on else "on"
         self.bench.ask_bench(("probes", word, probe, str(run)), f"{probe}: {word}")
 
     def action_cost(self) -> None:
-        """Asks whether to measure what the chosen probe costs on this machine."""
         probe = self._row_name()
         if probe in (SAMPLED, AT_START):
-            self.bench.say(
-                f"{probe} is part of every cell here: no cell can go without, so none can be compared", "warning"
-            )
+            self.bench.say(f"{probe} is always on, so there are no cells without it to compare", "warning")
             return
-        active = next((lock.parent for lock in self.bench.out.glob("*/engine.lock") if is_locked(lock.parent)), None)
+        active = next((lock.parent for lock in self.context.out.glob("*/engine.lock") if is_locked(lock.parent)), None)
         if active is not None:
-            self.bench.say(f"{active.name} is measuring: what a probe costs is measured on a quiet machine", "warning")
+            self.bench.say(f"{active.name} is measuring: measure the cost of a probe on a quiet machine", "warning")
             return
 
-        def measure(sure: bool | None) -> None:
-            if sure:
-                command = ("probes", "cost", "--probe", probe, "--out", str(self.bench.out), *self._build())
-                self.bench.ask_bench(
-                    command, f"measuring what {probe} costs: History (5) has the run", lambda _: self._measured(probe)
-                )
+        def measure(_: bool) -> None:
+            command = ("probes", "cost", "--probe", probe, "--out", str(self.context.out), *self._build())
+            doing = f"measuring what {probe} costs: History (5) has the run"
+            self.bench.ask_bench(command, doing, lambda _: self._measured(probe))
 
         question = (
             f"Measure what {probe} costs on this machine? Cells with and without it in turn, 8 pairs, "
-            "take some minutes; leave the machine alone and this open meanwhile."
+            "take some minutes; leave the machine idle and this screen open meanwhile."
         )
-        self.app.push_screen(AskScreen(question), measure)
+        self.bench.ask_user(AskScreen(question), measure)
 
     def _build(self) -> tuple[str, ...]:
         """The build to measure with: that of the step that is shown."""

@@ -1,20 +1,19 @@
-"""How each probe stands: off, on, always on, or why it cannot be had and what to do about that."""
-
-from __future__ import annotations
+"""How each probe stands: off, on, always on, or why it is not available and what to do about that."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.journal import EventRow, ProbeFrame
-from engine.model import StepTotals
-from tui.live.film import SECOND_NS
-from tui.numbers import short
-from tui.probes.reading import SAMPLED
+from engine.core.format import short
+from engine.core.model import StepTotals
+from engine.journal.reader import EventRow, ProbeFrame
+from engine.view.probe_reading import SAMPLED
+from engine.view.step_series import SECOND_NS
 
 AT_START = "planstats"  # part of the server's settings: cannot be switched
 HEALTHY = ("ready", "always on")
+COUNTS = ("n", "samples", "switches", "preempted", "slept")  # fields that say how often a probe fired
 
 # What a line of refusal comes down to, by what it says.
 REASONS: tuple[tuple[str, str], ...] = (
@@ -32,9 +31,9 @@ REASONS: tuple[tuple[str, str], ...] = (
 )
 
 
-# By mode: how it is said that a probe is attached, or that it will be.
+# By mode: the words for a probe that is attached, or that will be.
 ON_IN = {"window": "on, in windows", "budget": "on, was cheap", "stalls": "on, a stall"}
-OFF_TILL = {"window": "off till window", "budget": "off, if cheap", "stalls": "off till stall"}
+OFF_TILL = {"window": "off until window", "budget": "off, if cheap", "stalls": "off until stall"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class ProbeRow:
 
 
 def reason(text: str) -> str:
-    """Two words for a line that says why a probe cannot be had."""
+    """Two words for a line that says why a probe is not available."""
     return next((words for pattern, words in REASONS if re.search(pattern, text)), "not here")
 
 
@@ -88,8 +87,8 @@ def _row(
     fresh_ns = max((frame.t_ns for frame in fresh), default=0)
     newest = [frame for frame in fresh if frame.t_ns > fresh_ns - SECOND_NS // 2]
     lost = max((int(frame.quality.get("lost_events", 0)) for frame in newest), default=0)
-    said = [event for event in events if event.data.get("probe") == probe]
-    remarks = [_remark(event) for event in said]
+    reports = [event for event in events if event.data.get("probe") == probe]
+    remarks = [_remark(event) for event in reports]
     refusal = "" if listed["state"] in HEALTHY else str(listed["state"])
     was = {name.partition(":")[0] for name in totals.observers} if totals is not None else set()
     on = probe != SAMPLED and (bool(fresh) or probe in was)
@@ -105,11 +104,11 @@ def _row(
     elif probe == SAMPLED:
         state, mark = "always", ""
     elif probe in modes and probe == AT_START:
-        state, mark = "on, told at end", "chosen"
+        state, mark = "on, at step end", "chosen"
     elif modes.get(probe):
         state, mark = OFF_TILL.get(modes[probe], "off"), "dim"
-    elif probe in modes and said and said[-1].kind == "probe":
-        state, mark = reason(str(said[-1].data.get("text", ""))), "warning"
+    elif probe in modes and reports and reports[-1].kind == "probe":
+        state, mark = reason(str(reports[-1].data.get("text", ""))), "warning"
     else:
         state, mark = "off", "dim"
     return ProbeRow(
@@ -136,7 +135,7 @@ def _remark(event: EventRow) -> str:
 def cost_words(listed: Mapping[str, Any]) -> str:
     """What a probe costs: server CPU per operation as measured here with its interval, else what is known of it."""
     measured = [
-        one for one in listed.get("measured") or () if one.get("metric") == "dbms_cpu_us_per_op" and one["ratio"]
+        one for one in listed.get("measured") or () if one.get("metric") == "server_cpu_us_per_op" and one["ratio"]
     ]
     if not measured:
         return str(listed.get("cost", ""))
@@ -151,9 +150,7 @@ def _counted(frame: Any) -> float:
     """How often a probe fired for a frame's role in a second, as far as what it counts tells that."""
     data, seconds = frame.data, frame.dt_ns / 1e9
     counts = [sum(count for _, count in value) for value in data.values() if isinstance(value, list)]
-    counts += [value for name, value in data.items() if isinstance(value, int) and _is_count(name)]
+    counts += [
+        value for name, value in data.items() if isinstance(value, int) and (name in COUNTS or name.endswith("_n"))
+    ]
     return max(counts, default=0) / seconds if seconds > 0 else 0.0
-
-
-def _is_count(name: str) -> bool:
-    return name in ("n", "samples", "switches", "preempted", "slept") or name.endswith("_n")

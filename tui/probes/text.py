@@ -1,19 +1,17 @@
 """The Probes screen as lines: the table, histograms as bars, the strip over time, what to know."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
 
-from engine.journal import EventRow, ProbeFrame
+from engine.core.format import clock, short
+from engine.journal.reader import EventRow, ProbeFrame
+from engine.view.envelope import columns_of
+from engine.view.probe_series import Column, Histogram, add_pairs, quantile_us
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, fit, joined, line, width
-from tui.numbers import clock, short
-from tui.probes.reel import Column, Histogram, add_pairs, quantile_us
+from tui.marks import Line, Span, cut, fit, joined, line
 from tui.probes.states import ProbeRow
-from tui.widgets.envelope import columns_of
 
 NAMES = {
     "runq_us": "run queue",
@@ -22,7 +20,7 @@ NAMES = {
     "plan_hist_us": "planner",
     "ep_hist_us": "index ends",
 }
-SHARES = (  # fields that split a whole, by probe; others are told as rates
+SHARES = (  # fields that split a whole, by probe; others are shown as rates
     ("phases", ("parse_us", "analyze_us", "plan_us", "execute_us")),
     ("sched", ("oncpu_us", "sum_us", "off_sleep_us", "off_disk_us", "off_stopped_us", "off_other_us")),
     ("procsched", ("oncpu_us", "runq_us")),
@@ -88,16 +86,12 @@ def bars(
         lines.append(
             line(
                 (f"{bucket_words(low, high):>9} ", "dim"),
-                (_block(glyphs) * filled, "stall" if word else "rate"),
+                (glyphs.levels[-1] * filled, "stall" if word else "rate"),
                 (" " * (room - filled) + f"{short(count):>5}", ""),
                 *([(f" ! {word}", "worse")] if word else []),
             )
         )
     return lines
-
-
-def _block(glyphs: Glyphs) -> str:
-    return glyphs.levels[-1]
 
 
 def stalled_buckets(
@@ -152,7 +146,7 @@ def figure_lines(probe: str, figures: Mapping[str, int], seconds: float, cells: 
     for name, value in parts.items():
         words = name.removeprefix("phase ") if probe in ("phases", "stacks") else _words(probe, name)
         filled = round(value / whole * room)
-        text = (f" {words.removesuffix('_us'):<15}", "dim"), (_block(glyphs) * filled, "rate")
+        text = (f" {words.removesuffix('_us'):<15}", "dim"), (glyphs.levels[-1] * filled, "rate")
         lines.append(line(*text, (" " * (room - filled) + f"{value / whole:5.0%}", "")))
     for name, value in figures.items():
         if name in parts or name in ("processes", "max_us") or not value:
@@ -257,12 +251,11 @@ def table(rows: Sequence[ProbeRow], cursor: int, columns: int, glyphs: Glyphs) -
     over = max(0, columns - 80)
     widths = {**dict(COLUMNS), "needs": 21 + over // 2, "cost": 19 + over - over // 2}
 
-    def cut(text: str, name: str) -> str:
-        cells = widths[name]
-        cut = text if len(text) <= cells else text[: cells - 1] + glyphs.ellipsis
-        return cut.rjust(cells) if name == "events/s" else cut.ljust(cells)
+    def padded(text: str, name: str) -> str:
+        short = cut(text, widths[name], glyphs)
+        return short.rjust(widths[name]) if name == "events/s" else short.ljust(widths[name])
 
-    heading = " ".join(["", *(cut(name, name) for name, _ in COLUMNS)])
+    heading = " ".join(["", *(padded(name, name) for name, _ in COLUMNS)])
     lines = [line((heading, "dim"))]
     for place, row in enumerate(rows):
         rate = short(row.events_per_s) if row.events_per_s is not None else "-"
@@ -271,16 +264,12 @@ def table(rows: Sequence[ProbeRow], cursor: int, columns: int, glyphs: Glyphs) -
         # At 80 columns what follows on the bare figure is left to the remarks.
         cost = row.cost if over else row.cost.split(";")[0].split(" (2")[0]
         texts = (row.probe, needs, row.state, cost, rate)
-        cells = [cut(text, name) for text, (name, _) in zip(texts, COLUMNS, strict=True)]
+        cells = [padded(text, name) for text, (name, _) in zip(texts, COLUMNS, strict=True)]
         if place == cursor:
             lines.append(((">" + " ".join(cells).ljust(columns - 1), "cursor"),))
         else:
-            lines.append(_row(cells, marks))
+            lines.append(tuple((f" {text}", mark) for text, mark in zip(cells, marks, strict=True)))
     return lines
-
-
-def _row(cells: Sequence[str], marks: Sequence[str]) -> Line:
-    return tuple((f" {text}", mark) for text, mark in zip(cells, marks, strict=True))
 
 
 def remarks(rows: Sequence[ProbeRow], chosen: int, columns: int, lines: int, glyphs: Glyphs) -> list[Line]:
@@ -293,25 +282,12 @@ def remarks(rows: Sequence[ProbeRow], chosen: int, columns: int, lines: int, gly
         if row.remarks:
             texts.setdefault(row.remarks[-1], row.probe)
     found: list[Line] = []
-    if not rows[chosen].remarks:
-        found += [line((f" {text}", "dim")) for text in textwrap.wrap(_about(rows[chosen]), columns - 1)]
+    if not order[0].remarks:
+        about = f"{order[0].probe}: {order[0].question} Costs {order[0].cost}."
+        found += [line((f" {text}", "dim")) for text in textwrap.wrap(about, columns - 1)]
     for text, probe in texts.items():
-        said = text if text.startswith(("probes:", f"{probe}:")) else f"{probe}: {text}"
-        found += [line((f" {part}", "warning")) for part in textwrap.wrap(f"? {said}", columns - 1)]
+        named = text if text.startswith(("probes:", f"{probe}:")) else f"{probe}: {text}"
+        found += [line((f" {part}", "warning")) for part in textwrap.wrap(f"? {named}", columns - 1)]
     if len(found) > lines:
         found = [*found[: lines - 1], fit((*found[lines - 1], (" ...", "dim")), columns, glyphs.ellipsis)]
     return found
-
-
-def _about(row: ProbeRow) -> str:
-    return f"{row.probe}: {row.question} Costs {row.cost}."
-
-
-def side_by_side(left: Sequence[Line], right: Sequence[Line], cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Two columns of lines, each of so many cells, with a bar between."""
-    made = []
-    for place in range(rows):
-        one = fit(left[place], cells, glyphs.ellipsis) if place < len(left) else ()
-        two = right[place] if place < len(right) else ()
-        made.append((*one, (" " * (cells - width(one)), ""), (glyphs.bar, "dim"), *two))
-    return made

@@ -1,20 +1,18 @@
-"""All of the Probes screen at one moment, from what was read: pure, so that it can be looked at without a terminal."""
-
-from __future__ import annotations
+"""All of the Probes screen at one moment, from what was read: pure, so that it can be tested without a terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.journal import EventRow
+from engine.core.format import clock, short
+from engine.journal.reader import EventRow
+from engine.view.probe_reading import Place
+from engine.view.probe_series import ProbeSeries, Sums
+from engine.view.step_series import SECOND_NS
 from tui.glyphs import Glyphs
-from tui.live import axes
-from tui.live.film import SECOND_NS
-from tui.marks import Line, fit, line
-from tui.numbers import clock, short
+from tui.marks import Line, fit, folded, line, side_by_side
 from tui.probes import text as probe_text
-from tui.probes.reading import Place
-from tui.probes.reel import Reel, Sums
 from tui.probes.states import ProbeRow
+from tui.widgets import axes
 
 WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
 BAR_ROWS = 7  # at the reference size; what a taller screen has more goes to bars first, then to the strip
@@ -24,10 +22,15 @@ REMARK_ROWS = 2
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is shown: a step up to `at_ns`, of which `end_ns` is recorded. `replay` says that it is played."""
+    """What is shown: a step up to `at_ns`, of which `end_ns` is recorded. `replay` says that it is played.
+
+    `series` is the chosen probe's, None without data; `others` are the probes of which the step has any.
+    """
 
     place: Place
-    reel: Reel | None
+    probe: str
+    series: ProbeSeries | None
+    others: Sequence[str]
     stalls: Sequence[EventRow]
     at_ns: int
     end_ns: int
@@ -44,29 +47,19 @@ class Moment:
     @property
     def sums(self) -> Sums:
         """What histograms are made of."""
-        if self.reel is None:
+        if self.series is None:
             return Sums()
-        return Sums().add(self.reel.within(self.after_ns, self.at_ns)) if self.window_s else self.reel.sums(self.at_ns)
-
-    @property
-    def wall_ns(self) -> int:
-        """What to add to a monotonic time of this step to have the wall clock's."""
-        return self.place.session.wall(0)
+        if self.window_s:
+            return Sums().add(self.series.within(self.after_ns, self.at_ns))
+        return self.series.sums(self.at_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How many rows the parts have."""
-
-    bars: int
-    strip: int
-
-
-def room(height: int, probes: int) -> Room:
-    """The rows of a screen so high: title, table, heading and bars, heading, strip and axis, remarks, keys."""
+def room(height: int, probes: int) -> tuple[int, int]:
+    """The rows of bars and of the strip on a screen so high: both have a heading, and there are title, table, axis,
+    remarks and keys."""
     over = max(0, height - (1 + 1 + probes + 1 + BAR_ROWS + 3 + REMARK_ROWS + 1))
     bars = min(BARS_MOST, BAR_ROWS + over // 2)
-    return Room(bars, 1 + over - (bars - BAR_ROWS))
+    return bars, 1 + over - (bars - BAR_ROWS)
 
 
 def title(moment: Moment, role: str, columns: int) -> Line:
@@ -81,50 +74,59 @@ def title(moment: Moment, role: str, columns: int) -> Line:
 
 
 def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Histograms of the chosen probe, beside each other, or one beside its figures."""
+    """Histograms of the chosen probe, side by side, or one next to its figures."""
     cells = (columns - 1) // 2
-    sums, reel = moment.sums, moment.reel
-    if reel is None or not sums.seconds:
-        return [line((f" {_nothing(moment)}", "dim")), *[()] * rows]
+    sums, series = moment.sums, moment.series
+    if series is None or not sums.seconds:
+        lines = folded(_nothing(moment), columns, "dim")
+        return [*lines, *[()] * (rows + 1 - len(lines))]
     around = {  # by their ends: stalls of several roles overlap
         frame.t_ns: frame
         for stall in moment.stalls
-        for frame in reel.within(
+        for frame in series.within(
             max(moment.after_ns, stall.started_ns), min(moment.at_ns, (stall.ended_ns or moment.at_ns) + 2 * SECOND_NS)
         )
     }
+    wall_ns = moment.place.session.wall(0)
     made: list[list[Line]] = []
     for name, histogram in list(sums.histograms.items())[:2]:
-        # The longest that is told is that of the first field: of waits, of plannings.
+        # The longest that is known is that of the first field: of waits, of plannings.
         longest_us = sums.figures.get("max_us") if not made else None
-        stalled = probe_text.stalled_buckets(tuple(around.values()), name, histogram, moment.stalls, moment.wall_ns)
+        stalled = probe_text.stalled_buckets(tuple(around.values()), name, histogram, moment.stalls, wall_ns)
         bars = probe_text.bars(histogram, stalled, cells, rows, log=moment.log, glyphs=glyphs)
         made.append([probe_text.summary(name, histogram, longest_us), *bars])
     if len(made) < 2:
-        heading = line((f" {reel.probe}, {reel.role}", "strong"), (f"  {short(sums.seconds)} s", "dim"))
-        lines = probe_text.figure_lines(reel.probe, sums.figures, sums.seconds, cells, glyphs)
+        heading = line((f" {series.probe}, {series.role}", "strong"), (f"  {short(sums.seconds)} s", "dim"))
+        lines = probe_text.figure_lines(series.probe, sums.figures, sums.seconds, cells, glyphs)
         made.append([heading, *lines])
     left, right = made if len(made) == 2 else (made[0], [])
-    return probe_text.side_by_side(left, right, cells, rows + 1, glyphs)
+    return side_by_side(left, right, cells, rows + 1, glyphs)
 
 
 def _nothing(moment: Moment) -> str:
-    if moment.reel is None:
-        return "nothing told of this step; up, down choose a probe, left, right a step"
-    if not moment.reel.whole:
+    if moment.series is None:
+        only = f"no data from {moment.probe} for this step, only from {', '.join(moment.others)}"
+        return (
+            f"{only if moment.others else 'no probe data for this step'}; up, down choose a probe, left, right a step"
+        )
+    if not moment.series.whole:
         return "reading"
-    return f"{moment.reel.probe} told nothing of {moment.reel.role} in this time; d is another role, w another time"
+    return (
+        f"no data from {moment.series.probe} for {moment.series.role} in this window; d changes the role, w the window"
+    )
 
 
 def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """The chosen probe over the whole step, with a heading and the axis."""
-    reel = moment.reel
-    sums = reel.sums(moment.at_ns) if reel is not None else Sums()
-    if reel is None or not sums.seconds:
+    series = moment.series
+    sums = series.sums(moment.at_ns) if series is not None else Sums()
+    if series is None or not sums.seconds:
         return []
     field = _field(sums)
-    axis = _axis(moment)
-    columns = reel.columns(field, axis, cells, moment.at_ns)
+    # The whole step; while its end is not known, a length that it has not reached yet.
+    whole = axes.whole(moment.place.step, moment.end_ns)
+    axis = (int(whole.start), int(whole.end))
+    columns = series.columns(field, axis, cells, moment.at_ns)
     peak = max((column.peak for column in columns if column is not None), default=0.0)
     if field in sums.histograms:
         what, most = f"{probe_text.named(field)} us over time, p99", f"highest <{probe_text.size_us(int(peak) + 1)}"
@@ -140,12 +142,6 @@ def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Lin
     ]
 
 
-def _axis(moment: Moment) -> tuple[int, int]:
-    """The whole step; while its end is not known, a length that it has not reached yet."""
-    axis = axes.whole(moment.place.step, moment.end_ns)
-    return (int(axis.start), int(axis.end))
-
-
 def _field(sums: Sums) -> str:
     """What of a probe is drawn over time: its first histogram, else what says most."""
     for name in sums.histograms:
@@ -155,13 +151,9 @@ def _field(sums: Sums) -> str:
 
 def small(moment: Moment | None, rows: Sequence[ProbeRow]) -> list[Line]:
     """The page of a small terminal."""
-    lines = [line(("PROBES", "strong"))]
+    of = ""
     if moment is not None:
         step, cell = moment.place.step, moment.place.cell
-        lines = [line(("PROBES", "strong"), f"  {step.name} {cell.subject.name} r{cell.repeat}")]
-    return [*lines, *(line((f"{row.probe:<11} ", ""), (row.state, row.mark)) for row in rows)]
-
-
-def events_until(events: Sequence[EventRow], attempt: int, at_ns: int) -> list[EventRow]:
-    """What was said in a cell by a time."""
-    return [event for event in events if event.attempt_id == attempt and event.started_ns <= at_ns]
+        of = f"  {step.name} {cell.subject.name} r{cell.repeat}"
+    states = [line(f"{row.probe:<11} ", (row.state, row.mark)) for row in rows]
+    return [line(("PROBES", "strong"), of), *states]

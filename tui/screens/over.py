@@ -1,134 +1,232 @@
-"""What lies over a screen for a moment: its keys, a question, letters to jump by, a line to type."""
+"""What lies over a screen for a moment: a question, a line to type, a list, lines to read, letters to jump by."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Input
+from textual.widget import Widget
+from textual.widgets import Input, Label, OptionList
 
+from engine.core.text import visible
+from tui import keys
+from tui.context import Answer
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import KEY_WORDS, Jump
+from tui.screens.base import Jump
+from tui.screens.settling import Settling
+from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
+Choice = tuple[str, str]  # what is given back, what is shown
 
-class _Over(ModalScreen[bool]):
+
+class Over(Settling, ModalScreen[Answer]):
+    """A box with a title, `parts` and the keys that hold in it."""
+
     DEFAULT_CSS = """
-    _Over { align: center middle; }
-    _Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 90%; border: ascii $primary; padding: 0 1; }
-    _Over Lines { height: auto; }
+    Over { align: center middle; }
+    Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 95%; border: ascii $primary; padding: 0 1; }
+    Over > Vertical > Label { width: 100%; text-style: bold; }
+    Over KeyRow { dock: none; width: 100%; padding: 0; }
+    Over > Vertical > VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
+    Over > Vertical > OptionList { background: $background; }
     """
 
-
-class KeysScreen(_Over):
-    """Every key of a screen with its words and its id."""
-
-    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        key("escape,q,question_mark,enter", "dismiss(False)", "close", "over.close"),
-        key("down,j,space,pagedown", "page(1)", "further", "over.down"),
-        key("up,k,pageup", "page(-1)", "back", "over.up"),
-    ]
-
-    def __init__(self, of: Screen[object]) -> None:
+    def __init__(self, title: str) -> None:
         super().__init__()
-        self._lines = _key_lines(of)
-        self._top = 0
+        self._title_text = visible(title)
+
+    def parts(self) -> Iterable[Widget]:
+        return ()
 
     def compose(self) -> ComposeResult:
-        """The list."""
-        yield Vertical(Lines(id="list"))
+        yield Vertical(Label(self._title_text, markup=False), *self.parts(), KeyRow())
+
+    def on_resize(self) -> None:
+        for part in self.query("VerticalScroll, OptionList"):
+            part.styles.max_height = max(3, self.app.size.height - 8)
+
+
+class AskScreen(Over[bool]):
+    """A question that is answered by y, or not at all."""
+
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("y", "dismiss(True)", "yes", "over.yes"),
+        key("n,escape,q", "dismiss(None)", "no", "over.no"),
+    ]
+
+
+class LineScreen(Over[str]):
+    """A line to type. Nothing typed is an answer where it may be `empty`; else it is as escape, which gives None."""
+
+    BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
+
+    def __init__(self, question: str, value: str = "", *, empty: bool = False) -> None:
+        super().__init__(question)
+        self._value = visible(value)
+        self._empty = empty
+
+    def parts(self) -> Iterable[Widget]:
+        return [Input(self._value, id="typed", compact=True)]  # with a border there is no row left for the text
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        typed = event.value.strip()
+        self.dismiss(typed if typed or self._empty else None)
+
+
+class PagesScreen(Over[None]):
+    """Shows lines under a title until it is closed."""
+
+    DEFAULT_CSS = "PagesScreen > Vertical { width: 90%; max-width: 100; }"
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("escape,q,enter", "dismiss(None)", "close", "pages.close"),
+        key("down,j", "scroll('down')", "further", "pages.down"),
+        key("up,k", "scroll('up')", "back", "pages.up"),
+        key("space,pagedown", "scroll('page_down')", "page down", "pages.further"),
+        key("pageup", "scroll('page_up')", "page up", "pages.back", show=False),
+    ]
+
+    def __init__(self, title: str, lines: Sequence[Line]) -> None:
+        super().__init__(title)
+        self._lines = lines
+
+    def parts(self) -> Iterable[Widget]:
+        return [VerticalScroll(Lines(self._lines), can_focus=False), Lines(id="more")]
 
     def on_mount(self) -> None:
-        """Shows the first page."""
-        self.action_page(0)
+        self.watch(self.query_one(VerticalScroll), "scroll_y", self._count)
 
-    def action_page(self, pages: int) -> None:
-        """Goes on by a page."""
-        rows = max(3, self.app.size.height - 6)
-        self._top = max(0, min(self._top + pages * rows, len(self._lines) - rows))
-        shown = self._lines[self._top : self._top + rows]
-        more = len(self._lines) - self._top - len(shown)
-        foot = f"esc closes, space goes on: {more} more" if more else "esc closes"
-        self.query_one("#list", Lines).show([*shown, line((foot, "dim"))])
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._count)
+
+    def _count(self) -> None:
+        shown = self.query_one(VerticalScroll)
+        below = len(self._lines) - round(shown.scroll_y) - shown.size.height
+        self.query_one("#more", Lines).show([line((f"{below} more" if below > 0 else "", "dim"))])
+
+    def action_scroll(self, how: str) -> None:
+        getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
+
+
+class KeysScreen(PagesScreen):
+    """Every key of a screen with its words and its id."""
+
+    DEFAULT_CSS = "KeysScreen > Vertical { width: 96%; max-width: 76; }"
+
+    def __init__(self, of: Screen[object]) -> None:
+        super().__init__("keys of this screen", _key_lines(of))
 
 
 def _key_lines(of: Screen[object]) -> list[Line]:
-    rows: dict[str, tuple[list[str], str]] = {}
-    for active in of.active_bindings.values():
-        binding = active.binding
-        if binding.id is not None:
-            rows.setdefault(binding.id, ([], binding.description))[0].append(binding.key)
-    own = sorted((id for id in rows if not id.startswith("app.")), key=list(rows).index)
-    lines = [line(("keys of this screen", "strong"))]
-    for id in [*own, *(id for id in rows if id.startswith("app."))]:
+    lines: list[Line] = []
+    rows = keys.holding(of)
+    for id in sorted(rows, key=lambda id: id.startswith("app.")):
         if id == "app.launch":
             lines.append(line(("everywhere", "strong")))
-        pressed, words = rows[id]
-        shown = " ".join(KEY_WORDS.get(name, name) for name in pressed)
+        active, pressed = rows[id]
         # An id that is cut could not be given another key: rather the words are.
-        lines.append(line((f"{shown:<15}", "key"), f" {words[:34]:<34}", (f" {id}", "dim")))
+        words = f" {active.binding.description[:33]:<33}"
+        lines.append(line((f"{' '.join(pressed):<15}", "key"), words, (f" {id}", "dim")))
     lines.append(line((f"{'ctrl+p':<15}", "key"), " all of these by name (palette)"))
     return lines
 
 
-class AskScreen(_Over):
-    """A question that is answered by y or n."""
+class _Choices(OptionList, inherit_bindings=False):
+    """Moved in by keys and by the mouse; what enter and space do is for the screen to say."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        key("y", "dismiss(True)", "yes", "over.yes"),
-        key("n,escape,q", "dismiss(False)", "no", "over.no"),
+        key("up,k", "cursor_up", "up", "pick.up", show=False),
+        key("down,j", "cursor_down", "down", "pick.down", show=False),
+        key("pageup", "page_up", "page up", "pick.page_up", show=False),
+        key("pagedown", "page_down", "page down", "pick.page_down", show=False),
+        key("home", "first", "first", "pick.first", show=False),
+        key("end", "last", "last", "pick.last", show=False),
     ]
 
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
 
-    def compose(self) -> ComposeResult:
-        """The question."""
-        yield Vertical(
-            Lines(
-                [
-                    *(line(part) for part in _folded(self._question, 68)),
-                    line(("y", "key"), " yes  ", ("n", "key"), " no"),
-                ]
-            )
-        )
+class PickScreen(Over[tuple[str, ...]]):
+    """One of a list: the tuple that is given back holds it alone."""
+
+    CLICKED: ClassVar[str] = "take"  # what a click does with the choice that the cursor is on now
+
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("enter,space", "take", "select", "pick.take"),
+        key("escape,q", "dismiss(None)", "cancel", "pick.leave"),
+    ]
+
+    def __init__(self, question: str, choices: Sequence[Choice], at: str = "") -> None:
+        super().__init__(question)
+        self.choices = tuple(choices)
+        self._at = next((place for place, (name, _) in enumerate(self.choices) if name == at), 0)
+
+    def parts(self) -> Iterable[Widget]:
+        self.list = _Choices(*map(self.words, range(len(self.choices))), compact=True, markup=False)
+        return [self.list]
+
+    def on_mount(self) -> None:
+        self.list.highlighted = self._at
+
+    def words(self, place: int) -> str:
+        """How a choice is shown."""
+        name, words = self.choices[place]
+        return f"{'>' if place == self._at else ' '} {self.sign(name)}{visible(words)}"
+
+    def sign(self, name: str) -> str:
+        return ""
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        before, self._at = self._at, event.option_index
+        self.show(before, self._at)
+
+    def show(self, *places: int) -> None:
+        """Draws choices anew."""
+        for place in places:
+            self.list.replace_option_prompt_at_index(place, self.words(place))
+
+    async def on_option_list_option_selected(self) -> None:
+        await self.run_action(self.CLICKED)
+
+    def action_take(self) -> None:
+        self.dismiss((self.choices[self._at][0],))
 
 
-class LineScreen(ModalScreen[str]):
-    """A line to type: dismissed with what was typed, which may be nothing, or with None for escape."""
+class TickScreen(PickScreen, inherit_bindings=False):
+    """Some of a list, at least one, in the list's order. Textual's SelectionList tells a tick by its colour alone."""
 
-    DEFAULT_CSS = """
-    LineScreen { align: center middle; }
-    LineScreen > Vertical { width: 90%; max-width: 76; height: auto; border: ascii $primary; padding: 0 1; }
-    """
-    BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
+    CLICKED: ClassVar[str] = "tick"
+    BINDINGS: ClassVar[list[Binding]] = [
+        key("space,x", "tick", "select or not", "pick.tick"),
+        key("a", "all", "all or one", "pick.all"),
+        key("enter", "take", "apply", "pick.take_all"),
+        key("escape,q", "dismiss(None)", "cancel", "pick.leave_all"),
+    ]
 
-    def __init__(self, question: str, value: str = "") -> None:
-        super().__init__()
-        self._question = question
-        self._value = value
+    def __init__(self, question: str, choices: Sequence[Choice], chosen: Iterable[str]) -> None:
+        super().__init__(question, choices)
+        self.chosen = set(chosen)
 
-    def compose(self) -> ComposeResult:
-        """The question and the line."""
-        yield Vertical(
-            Lines([line((self._question, "strong"))]),
-            Input(self._value, id="typed", compact=True),  # with a border there is no row left for the text
-            Lines([line(("enter takes it, esc does not", "dim"))]),
-        )
+    def sign(self, name: str) -> str:
+        return "[x] " if name in self.chosen else "[ ] "
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Takes the line."""
-        self.dismiss(event.value.strip())
+    def action_tick(self) -> None:
+        self.chosen ^= {self.choices[self._at][0]}
+        self.show(self._at)
+
+    def action_all(self) -> None:
+        names = [name for name, _ in self.choices]
+        self.chosen = set(names[:1]) if self.chosen >= set(names) else set(names)
+        self.show(*range(len(names)))
+
+    def action_take(self) -> None:
+        if self.chosen:
+            self.dismiss(tuple(name for name, _ in self.choices if name in self.chosen))
 
 
-class JumpScreen(ModalScreen[None]):
+class JumpScreen(Settling, ModalScreen[None]):
     """Letters over the parts of a screen, or its rows; pressing one goes there."""
 
     DEFAULT_CSS = """
@@ -141,25 +239,14 @@ class JumpScreen(ModalScreen[None]):
         self._jumps = jumps
 
     def compose(self) -> ComposeResult:
-        """A letter at each place."""
         for jump in self._jumps:
             label = Lines([line((f" {jump.letter} ", "cursor"))])
             label.styles.offset = (jump.x, jump.y)
             yield label
 
     def on_key(self, event: events.Key) -> None:
-        """Goes there; any other key goes nowhere."""
         event.stop()
         self.dismiss(None)
         for jump in self._jumps:
             if event.character == jump.letter:
                 jump.go()
-
-
-def _folded(text: str, cells: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) + 1 > cells and lines[-1]:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines

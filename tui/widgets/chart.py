@@ -1,20 +1,17 @@
 """A rate over time, or over work done: minimum and maximum of every column, stalls marked, the base as a line."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Protocol
 
 from textual.strip import Strip
 from textual.widget import Widget
 
+from engine.core.format import short
+from engine.view.envelope import Envelope, columns_of
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span
-from tui.numbers import short
-from tui.widgets.envelope import Envelope, columns_of
+from tui.marks import Line, joined
 from tui.widgets.lines import strip
 from tui.widgets.raster import columns_per_cell, level, raster
 
@@ -76,26 +73,43 @@ class RateChart(Widget):
         self.top = top if top is not None else nice(max(made.greatest(), base or 0.0))
         stalled = {x for from_, until in stalls for x in columns_of(axis.start, axis.end, from_, until, cells)}
         at = columns_of(axis.start, axis.end, cursor, cursor, cells) if cursor is not None else range(0)
+        special = dict.fromkeys(stalled, "stall") | dict.fromkeys(set(at) - stalled, "cursor")
         drawn = raster(made.columns, self.top, rows, self.glyphs)
-        self._rows = _rows(drawn, cells, stalled, base, base_label, self.top, self.glyphs, set(at))
+        base_y = rows - 1 - level(base, self.top, rows) if base is not None else None
+        label = f" {base_label} {short(base)} "[:cells]
+        self._rows = [
+            self._row(text.ljust(cells), special, label if y == base_y else "", last=y == rows - 1)
+            for y, text in enumerate(drawn)
+        ]
         self.refresh()
 
+    def _row(self, text: str, special: dict[int, str], base_label: str, *, last: bool) -> Line:
+        """A row of characters with its marks; with a label it is that of the base, whose line runs behind it."""
+        row, marks = list(text), ["rate"] * len(text)
+        if base_label:
+            marks = ["base" if character == " " else "rate" for character in row]
+            row = [self.glyphs.dash if character == " " else character for character in row]
+            start = max(0, len(row) - len(base_label) - 1)
+            row[start : start + len(base_label)] = base_label
+            marks[start : start + len(base_label)] = ["base"] * len(base_label)
+        for x, mark in special.items():
+            marks[x] = mark
+            if mark == "cursor" and row[x] == " ":
+                row[x] = self.glyphs.bar
+            elif mark == "stall" and last:
+                row[x] = "!"
+        return joined(zip(row, marks, strict=True))
+
     def on_resize(self) -> None:
-        """Asks to be shown anew."""
         self._resized()
 
     def clear(self) -> None:
-        """Shows nothing."""
         self._rows = []
         self._points = None
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Row `y` of the chart."""
-        cells = self.size.width
-        if y >= len(self._rows):
-            return Strip.blank(cells, self.rich_style)
-        return strip(self._rows[y], cells, self.rich_style, self.app.theme)
+        return strip(self, self._rows[y] if y < len(self._rows) else ())
 
     def _columns(self, points: Points, axis: Axis, cells: int) -> Envelope:
         """The envelope of the points up to `axis.at`: what was taken in before is kept while the axis stays."""
@@ -118,48 +132,3 @@ def nice(value: float) -> float:
         return 1.0
     power = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
-
-
-def _rows(
-    drawn: Sequence[str],
-    cells: int,
-    stalled: set[int],
-    base: float | None,
-    base_label: str,
-    top: float,
-    glyphs: Glyphs,
-    cursor: set[int],
-) -> list[Line]:
-    last = len(drawn) - 1
-    base_row = last - level(base, top, len(drawn)) if base is not None else -1
-    special = dict.fromkeys(stalled, "stall") | dict.fromkeys(cursor - stalled, "cursor")
-    made: list[Line] = []
-    for y, text in enumerate(drawn):
-        row = list(text.ljust(cells))
-        marks = ["rate"] * cells
-        if y == base_row and base is not None:
-            marks = ["base" if character == " " else "rate" for character in row]
-            row = [glyphs.dash if character == " " else character for character in row]
-            label = f" {base_label} {short(base)} "[:cells]
-            start = max(0, cells - len(label) - 1)
-            row[start : start + len(label)] = label
-            marks[start : start + len(label)] = ["base"] * len(label)
-        for x, mark in special.items():
-            marks[x] = mark
-            if mark == "cursor" and row[x] == " ":
-                row[x] = glyphs.bar
-            elif mark == "stall" and y == last:
-                row[x] = "!"
-        made.append(_joined("".join(row), marks))
-    return made
-
-
-def _joined(text: str, marks: Sequence[str]) -> Line:
-    """Neighbours of one mark as one span: a strip of 80 segments costs ten times one of eight."""
-    spans: list[Span] = []
-    start = 0
-    for mark, same in groupby(marks):
-        end = start + sum(1 for _ in same)
-        spans.append((text[start:end], mark))
-        start = end
-    return tuple(spans)

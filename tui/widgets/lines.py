@@ -1,25 +1,32 @@
 """Lines of text that are replaced whole: the cheapest widget there is, and most of every screen."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
-from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
+from engine.core.text import visible
 from tui.marks import STYLES, Line, fit
 
 
 class Lines(Widget):
-    """Shows lines, cut to its width. A `show` of what is there already draws nothing."""
+    """Shows lines, cut to its width. A `show` of what is there already draws nothing.
+
+    `resized` is called when its size is known or changes, for what is laid out by that.
+    """
 
     DEFAULT_CSS = "Lines { height: auto; }"
 
-    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(
+        self, lines: Sequence[Line] = (), *, id: str | None = None, resized: Callable[[], object] = lambda: None
+    ) -> None:
+        super().__init__(id=id)
         self.lines: tuple[Line, ...] = tuple(lines)
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        self._resized()
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replaces the lines."""
@@ -30,20 +37,15 @@ class Lines(Widget):
             self.refresh(layout=taller and self.styles.is_auto_height)
 
     def get_content_height(self, *_: object) -> int:
-        """One row a line."""
         return len(self.lines)
 
     def render_line(self, y: int) -> Strip:
-        """Row `y` of the widget."""
-        cells = self.size.width
-        base = self.rich_style
-        if y >= len(self.lines):
-            return Strip.blank(cells, base)
-        return strip(fit(self.lines[y], cells), cells, base, self.app.theme)
+        return strip(self, self.lines[y] if y < len(self.lines) else ())
 
 
-def strip(spans: Line, cells: int, base: Style, theme: str) -> Strip:
-    """A line as a strip of so many cells."""
-    styles = STYLES.get(theme, STYLES["bench-mono"])
-    segments = [Segment(text, base + styles[mark]) for text, mark in spans]
+def strip(widget: Widget, spans: Line) -> Strip:
+    """A line as wide as its widget. Whatever a record holds, no control character reaches the terminal."""
+    cells, base = widget.size.width, widget.rich_style
+    styles = STYLES.get(widget.app.theme, STYLES["bench-mono"])
+    segments = [Segment(visible(text), base + styles[mark]) for text, mark in fit(spans, cells)]
     return Strip(segments).adjust_cell_length(cells, base)

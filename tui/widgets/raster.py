@@ -1,11 +1,9 @@
 """From columns of least and greatest values to rows of characters: braille dots, or bars of blocks or ASCII."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
+from engine.view.envelope import Span
 from tui.glyphs import Glyphs
-from tui.widgets.envelope import Span
 
 BRAILLE = 0x2800
 # The bit of each dot of a braille cell: [left, right][from the bottom up].

@@ -1,11 +1,9 @@
 """One row for a whole step: where it stalled, where it stands, what was never recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
+from engine.view.envelope import columns_of
 from tui.marks import Line, joined
-from tui.widgets.envelope import columns_of
 
 
 def ribbon(

@@ -1,15 +1,13 @@
 """A chart with its scale at the left: the value at the upper edge, and what stands at the lower."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
+from engine.core.format import short
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
-from tui.numbers import short
 from tui.widgets.chart import Axis, Points, RateChart
 from tui.widgets.lines import Lines
 
@@ -32,7 +30,6 @@ class ScaledChart(Horizontal):
         self._scale = Lines()
 
     def compose(self) -> ComposeResult:
-        """The scale, then the chart."""
         yield self._scale
         yield self.chart
 
@@ -50,7 +47,6 @@ class ScaledChart(Horizontal):
         self._scale.show(scale(self.chart.top, self.chart.size.height, self._foot))
 
     def clear(self) -> None:
-        """Shows nothing."""
         self.chart.clear()
         self._scale.show([])
 

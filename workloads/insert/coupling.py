@@ -11,15 +11,13 @@ on costs one non-blocking system call and waiting costs no CPU.
 from __future__ import annotations
 
 import os
-import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from psycopg.pq import abc
-
-from workloads.connection import SqlError, open_connection, scalar
+from workloads.connection import lookup, open_connection
 from workloads.insert.maker import Maker
 from workloads.page import RING_OFFSET, Page, State, Word
-from workloads.process import clock, wait_for, wait_once
+from workloads.process import active, clock, wait_for, wait_once
 
 RING_ROUNDS = 16  # more than a queue on either side of the present round
 
@@ -40,7 +38,7 @@ class PartnerEnded(Exception):
 
 
 class LowKeyLookup:
-    """Looks the smallest key up while the insert stream goes on, on its own connection, in its own thread.
+    """Looks up the smallest key while the insert stream continues, on its own connection, in its own thread.
 
     The reference's maker waits for a lookup, but its queues keep both streams going meanwhile. `kept`: one
     connection for all lookups; otherwise each opens one.
@@ -48,44 +46,25 @@ class LowKeyLookup:
 
     def __init__(self, dsn: str, sql: str, kept: bool, wake_fd: int) -> None:
         self._dsn, self._sql, self._wake_fd = dsn, sql.encode(), wake_fd
-        self._kept: abc.PGconn | None = open_connection(dsn) if kept else None
-        self._thread: threading.Thread | None = None
-        self._done = False
-        self._low_key = 0
-        self._took_ns = 0
-        self._error: SqlError | None = None
+        self._kept = open_connection(dsn) if kept else None
+        self._lookups = ThreadPoolExecutor(max_workers=1)
+        self._running: Future[tuple[int, int]] | None = None
 
     def now(self) -> tuple[int, int]:
         """(low key, ns that it took); 0 for an empty table."""
         began_ns = clock()
-        connection = self._kept or open_connection(self._dsn)
-        try:
-            return scalar(connection, self._sql) or 0, clock() - began_ns
-        finally:
-            if connection is not self._kept:
-                connection.finish()
+        return lookup(self._kept, self._dsn, self._sql), clock() - began_ns
 
     def poll(self) -> tuple[int, int] | None:
         """Starts a lookup, or gives the result of the one that was started; None while it runs."""
-        if self._thread is None:
-            self._done = False
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
+        if self._running is None:
+            self._running = self._lookups.submit(self.now)
+            self._running.add_done_callback(lambda _: os.eventfd_write(self._wake_fd, 1))
             return None
-        if not self._done:
+        if not self._running.done():
             return None
-        self._thread = None
-        if self._error is not None:
-            raise self._error
-        return self._low_key, self._took_ns
-
-    def _run(self) -> None:
-        try:
-            self._low_key, self._took_ns = self.now()
-        except SqlError as error:
-            self._error = error
-        self._done = True
-        os.eventfd_write(self._wake_fd, 1)
+        ended, self._running = self._running, None
+        return ended.result()
 
 
 class InsertGate:
@@ -94,7 +73,7 @@ class InsertGate:
     def __init__(self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None) -> None:
         self._page, self._words = page, page.words
         self._partners, self._maker, self._lookup = partners, maker, lookup
-        base = page.slot(partners.insert_slot)
+        self._base = base = page.slot(partners.insert_slot)
         self._ring = base + RING_OFFSET
         self._made, self._started = base + Word.ROUNDS_MADE, base + Word.ROUNDS_STARTED
         self._low_key = base + Word.LOW_KEY
@@ -102,7 +81,7 @@ class InsertGate:
         self._round = 0
 
     def enter(self, number: int) -> int:
-        """Waits until the insert statement of this round may start; returns its intended start."""
+        """Waits until the insert statement of this round may start; returns its intended start in active time."""
         self._round = number
         if not self._ready():
             self._wait()
@@ -134,15 +113,14 @@ class InsertGate:
     def _make(self) -> None:
         words, maker = self._words, self._maker
         deletes_started = 0 if self._partner is None else words[self._partner + Word.ROUNDS_STARTED]
-        while (made := maker.make(self._round, deletes_started, clock())) is not None:
+        while (made := maker.make(self._round, deletes_started, active(self._page))) is not None:
             ring = self._ring + 3 * (made.number % RING_ROUNDS)
             words[ring], words[ring + 1], words[ring + 2] = made.go_ns, made.intended_ns, made.low_key
             words[self._made] = made.number + 1
         if maker.lookup_due and self._lookup is not None and (found := self._lookup.poll()) is not None:
             maker.looked_up(found[0])
-            slot = self._page.slot(self._partners.insert_slot)
-            words[slot + Word.MIN_LOOKUPS] += 1
-            words[slot + Word.MIN_LOOKUP_NS] += found[1]
+            words[self._base + Word.MIN_LOOKUPS] += 1
+            words[self._base + Word.MIN_LOOKUP_NS] += found[1]
             self._make()
             if self._partner is not None:
                 os.eventfd_write(self._partners.wake_delete, 1)
@@ -160,16 +138,15 @@ class InsertGate:
         if self._maker.rounds_made < self._round:
             return False
         go_ns = self._go_ns()
-        return go_ns == 0 or clock() >= go_ns
+        return go_ns == 0 or active(self._page) >= go_ns
 
     def _wait(self) -> None:
         """Waits for the partner, then for the limiter, and counts which of them it was."""
         began_ns = clock()
-        slot = self._page.slot(self._partners.insert_slot)
         while not self._ready():
             held = self._maker.rounds_made < self._round
             until_ns = None if held else self._go_ns()
             wait_once(self._page, self._partners.wake_insert, until_ns)
             now_ns = clock()
-            self._words[slot + (Word.COUPLED_NS if held else Word.LIMITED_NS)] += now_ns - began_ns
+            self._words[self._base + (Word.COUPLED_NS if held else Word.LIMITED_NS)] += now_ns - began_ns
             began_ns = now_ns

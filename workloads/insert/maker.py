@@ -2,7 +2,7 @@
 
 The reference client has a maker process that puts, for each round, one insert statement into a queue of capacity 8
 and then one delete statement into another. Both queues block when full, so neither stream gets further ahead of the
-other than a queue plus one statement in flight. Here the queues are only counted: the maker is told how many
+other than a queue plus one statement in flight. Here the queues are only counted: the maker is given how many
 statements of either stream have been started, and says how many rounds have been made.
 """
 
@@ -81,7 +81,6 @@ class Maker:
         return made
 
     def looked_up(self, low_key: int) -> None:
-        """Takes the result of the lookup that was due."""
         self._low = low_key
         self._looked_up = self.rounds_made
         self.lookup_due = False

@@ -19,7 +19,6 @@ CARDINALITY = {"productid": PRODUCTS, "cashregisterid": REGISTERS, "price": MAX_
 
 
 def range_prepares(generation: Generation, table: str, protocol: str) -> list[str]:
-    """What to send once per connection before range queries."""
     if protocol == "simple":
         return []
     return [schema.prepare_range(generation, table, kind) for kind in range(KINDS)]
@@ -62,7 +61,6 @@ def range_blocks(
 
 
 def _around_start(generation: Generation, table: str, protocol: str, kind: int) -> tuple[bytes, bytes]:
-    """What stands before and after the start value in a range query's text."""
     if protocol == "simple":
         text = schema.range_query(generation, table, kind, "%s")
     else:
@@ -72,7 +70,6 @@ def _around_start(generation: Generation, table: str, protocol: str, kind: int) 
 
 
 def point_prepares(table: str, protocol: str, max_key: int) -> list[str]:
-    """What to send once per connection before point queries."""
     return [] if protocol == "simple" else [schema.prepare_point(table, max_key >= WIDE_KEY)]
 
 

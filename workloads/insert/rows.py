@@ -125,12 +125,11 @@ def insert_statements(
     block: RowBlock,
     rows_per_statement: int,
     head: bytes,
-    tail: bytes,
     *,
     flat: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Statements:
-    """A function that gives the next insert statement: `head`, the value tuples, `tail`.
+    """A function that gives the next insert statement: `head`, the value tuples, a parenthesis.
 
     `flat` leaves the parentheses around the tuples out, for the parameters of an EXECUTE. The date is the local
     time to the second, formatted once per second and thus once per statement. The block's rows must be a multiple
@@ -158,6 +157,6 @@ def insert_statements(
             second = now
         text = bytes(rows[position : position + statement_bytes]).translate(None, deleted)
         position += statement_bytes
-        return b"".join((head, text[skipped:], tail))
+        return b"".join((head, text[skipped:], b")"))
 
     return next_statement

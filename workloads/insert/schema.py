@@ -43,14 +43,12 @@ def create_table(
 
 
 def create_indexes(generation: Generation, table: str, count: int = 3) -> list[str]:
-    """The first `count` secondary indexes, in the order in which they are built."""
     return [
         f"CREATE INDEX {table}_{name} ON {table} ({', '.join(columns)})" for name, columns in generation.indexes[:count]
     ]
 
 
 def insert_head(table: str) -> str:
-    """What stands before the value tuples of an insert statement."""
     return f"INSERT INTO {table} ({','.join(INSERT_COLUMNS)}) VALUES "
 
 

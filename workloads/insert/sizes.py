@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from workloads.names import UnknownName, pick
+from workloads.names import pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +17,6 @@ class Sizes:
     query_seconds: float  # S: each query step
     pause_scale: float = 1.0
     full_index_rows: bool = True
-
-    def override(self, rows_written: int | None, query_seconds: float | None) -> Sizes:
-        """The same with what was given replaced."""
-        return replace(
-            self,
-            rows_written=self.rows_written if rows_written is None else rows_written,
-            query_seconds=self.query_seconds if query_seconds is None else query_seconds,
-        )
 
 
 # A first run: all ten steps in well under three minutes per build on two small cores.
@@ -55,23 +47,19 @@ DEFAULT_SCALE = "quick"
 
 
 def sizes_of(generation: str, scale: str | int) -> Sizes:
-    """The sizes of a named scale, or those that suit a number of loaded rows (N1)."""
-    if isinstance(scale, int):
-        return sizes_for_rows(scale)
-    return pick("scale", scale, SCALES)[generation]
+    """The sizes of a named scale, or those that suit a number of loaded rows (N1).
 
-
-def sizes_for_rows(rows: int) -> Sizes:
-    """Sizes for any N1: everything in proportion to `quick`, up to what the `cached` scale has."""
-    if rows < 1:
-        raise UnknownName("scale", str(rows), tuple(SCALES))
-    factor = rows / QUICK.rows_loaded
+    These are in proportion to `quick`, up to what the `cached` scale has.
+    """
+    if isinstance(scale, str) or scale < 1:
+        return pick("scale", str(scale), SCALES)[generation]
+    factor = scale / QUICK.rows_loaded
     return Sizes(
-        rows_loaded=rows,
-        rows_written=min(50_000_000, max(1000, rows // 4)),
+        rows_loaded=scale,
+        rows_written=min(50_000_000, max(1000, scale // 4)),
         query_seconds=min(1800.0, max(QUICK.query_seconds, QUICK.query_seconds * factor)),
         pause_scale=min(1.0, max(QUICK.pause_scale, QUICK.pause_scale * factor)),
-        full_index_rows=rows >= 10_000_000,
+        full_index_rows=scale >= 10_000_000,
     )
 
 

@@ -27,29 +27,24 @@ class Generation:
     name: str
     price_type: str
     indexes: tuple[Index, ...]
-    delete_form: str  # none, range, subselect
-    first_lookup: str | None
-    resync_rounds: int
-    lookup_connection: str  # new, kept
-    drains: bool
     steps: tuple[str, ...]
-    index_rows_total: int
-    vacuum_analyze: bool
-    vacuum_index_cleanup: bool
-    checkpoint_and_sleep: bool
-    vacuum_between_queries: bool
+    delete_form: str = "none"  # none, range, subselect
+    first_lookup: str | None = None
+    resync_rounds: int = 0
+    lookup_connection: str = "new"  # new, kept
+    drains: bool = False
+    index_rows_total: int = 0
+    vacuum_analyze: bool = False
+    vacuum_index_cleanup: bool = False
+    checkpoint_and_sleep: bool = False
+    vacuum_between_queries: bool = False
 
     @property
     def deletes(self) -> bool:
-        """Whether every insert statement has a delete statement beside it."""
+        """Whether every insert statement is paired with a delete statement."""
         return self.delete_form != "none"
 
 
-INDEXES_2024: tuple[Index, ...] = (
-    (MARKETSEGMENT, ("productid", "customerid", "price")),
-    (REGISTERSEGMENT, ("cashregisterid", "customerid", "price")),
-    (PDC, PDC_COLUMNS),
-)
 STEPS_2024 = (
     "l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000",
 )  # fmt: skip
@@ -62,33 +57,24 @@ G22 = Generation(
         (REGISTERSEGMENT, ("cashregisterid", "price", "customerid")),
         (PDC, PDC_COLUMNS),
     ),
-    delete_form="none",
-    first_lookup=None,
-    resync_rounds=0,
-    lookup_connection="new",
-    drains=True,
     steps=("l.i0", "l.x", "l.i1", "pause", "q100.1", "q500.1", "q1000.1"),
+    drains=True,
     index_rows_total=100_000,
-    vacuum_analyze=False,
-    vacuum_index_cleanup=False,
-    checkpoint_and_sleep=False,
     vacuum_between_queries=True,
 )
 G24A = Generation(
     name="g24a",
     price_type="integer",
-    indexes=INDEXES_2024,
+    indexes=(
+        (MARKETSEGMENT, ("productid", "customerid", "price")),
+        (REGISTERSEGMENT, ("cashregisterid", "customerid", "price")),
+        (PDC, PDC_COLUMNS),
+    ),
+    steps=STEPS_2024,
     delete_form="range",
     first_lookup="before-start",
-    resync_rounds=0,
-    lookup_connection="new",
-    drains=False,
-    steps=STEPS_2024,
-    index_rows_total=0,
     vacuum_analyze=True,
-    vacuum_index_cleanup=False,
     checkpoint_and_sleep=True,
-    vacuum_between_queries=False,
 )
 # As the reference is today: since June 2025 lookups are made on kept connections. The May 2024 results had "new".
 G24B = replace(
@@ -139,37 +125,39 @@ class Step:
         """Rows that one client really inserts: whole statements, so up to rows_per_statement - 1 more than asked."""
         return self.rounds * self.rows_per_statement
 
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> Step:
-        """From the JSON form (`dataclasses.asdict`)."""
-        return cls(**record)
+
+RATES_PER_S = (100, 500, 1000)
+# What the names of steps stand for; generation and sizes say the rest.
+SHAPES = {
+    step.name: step
+    for step in (
+        Step("l.i0", "load", rows_per_statement=100),
+        Step("l.x", "index", rows_per_statement=100),
+        Step("l.i1", "write", rows_per_statement=50),
+        Step("l.i2", "write", rows_per_statement=5),
+        Step("pause", "pause"),
+        *(Step(f"qr{rate}", "query", 0, 50, rate, query="range") for rate in RATES_PER_S),
+        *(Step(f"qp{rate}", "query", 0, 50, rate, query="point") for rate in RATES_PER_S),
+        *(Step(f"q{rate}.1", "query", 0, 50, rate, query="range") for rate in RATES_PER_S),
+    )
+}
+WRITTEN_FIFTHS = {"l.i1": 4, "l.i2": 1}  # of the rows that both write together
+
+TEXTS = {
+    "load": "load the table in key order, without indexes",
+    "index": "build the secondary indexes",
+    "write": "inserts and deletes of {rows} rows each",
+    "pause": "vacuum, checkpoint and rest",
+    "query": "{query} queries while {rate} rows/s are inserted and deleted",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A row of the table of steps: what a step's name stands for."""
-
-    kind: str
-    rows_per_statement: int = 0
-    rate_per_s: int = 0
-    query: str | None = None
-    written_fifths: int = 0  # of the rows written by l.i1 and l.i2 together
-
-
-SHAPES: dict[str, Shape] = {
-    "l.i0": Shape("load", 100),
-    "l.x": Shape("index", 100),
-    "l.i1": Shape("write", 50, written_fifths=4),
-    "l.i2": Shape("write", 5, written_fifths=1),
-    "pause": Shape("pause"),
-    **{f"q{letter}{rate}": Shape("query", 50, rate, query)
-       for rate in (100, 500, 1000) for letter, query in (("r", "range"), ("p", "point"))},
-    **{f"q{rate}.1": Shape("query", 50, rate, "range") for rate in (100, 500, 1000)},
-}  # fmt: skip
+def describe(step: str) -> str:
+    shape = SHAPES[step]
+    return TEXTS[shape.kind].format(rows=shape.rows_per_statement, query=shape.query, rate=shape.rate_per_s)
 
 
 def generation(name: str) -> Generation:
-    """A generation by name; `UnknownName` otherwise."""
     return pick("generation", name, GENERATIONS)
 
 
@@ -189,7 +177,8 @@ def plan_steps(
     order, and the load and the index build that they stand on are added. Unknown names raise `UnknownName`.
     """
     form = generation(generation_name)
-    sizes = sizes_of(form.name, scale).override(rows_written, query_seconds)
+    given: dict[str, Any] = {"rows_written": rows_written, "query_seconds": query_seconds}
+    sizes = replace(sizes_of(form.name, scale), **{name: value for name, value in given.items() if value is not None})
     names = form.steps if selected is None else _with_prerequisites(form, selected)
     loaded = _step(form, sizes, "l.i0", clients, 0).rows
     return tuple(_step(form, sizes, name, clients, loaded) for name in names)
@@ -206,34 +195,27 @@ def _with_prerequisites(form: Generation, selected: Iterable[str]) -> tuple[str,
 
 
 def _step(form: Generation, sizes: Sizes, name: str, clients: int, loaded_per_client: int) -> Step:
-    """One row of the plan: a shape filled with sizes."""
     shape = SHAPES[name]
-    per_statement = shape.rows_per_statement
     rows, indexed, seconds = 0, 0, 0.0
     if shape.kind == "load":
         rows = sizes.rows_loaded
     elif shape.kind == "index":
         total = form.index_rows_total if sizes.full_index_rows else min(form.index_rows_total, 1000 * clients)
         rows = max(100, total // clients)
-        indexed = loaded_per_client + -(-rows // per_statement) * per_statement
+        indexed = loaded_per_client + replace(shape, rows_per_client=rows).rows
     elif shape.kind == "write":
         # Without an l.i2 all rows are l.i1's.
-        rows = sizes.rows_written * shape.written_fifths // 5 if "l.i2" in form.steps else sizes.rows_written
+        rows = sizes.rows_written * WRITTEN_FIFTHS[name] // 5 if "l.i2" in form.steps else sizes.rows_written
     elif shape.kind == "query":
-        per_statement = min(per_statement, shape.rate_per_s)
         seconds = sizes.query_seconds
         rows = round(seconds * shape.rate_per_s)
     elif form.checkpoint_and_sleep:
         seconds = pause_seconds(loaded_per_client * clients, sizes.pause_scale)
     queries = [step for step in form.steps if SHAPES[step].kind == "query"]
-    return Step(
-        name=name,
-        kind=shape.kind,
+    return replace(
+        shape,
         rows_per_client=rows,
-        rows_per_statement=per_statement,
-        rate_per_s=shape.rate_per_s,
         deletes=form.deletes and shape.kind in ("write", "query"),
-        query=shape.query,
         rows_indexed=indexed,
         seconds=seconds,
         background_vacuum=form.vacuum_between_queries and name in queries[1:],

@@ -1,0 +1,138 @@
+"""The answer to what was asked, in a sentence for each subject: slower or faster, in which steps, by how much.
+
+The sentences rest on the verdicts, which hold as a family (`engine.analysis.verdicts`), so each may be
+quoted as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from engine.analysis.cells import ComparedCells
+from engine.core.comparison import CPU, MIN_PAIRS, RATE, Answer, Ratio, Verdict
+from engine.core.model import Subject
+
+NAMED = 3  # steps that are named with their figures; others are counted
+
+
+def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
+    """A sentence for each subject that is compared with the base, doubles left out; a second where the CPU differs."""
+    found = []
+    for subject in cells.others:
+        if not subject.arm:
+            name = cells.names[subject]
+            rates, costs = ([r for r in ratios if (r.subject, r.metric) == (name, metric)] for metric in (RATE, CPU))
+            found.append(Answer(name, " ".join((_of_rates(cells, subject, rates), *_of_cpu(rates, costs)))))
+    return tuple(found)
+
+
+def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> str:
+    name, base = cells.names[subject], cells.names[cells.base]
+    pairs = max((ratio.pairs for ratio in rates), default=0)
+    if not pairs:
+        why = next((reason for ratio in rates for reason in ratio.reasons), "no pair of cells has finished")
+        return f"{name} against {base}: no verdict: {why}."
+    if pairs < MIN_PAIRS:
+        have = "one pair" if pairs == 1 else "two pairs"
+        return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better 4 or 6."
+    known = [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]
+    unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
+    withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]
+    if known:
+        parts = _known(cells, f"{name} is", base, known, len(rates))
+        if unknown:
+            parts.append(f"not known in {len(unknown)} ({_widths(unknown)}: {_more(cells, subject, unknown)})")
+    else:
+        parts = [f"{name} against {base}: nothing is known yet{_visible(unknown)}"]
+        if unknown:
+            parts.append(f"to know more: {_more(cells, subject, unknown)}")
+    if withheld:
+        parts.append(f"withheld in {len(withheld)} ({', '.join(ratio.step for ratio in withheld)})")
+    if without := [ratio for ratio in rates if ratio.verdict == "none"]:
+        why = next((f": {ratio.reasons[0].removesuffix(': no ratio')}" for ratio in without if ratio.reasons), "")
+        parts.append(f"no ratio in {len(without)} ({', '.join(ratio.step for ratio in without)}{why})")
+    return "; ".join(parts) + "."
+
+
+def _known(cells: ComparedCells, begin: str, base: str, known: Sequence[Ratio], steps: int) -> list[str]:
+    """The parts of the sentence on what is known, the largest effects first."""
+    parts: list[str] = []
+    words: list[tuple[Verdict, str]] = [("slower", f"slower than {base}"), ("faster", f"faster than {base}")]
+    words.sort(key=lambda word: -max((_size(ratio) for ratio in known if ratio.verdict == word[0]), default=0.0))
+    for verdict, text in words:
+        own = [ratio for ratio in known if ratio.verdict == verdict]
+        if own:
+            where = f"in {len(own)}" if parts else f"in {len(own)} of {steps} steps"
+            parts.append(f"{verdict if parts else f'{begin} {text}'} {where}: {_effects(own)}")
+    same = sum(ratio.verdict == "same" for ratio in known)
+    if same:
+        within = f"within {cells.margin:.1%}".replace(".0%", "%").replace("%", " %")
+        where = f"in {same}" if parts else f"in all {steps} steps" if same == steps else f"in {same} of {steps} steps"
+        parts.append(f"the same {within} {where}" if parts else f"{begin} the same as {base} {within} {where}")
+    return parts
+
+
+def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
+    """The sentence on server CPU per operation, where it says something else than the rates do."""
+    verdicts = {ratio.step: ratio.verdict for ratio in rates}
+    changed = [ratio for ratio in costs if ratio.verdict in ("slower", "faster")]
+    if all(ratio.verdict == verdicts.get(ratio.step) for ratio in changed):
+        return []
+    words: tuple[tuple[Verdict, str], ...] = (("slower", "more"), ("faster", "less"))
+    parts = [
+        f"{word} in {len(own)} of {len(costs)} steps: {_effects(own)}"
+        for verdict, word in words
+        if (own := [ratio for ratio in changed if ratio.verdict == verdict])
+    ]
+    return [f"Its server CPU per operation is {'; '.join(parts)}."]
+
+
+def _effects(ratios: Sequence[Ratio]) -> str:
+    ordered = sorted(ratios, key=_size, reverse=True)
+    named = [
+        f"{ratio.step} {_percent(ratio.ratio)} % [{_percent(ratio.low)}, {_percent(ratio.high)}]"
+        for ratio in ordered[:NAMED]
+    ]
+    return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
+
+
+def _widths(ratios: Sequence[Ratio]) -> str:
+    """Half the intervals' widths, the widest first."""
+    ordered = sorted(ratios, key=_half, reverse=True)
+    named = [f"{ratio.step} ±{_half(ratio):.1%}".replace("%", " %") for ratio in ordered[:NAMED]]
+    return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
+
+
+def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
+    """What would settle the steps that are not known: pairs, and how long they take."""
+    wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
+    if len(wanted) < len(unknown):
+        return "too much scatter for more pairs to help"
+    pairs = max(wanted)
+    took_s = [sum(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
+    minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
+    return f"{pairs} more pair{'s' if pairs > 1 else ''}, about {minutes} minute{'s' if minutes != 1 else ''}"
+
+
+def _visible(unknown: Sequence[Ratio]) -> str:
+    """The least effects that would have shown."""
+    found = sorted((ratio.visible_effect, ratio.step) for ratio in unknown if ratio.visible_effect is not None)
+    if not found:
+        return ""
+    (least, step), (most, other) = found[0], found[-1]
+    to = f" to {'over 100%' if most > 1 else f'{most:.0%}'} ({other})" if other != step else ""
+    return f": the smallest effect that would show is {least:.0%} ({step}){to}".replace("%", " %")
+
+
+def _size(ratio: Ratio) -> float:
+    return abs(math.log(ratio.ratio or 1.0))
+
+
+def _half(ratio: Ratio) -> float:
+    return math.sqrt((ratio.high or 1.0) / (ratio.low or 1.0)) - 1
+
+
+def _percent(ratio: float | None) -> str:
+    return "?" if ratio is None else f"{100 * (ratio - 1):+.1f}"

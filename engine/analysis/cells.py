@@ -1,0 +1,93 @@
+"""The cells of one run or several, laid out for a comparison: which subjects there are, and which cells make a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.analysis.results import CellResult, RunResult, StepResult
+from engine.core.comparison import Metric
+from engine.core.model import ARMS, Subject
+
+Pair = tuple[CellResult, CellResult]  # baseline, other
+
+METRICS: tuple[Metric, ...] = (
+    Metric("rate_per_s", "ops/s", "more"),
+    Metric("server_cpu_us_per_op", "server CPU us/op", "less"),
+    Metric("client_cpu_us_per_op", "client CPU us/op", "less"),
+    Metric("ctx_switches_per_op", "switches/op", "less"),
+    Metric("runq_us_per_op", "run-queue us/op", "less"),
+    Metric("plan_us_per_op", "planning us/op", "less"),
+    Metric("wal_bytes_per_op", "WAL bytes/op", "less"),
+    Metric("read_kb_per_op", "kB read/op", "less"),
+    Metric("written_kb_per_op", "kB dirtied/op", "less"),
+    Metric("device_written_kb_per_op", "device kB written/op", "less"),
+    Metric("heap_bytes", "heap bytes", "less"),
+    Metric("index_bytes", "index bytes", "less"),
+)
+NEGLIGIBLE = {  # where both sides are below it a ratio means nothing
+    "server_cpu_us_per_op": 0.01,
+    "client_cpu_us_per_op": 0.01,
+    "ctx_switches_per_op": 0.001,
+    "runq_us_per_op": 0.05,
+    "plan_us_per_op": 0.05,
+    "wal_bytes_per_op": 1.0,
+    "read_kb_per_op": 0.01,
+    "written_kb_per_op": 0.01,
+    "device_written_kb_per_op": 0.01,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCells:
+    """The finished cells of some runs. `names` are the subjects, the base first."""
+
+    runs: tuple[RunResult, ...]
+    base: Subject
+    names: dict[Subject, str]
+    steps: tuple[str, ...]
+    cells: tuple[CellResult, ...]
+    margin: float
+
+    @property
+    def others(self) -> list[Subject]:
+        """All subjects but the base."""
+        return [subject for subject in self.names if subject != self.base]
+
+    def baseline_of(self, subject: Subject) -> Subject:
+        """What a subject is compared with: the base, or for a double (A/A, probed) the one that it doubles."""
+        return replace(subject, arm="") if subject.arm else self.base
+
+    def of(self, subject: Subject, step: str) -> list[StepResult]:
+        """A step's results in all cells of a subject."""
+        return [cell.steps[step] for cell in self.cells if cell.cell.subject == subject and step in cell.steps]
+
+    def values(self, subject: Subject, step: str, metric: str) -> list[float]:
+        """One figure in all cells of a subject that have it, in order of time."""
+        found = (result.figures[metric] for result in self.of(subject, step))
+        return [value for value in found if value is not None]
+
+    def pairs(self, subject: Subject, step: str = "") -> list[Pair]:
+        """Cells of one repeat of one run, the baseline's first; those that have a step where one is named."""
+        found = pairs(self.cells, self.baseline_of(subject), subject)
+        return [pair for pair in found if not step or all(step in cell.steps for cell in pair)]
+
+
+def pairs(cells: Iterable[CellResult], base: Subject, other: Subject) -> list[Pair]:
+    """Finished cells of one repeat of one run, the base's first."""
+    by_place = {(cell.run, cell.cell.repeat, cell.cell.subject): cell for cell in cells}
+    return [
+        (by_place[run, repeat, base], cell)
+        for (run, repeat, subject), cell in by_place.items()
+        if subject == other and (run, repeat, base) in by_place
+    ]
+
+
+def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
+    """Names that tell the subjects apart by no more than what differs between them."""
+    parts = ("build", "config", "kernel")
+    differing = [part for part in parts if len({getattr(subject, part) for subject in subjects}) > 1] or ["build"]
+    return {
+        subject: "/".join(getattr(subject, part) for part in differing) + ARMS.get(subject.arm, f" {subject.arm}")
+        for subject in subjects
+    }

@@ -1,0 +1,267 @@
+"""From what was counted over a step to the figures that are published: pure arithmetic, one formula a line.
+
+The op of a step is a row inserted in l.i0, l.i1 and l.i2, a row indexed in l.x, and a query in query steps; every
+figure "per op" divides by that. Elapsed time is sub-second where the reference client has whole seconds. A figure
+that is not available (no block device, a step without ops) is None, never NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from engine.core.model import StepTotals, judged_by, ops, rows, sla
+from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
+from probes import figures
+from workloads import histogram
+from workloads.base import role_kind
+
+GIB = 2**30
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
+SLIVER_NS = 500_000_000  # an interval shorter than this, such as a step's last one, has no rate of its own
+
+# The columns of the published line, in its order: unit and digits after the point.
+PUBLISHED: dict[str, tuple[str, int]] = {
+    "ips": ("rows/s", 0),
+    "qps": ("queries/s", 0),
+    "rps": ("reads/s", 0),
+    "rmbps": ("MiB/s", 1),
+    "wps": ("writes/s", 0),
+    "wmbps": ("MiB/s", 1),
+    "rpq": ("reads/op", 3),
+    "rkbpq": ("kB/op", 3),
+    "wpi": ("writes/insert", 3),
+    "wkbpi": ("kB/insert", 3),
+    "csps": ("switches/s", 0),
+    "cpups": ("% of host", 1),
+    "cspq": ("switches/op", 3),
+    "cpupq": ("us/op", 1),
+    "ccpupq": ("us/op", 1),
+    "dbgb1": ("GiB", 1),
+    "dbgb2": ("GiB", 1),
+    "rss": ("GiB", 1),
+    "maxop": ("s", 3),
+    "p50": ("per s", 0),
+    "p99": ("per s", 0),
+}
+# What the reference counts but has in no column: lookups of the least key, deletes that missed rows.
+UNPUBLISHED: dict[str, tuple[str, int]] = {
+    "minlk": ("lookups", 0),
+    "minlkms": ("ms each", 3),
+    "shortd": ("deletes", 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """One connection's interval, as far as rates need it; intervals of one tick share their end `t_ns`."""
+
+    client: int
+    role: str
+    t_ns: int
+    dt_ns: int
+    count: int  # see `progress`
+
+
+def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
+    """The figures that are compared between builds, and others of the step.
+
+    rate_per_s is ops per second. CPU, run-queue wait and switches are of all server processes; client_cpu of all
+    client processes. read_kb is what the server's processes had read from the device. written_kb is what they made
+    dirty in the page cache, less what was removed before it was written: the device sees it later, once for many
+    changes. device_written_kb is what the device that holds the database wrote, for whomever. plan_*, phases, coverage
+    and notes are probes', of the roles' own server processes: see `probes.figures.step_figures`.
+    """
+    count = ops(kind, totals)
+    return {
+        "rate_per_s": _per(count, totals.seconds) if judged_by(kind, totals) else None,
+        "server_cpu_us_per_op": _per(totals.server_cpu_ns / 1000, count),
+        "client_cpu_us_per_op": _per(totals.client_cpu_ns / 1000, count),
+        "ctx_switches_per_op": _per(totals.server_switches, count),
+        "runq_us_per_op": _per(totals.server_runq_ns / 1000, count),
+        "wal_bytes_per_op": None if totals.wal_bytes is None else _per(totals.wal_bytes, count),
+        "read_kb_per_op": _per(totals.server_read_bytes / 1024, count),
+        "written_kb_per_op": _per(totals.server_write_bytes / 1024, count),
+        "device_written_kb_per_op": _of(totals.device, "written_kb", count),
+        "heap_bytes": totals.heap_bytes or None,
+        "index_bytes": totals.index_bytes or None,
+        "max_s": max_op_s(kind, totals),
+        **figures.step_figures(totals.probes, totals.roles, count, totals.seconds),
+    }
+
+
+def max_op_s(kind: str, totals: StepTotals) -> float | None:
+    """The longest insert (query steps: query) over all clients, in seconds; in l.x the longest index build."""
+    headline = judged_by(kind, totals)
+    roles = (totals.of_kind(headline.role) if headline else []) or totals.of_kind("insert")
+    return max((role.max_ns for role in roles), default=0) / 1e9 if roles else None
+
+
+def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | None]:
+    """One role's figures: CPU of its backends per op of the step and per statement, waits, service-time quantiles.
+
+    `service_*` runs from sending to the last row; `response_*` from the intended start (rate-limited roles only).
+    `short_deletes` deleted a different number of rows than requested; `min_lookups` are the insert role's for the least
+    key, `max_lookups` point queries' for the greatest; `connect_ms` is the mean over the role's `connections`, of
+    which `paired` are bound to their backend's CPU.
+    """
+    role, count = totals.roles[name], ops(kind, totals)
+    figures: dict[str, float | None] = {
+        "statements": role.statements,
+        "rows": role.rows,
+        "cpu_s": role.backend_cpu_ns / 1e9,
+        "cpu_us_per_op": _per(role.backend_cpu_ns / 1000, count),
+        "cpu_us_per_statement": _per(role.backend_cpu_ns / 1000, role.statements),
+        "runq_us_per_statement": _per(role.backend_runq_ns / 1000, role.statements),
+        "ctx_switches_per_statement": _per(role.backend_switches, role.statements),
+        "client_cpu_us_per_statement": _per(role.client_cpu_ns / 1000, role.statements),
+        "mean_us": _per(role.service_ns / 1000, role.statements),
+        "max_s": role.max_ns / 1e9,
+        "limited_s": role.limited_ns / 1e9,
+        "coupled_s": role.coupled_ns / 1e9,
+        "short_deletes": role.short_deletes,
+        "min_lookups": role.min_lookups,
+        "min_lookup_ms": _per(role.min_lookup_ns / 1e6, role.min_lookups),
+        "max_lookups": role.max_lookups,
+        "late_max_s": role.late_max_ns / 1e9 if role.late_max_ns else None,
+        "connections": role.connections,
+        "connect_ms": role.connect_ns / 1e6 / role.connections if role.connect_ns else None,
+        "paired": role.paired,
+    }
+    for title, pairs in (("service", role.histogram), ("response", role.response)):
+        counts = dict(pairs)
+        for q in QUANTILES if counts else ():
+            figures[f"{title}_{quantile_name(q)}_us"] = histogram.quantile_us(counts, q)
+    return figures
+
+
+def quantile_name(q: float) -> str:
+    """`p50`, `p99`, `p999`."""
+    return f"p{q * 100:g}".replace(".", "")
+
+
+def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> dict[str, float | None]:
+    """The reference's own line for one step, by its column names and formulas; `seconds` are for p50 and p99.
+
+    After it come those of `UNPUBLISHED`.
+
+    Rates and percentages of the host are over the whole step, so they lack the reference's sampling error of
+    `vmstat` (its means counted repeated header lines as zero). cpupq needs no count of CPUs: (us+sy)/100 x ncpu x T
+    is the CPU time itself.
+    """
+    count, inserted, elapsed = ops(kind, totals), rows(kind, totals), totals.seconds
+    host, device = totals.host, totals.device
+    busy_ns = cpu_busy_ns(host)
+    all_ns = sum(host.get(name, 0) for name in CPU_COLUMNS)
+    deletes, lookups = totals.of_kind("delete"), sum(role.min_lookups for role in totals.roles.values())
+    percentiles = rate_percentiles(kind, (second for second in seconds if second.client == 1), (50, 99))
+    return {
+        "ips": _per(inserted, elapsed),
+        "qps": _per(count, elapsed) if kind == "query" else 0.0,
+        "rps": _of(device, "reads", elapsed),
+        "rmbps": _of(device, "read_kb", elapsed * 1024),
+        "wps": _of(device, "writes", elapsed),
+        "wmbps": _of(device, "written_kb", elapsed * 1024),
+        "rpq": _of(device, "reads", count),
+        "rkbpq": _of(device, "read_kb", count),
+        "wpi": _of(device, "writes", inserted),
+        "wkbpi": _of(device, "written_kb", inserted),
+        "csps": _of(host, "switches", elapsed),
+        "cpups": _per(100.0 * busy_ns, all_ns) if busy_ns is not None else None,
+        "cspq": _of(host, "switches", count),
+        "cpupq": _per(busy_ns / 1000, count) if busy_ns is not None else None,
+        "ccpupq": _per(totals.client_cpu_ns / 1000, count),
+        "dbgb1": totals.database_bytes / GIB or None,
+        "dbgb2": totals.cluster_bytes / GIB or None,
+        "rss": totals.rss_bytes / GIB or None,
+        "maxop": max_op_s(kind, totals),
+        "p50": percentiles[0],
+        "p99": percentiles[1],
+        "minlk": lookups if deletes else None,
+        "minlkms": _per(sum(role.min_lookup_ns for role in totals.roles.values()) / 1e6, lookups),
+        "shortd": sum(role.short_deletes for role in deletes) if deletes else None,
+    }
+
+
+def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[float]) -> list[float | None]:
+    """The rate that was sustained in so many percent of the one-second intervals; connections are added up.
+
+    Of the rates in falling order the element number round(x / 100 x count), so the 99th is a low one. None with
+    fewer than ten intervals. A sliver, as the last interval often is, belongs to the one before it.
+    """
+    role = "query" if kind == "query" else "insert"
+    end = attrgetter("t_ns")
+    intervals: list[tuple[int, int]] = []  # count, length
+    for _, tick in groupby(sorted((each for each in seconds if role_kind(each.role) == role), key=end), end):
+        parts = [(second.count, second.dt_ns) for second in tick]
+        count, length_ns = sum(part[0] for part in parts), max(part[1] for part in parts)
+        if length_ns < SLIVER_NS and intervals:
+            count, length_ns = count + intervals[-1][0], length_ns + intervals.pop()[1]
+        intervals.append((count, length_ns))
+    rates = sorted((count * 1e9 / length_ns for count, length_ns in intervals if length_ns > 0), reverse=True)
+    if len(rates) < MIN_INTERVALS:
+        return [None] * len(percents)
+    return [rates[max(1, int(percent / 100 * len(rates) + 0.5)) - 1] for percent in percents]
+
+
+def bucket_percent(counts: Sequence[int]) -> dict[str, float]:
+    """The reference's ten response-time buckets as percentages of their sum; empty when nothing was counted."""
+    total = sum(counts)
+    if total == 0:
+        return {}
+    labels = (label for label, _ in histogram.REFERENCE_BUCKETS)
+    return {label: 100.0 * count / total for label, count in zip(labels, counts, strict=True)}
+
+
+def bucket_text(percent: float) -> str:
+    """Three decimals as the reference prints them; `nonzero` for what would print as 0.000 and is not."""
+    if percent == 0:
+        return ""
+    text = f"{percent:.3f}"
+    return "nonzero" if text == "0.000" else text
+
+
+def published_text(value: float, digits: int) -> str:
+    """A published figure as printed: small ones of those with decimals have three."""
+    return f"{value:,.{max(digits, 3) if digits and abs(value) < 10 else digits}f}"
+
+
+def saturated(totals: StepTotals) -> tuple[str, ...]:
+    """The roles whose client process was CPU-bound: their rate is the client's, not the server's."""
+    return tuple(name for name, role in sorted(totals.roles.items()) if role.saturated)
+
+
+def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
+    """All figures of a step, by the names that `engine.core.comparison.CellStep` has for them."""
+    return {
+        "seconds": totals.seconds,
+        "rows": rows(kind, totals),
+        "ops": ops(kind, totals),
+        **step_figures(kind, totals),
+        "database_bytes": totals.database_bytes,
+        "cluster_bytes": totals.cluster_bytes,
+        "probes": {
+            role: figures.role_figures(
+                record, totals.roles[role].statements if role in totals.roles else 0, totals.seconds
+            )
+            for role, record in totals.probes.items()
+        },
+        "observers": totals.observers,
+        "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
+        "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
+        "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
+        "sla": sla(kind, totals),
+        "saturated": saturated(totals),
+    }
+
+
+def _per(value: float, divisor: float) -> float | None:
+    return value / divisor if divisor > 0 else None
+
+
+def _of(counters: Mapping[str, int], key: str, divisor: float) -> float | None:
+    return _per(counters[key], divisor) if key in counters else None

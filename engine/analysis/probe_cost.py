@@ -1,0 +1,87 @@
+"""What the probes cost here: the same cells with and without them, in pairs, on this very machine.
+
+A build is compared with its own probed double, by the same cells, pairs and intervals as two builds are. What came
+out is kept per host, so that every later look at a probe can show it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from engine.core.comparison import Comparison
+from engine.core.errors import UserError
+from engine.core.model import PROBED_ARM
+from engine.core.record import converted, parsed
+from engine.host.files import read_plain
+
+METRICS = ("rate_per_s", "server_cpu_us_per_op")
+FILE = "probe-cost.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One step's ratio of probed to bare cells, with its 95 % interval (None: too few pairs)."""
+
+    host: str
+    probes: tuple[str, ...]
+    build: str
+    step: str
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    run: str
+
+
+def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
+    """What a finished run of `with_double` says, a row per step and metric."""
+    return tuple(
+        Cost(
+            platform.node(),
+            tuple(probes),
+            ratio.build,
+            ratio.step,
+            ratio.metric,
+            ratio.ratio,
+            ratio.low,
+            ratio.high,
+            ratio.pairs,
+            comparison.runs[0],
+        )
+        for ratio in comparison.ratios
+        if ratio.arm == PROBED_ARM and ratio.metric in METRICS
+    )
+
+
+def keep(out: Path, found: Sequence[Cost]) -> None:
+    """Adds costs to those known of this host; a newer figure for the same probes, build and step replaces the older."""
+    fresh = {(each.host, each.probes, each.build, each.step, each.metric): each for each in (*known(out), *found)}
+    part = out / f"{FILE}.part"
+    part.write_text(json.dumps([asdict(cost) for cost in fresh.values()], indent=1) + "\n")
+    part.rename(out / FILE)
+
+
+def known(out: Path) -> tuple[Cost, ...]:
+    """What was measured on this host before; nothing where the file is missing or damaged."""
+    try:
+        path = out / FILE
+        found = converted(parsed(read_plain(path), str(path)), tuple[Cost, ...], str(path))
+    except (OSError, UserError):
+        return ()
+    return tuple(cost for cost in found if cost.host == platform.node())
+
+
+def lines(costs: Sequence[Cost]) -> list[str]:
+    """Lines for a person, one per step and metric."""
+    words = {"rate_per_s": "throughput", "server_cpu_us_per_op": "server CPU per operation"}
+    found = []
+    for cost in costs:
+        ratio = "no figure" if cost.ratio is None else f"{cost.ratio:.3f}"
+        bounds = "" if cost.low is None or cost.high is None else f" [{cost.low:.3f}-{cost.high:.3f}]"
+        found.append(f"{cost.step:<8} {words[cost.metric]:<25} {ratio}{bounds}  {cost.pairs} pairs, {cost.build}")
+    return found

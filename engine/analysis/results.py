@@ -1,0 +1,175 @@
+"""The results of a run, read from its journal: cells with their steps, and what became of each cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from engine.analysis import metrics, stall_text
+from engine.core.comparison import StallRecord
+from engine.core.errors import UserError
+from engine.core.model import Cell, Manifest, StepTotals, progress
+from engine.core.record import converted
+from engine.core.text import visible
+from engine.journal.reader import Attempt, EventRow, JournalReader, SliceRow, StepRow, chosen_attempts, chosen_together
+
+Environment = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A finished step: its totals, what they come to (`metrics.summary`), its stalls. `id` is the journal's."""
+
+    id: int
+    name: str
+    kind: str
+    totals: StepTotals
+    figures: dict[str, Any]
+    stalls: tuple[StallRecord, ...]
+    slices: tuple[SliceRow, ...] = ()  # of cells abreast
+
+    @property
+    def stall_s(self) -> float:
+        """Seconds in which at least one connection was stalled."""
+        total_ns, reached_ns = 0, 0
+        for started_ns, ended_ns in sorted((stall.started_ns, stall.ended_ns) for stall in self.stalls):
+            total_ns += max(0, ended_ns - max(started_ns, reached_ns))
+            reached_ns = max(reached_ns, ended_ns)
+        return total_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
+
+    `before` and `after` are the machine's records around the cell (`engine.host.environment`), where there are any.
+    """
+
+    run: str
+    cell: Cell
+    state: str  # finished, failed, interrupted, running, not run, damaged
+    reason: str = ""
+    steps: dict[str, StepResult] = field(default_factory=dict)
+    before: Environment | None = None
+    after: Environment | None = None
+    drift: tuple[str, ...] = ()
+    seconds: float = 0.0  # that it took in all
+
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """Those records of the machine that there are."""
+        return tuple(record for record in (self.before, self.after) if record)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run: its manifest and all its planned cells in order."""
+
+    path: Path
+    manifest: Manifest
+    cells: tuple[CellResult, ...]
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.manifest.run
+
+
+def load(path: Path) -> RunResult:
+    """Reads a run, finished or under way. Raises UserError when it is none or cannot be read.
+
+    A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
+    """
+    with JournalReader(path) as reader:
+        attempts = _chosen(reader)
+        cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in reader.manifest.cells)
+        return RunResult(path, reader.manifest, cells)
+
+
+def steps_of(result: RunResult) -> Iterable[tuple[CellResult, StepResult]]:
+    """Every finished step with its cell, in order."""
+    return ((cell, step) for cell in result.cells for step in cell.steps.values())
+
+
+def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, dict[str, float | None]]]:
+    """The published figures of every finished cell and step."""
+    lines = []
+    for run in runs:
+        with JournalReader(run.path) as reader:
+            for cell, step in steps_of(run):
+                seconds = (
+                    metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
+                    for role in reader.roles(step.id)
+                    for row in reader.role_seconds(role.id)
+                )
+                lines.append((cell, step.name, metrics.published(step.kind, step.totals, seconds)))
+    return lines
+
+
+def _chosen(reader: JournalReader) -> dict[str, Attempt]:
+    """The attempt that counts, by cell; cells abreast count only together."""
+    attempts, manifest = reader.attempts(origins=False), reader.manifest
+    if manifest.interleave == "cells":
+        return chosen_attempts(attempts)
+    repeats = sorted({cell.repeat for cell in manifest.cells})
+    return chosen_together(
+        attempts, [[cell.id for cell in manifest.cells if cell.repeat == repeat] for repeat in repeats]
+    )
+
+
+def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None) -> CellResult:
+    run = reader.manifest.run
+    if attempt is None:
+        return CellResult(run, cell, "not run")
+    try:
+        return _read_cell(reader, CellResult(run, cell, attempt.state, attempt.reason or ""), attempt)
+    except UserError as error:
+        return CellResult(run, cell, "damaged", str(error))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # What probes, samplers and snapshots write is free in form: whatever stands there may have been damaged.
+        text = visible(f"{type(error).__name__}: {error}")
+        return CellResult(run, cell, "damaged", f"{reader.run / 'journal.db'}: cell {cell.id}: {text}")
+
+
+def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> CellResult:
+    events = reader.events(attempt=attempt.id)
+    steps: dict[str, StepResult] = {}
+    for row in reader.steps(attempt.id) if attempt.state == "finished" else ():
+        if row.totals is not None:
+            stalls = tuple(_stall(event, row) for event in events if event.step_id == row.id and event.kind == "stall")
+            totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
+            figures = metrics.summary(row.kind, totals)
+            invalid = [name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)]
+            if invalid or totals.seconds < 0:
+                raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
+            steps[row.name] = StepResult(
+                row.id, row.name, row.kind, totals, figures, stalls, tuple(reader.slices(row.id))
+            )
+    where = f"{reader.run / 'journal.db'}: table attempt: origin"
+    origin = reader.origin(attempt.id)
+    before, after = (
+        converted(origin.get(key), dict[str, dict[str, Any] | None] | None, where)  # type: ignore[arg-type]
+        for key in ("environment", "environment_after")
+    )
+    drift = tuple(str(event.data.get("text", "")) for event in events if event.kind == "drift")
+    seconds = ((attempt.ended_ns or attempt.started_ns) - attempt.started_ns) / 1e9
+    return replace(result, steps=steps, before=before, after=after, drift=drift, seconds=seconds)
+
+
+def _stall(event: EventRow, step: StepRow) -> StallRecord:
+    """A stall with both its ends: one that the engine could not close ends with its step."""
+    ended_ns = event.ended_ns or step.ended_ns or event.started_ns
+    record = {"role": "", **event.data, "started_ns": event.started_ns, "ended_ns": ended_ns}
+    found = converted(record | ({"role": event.role} if event.role else {}), StallRecord, f"stall {event.id}")
+    return replace(found, where=tuple(stall_text.lines(found.role, found.snapshot)))
+
+
+def _totals(row: StepRow, clients: int) -> StepTotals:
+    """The totals, with the rows that an index build covers taken from its plan when they were not counted."""
+    assert row.totals is not None
+    if row.kind == "index" and row.totals.rows_indexed == 0:
+        return replace(row.totals, rows_indexed=int(row.plan.get("rows_indexed", 0)) * clients)
+    return row.totals

@@ -1,0 +1,238 @@
+"""What may be claimed from pairs of cells. The only module that imports scipy: import it late.
+
+A sample is a cell; cells of one repeat make a pair, and the ratio of the two is what is judged. Everything is done
+on log ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
+together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's
+paired t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. How well the
+intervals cover the truth, and how often a family errs, is simulated in tests/perf/statistics_coverage.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median, stdev
+from typing import Literal
+
+from scipy import special  # not scipy.stats, which costs half a second to import
+
+from engine.core.comparison import MIN_PAIRS, Ratio, Verdict
+
+CONFIDENCE = 0.95
+ALPHA = 1 - CONFIDENCE
+MOST_LOG_EFFECT = 7.0  # a thousandfold: more than that says that nothing can be seen
+MOST_PAIRS = 200  # more than this is no advice
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A ratio (new / base) and its confidence interval; bounds are None for a single pair."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    pairs: int
+
+    def excludes_one(self) -> bool:
+        """Whether the bounds are known and 1 is not between them."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+    def within(self, low: float, high: float) -> bool:
+        """Whether the bounds are known and strictly inside the ones given."""
+        return self.low is not None and self.high is not None and low < self.low and self.high < high
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and what it rests on.
+
+    `faster` and `slower` are meant as the user feels it: where less is better (CPU per operation), fewer is
+    `faster`. `none`: one pair, a ratio without a verdict. `more_pairs` is set for `inconclusive`: about how many
+    further pairs would settle it if mean and scatter stay as they are; None when more than `MOST_PAIRS`.
+    """
+
+    verdict: Verdict
+    interval: Interval
+    more_pairs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How the cells of a subject spread. `cv` is standard deviation / mean; `gap` the widest empty space between two
+    neighbours, as a fraction of the median; `gap_ratio` is that gap over the median gap (None below four cells).
+    """
+
+    cv: float
+    gap: float
+    gap_ratio: float | None
+    wide: bool
+    bimodal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
+
+    `prior_degrees` are the degrees of freedom that other tests lend to `sd`, beside the pairs - 1 of its own: 0 for
+    Student's plain t; `engine.analysis.slices` has more.
+    """
+
+    mean: float
+    sd: float
+    pairs: int
+    prior_degrees: float = 0.0
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the t distribution that its mean is held against."""
+        return self.prior_degrees + self.pairs - 1
+
+    def of(self, pairs: int) -> Estimate:
+        """The same mean and scatter from so many pairs."""
+        return replace(self, pairs=pairs)
+
+
+Evidence = Sequence[float] | Estimate  # ratios (new / base), or what has been made of them
+
+
+def estimate(ratios: Sequence[float]) -> Estimate:
+    """Mean and scatter of the ratios' logs, for Student's plain t. Raises ValueError when there is none."""
+    logs = _logs(ratios)
+    return Estimate(fmean(logs), stdev(logs) if len(logs) > 1 else 0.0, len(logs))
+
+
+def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Interval:
+    """The geometric mean of the pairs' ratios with Student's t interval. Raises ValueError when there is none."""
+    found = _estimate(evidence)
+    if found.pairs == 1:
+        return Interval(math.exp(found.mean), None, None, 1)
+    half = _t(confidence, found.degrees) * found.sd / math.sqrt(found.pairs)
+    return Interval(math.exp(found.mean), math.exp(found.mean - half), math.exp(found.mean + half), found.pairs)
+
+
+def p_value(evidence: Evidence) -> float:
+    """How probable it is that pairs of equal sides differ by so much: Student's paired t, two-sided.
+
+    1 for a single pair, which shows nothing.
+    """
+    found = _estimate(evidence)
+    if found.pairs == 1 or found.mean == found.sd == 0:
+        return 1.0
+    error = found.sd / math.sqrt(found.pairs)
+    return 2 * float(special.stdtr(found.degrees, -abs(found.mean) / error)) if error else 0.0
+
+
+def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """The level for each test of a family: rejected are those whose p-value is at most that (Holm 1979).
+
+    With probability 1 - `alpha` none is rejected of which the two sides are equal, however the tests depend.
+    """
+    levels = [0.0] * len(p_values)
+    level, stopped = 0.0, False
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        level = level if stopped else alpha / (len(p_values) - rank)
+        levels[place], stopped = level, stopped or p_values[place] > level
+    return levels
+
+
+def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) -> float:
+    """The level for all tests of a family: of those at most that, `alpha` on average are wrong (1995)."""
+    ordered = sorted(p_values)
+    return max((p for rank, p in enumerate(ordered, 1) if p <= alpha * rank / len(ordered)), default=0.0)
+
+
+def judge(
+    evidence: Evidence, margin: float, better: Literal["more", "less"] = "more", level: float = ALPHA
+) -> Judgement:
+    """The verdict on pairs of one metric. `margin` is the smallest effect to call faster or slower: 0.02 is 2 %.
+
+    faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
+    margin. same: the 90 % interval lies inside 1 -/+ margin, which is two one-sided tests at 5 %.
+    """
+    found = _estimate(evidence)
+    interval = paired_interval(found)
+    if interval.pairs == 1:
+        return Judgement("none", interval)
+    if interval.pairs >= MIN_PAIRS:
+        effect = interval.ratio - 1
+        if p_value(found) <= level and abs(effect) >= margin:
+            return Judgement("faster" if (effect > 0) == (better == "more") else "slower", interval)
+        if paired_interval(found, 2 * CONFIDENCE - 1).within(1 - margin, 1 + margin):
+            return Judgement("same", interval)
+    return Judgement("inconclusive", interval, pairs_needed(found, margin, level))
+
+
+def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA) -> int | None:
+    """How many further pairs would settle an inconclusive comparison if mean and scatter stay as they are.
+
+    None when that is more than `MOST_PAIRS` in all, or for a single pair.
+    """
+    found = _estimate(evidence)
+    if found.pairs < 2:
+        return None
+    for count in range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1):
+        error, degrees = found.sd / math.sqrt(count), found.of(count).degrees
+        differs = abs(found.mean) >= _t(1 - level, degrees) * error and abs(math.exp(found.mean) - 1) >= margin
+        half = _t(2 * CONFIDENCE - 1, degrees) * error
+        if differs or (found.mean - half > math.log(1 - margin) and found.mean + half < math.log(1 + margin)):
+            return count - found.pairs
+    return None
+
+
+def smallest_visible_effect(
+    evidence: Evidence, pairs: int | None = None, level: float = ALPHA, power: float = 0.8
+) -> float | None:
+    """The effect, as a fraction, that so many pairs (default: as many as given) with this scatter would show.
+
+    `power` is how often it would be called one by a test at `level`. None for fewer than two ratios, pairs too few
+    for a verdict, or so much scatter that nothing would show.
+    """
+    found = _estimate(evidence)
+    if found.pairs < 2:
+        return None
+    planned = found if pairs is None else found.of(pairs)
+    if planned.pairs < MIN_PAIRS:
+        return None
+    error = planned.sd / math.sqrt(planned.pairs)
+    log_effect = (_t(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, power))) * error
+    return math.expm1(log_effect) if log_effect < MOST_LOG_EFFECT else None
+
+
+def noise_floor(of: Interval | Ratio) -> float | None:
+    """From the bounds of A/A pairs: how far from 1 the base against itself reaches, as a fraction; None without any."""
+    return None if of.low is None or of.high is None else max(of.high - 1, 1 / of.low - 1, 0.0)
+
+
+def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_gap: float = 5.0) -> Scatter | None:
+    """Whether the cells of one subject are wide apart or bimodal; None for fewer than two or a mean of 0.
+
+    wide: CV above `most_cv`. bimodal: the widest gap between neighbours is more than `most_gap` times the median
+    gap, counted from four cells on (the two gaps of three cells can never be that unlike) and only when it is
+    wider than the margin: cells that lie within a hair of each other have chance gaps that mean nothing.
+    """
+    if len(values) < 2 or fmean(values) == 0:
+        return None
+    ordered = sorted(values)
+    cv = stdev(ordered) / fmean(ordered)
+    gaps = [after - before for before, after in itertools.pairwise(ordered)]
+    centre = median(ordered) or fmean(ordered)
+    widest, usual = max(gaps), median(gaps)
+    ratio = None if len(gaps) < 3 or usual == 0 else widest / usual
+    uneven = len(gaps) >= 3 and widest > most_gap * usual
+    return Scatter(cv, widest / centre, ratio, cv > most_cv, uneven and widest / centre > margin)
+
+
+def _logs(ratios: Sequence[float]) -> list[float]:
+    if not ratios or min(ratios) <= 0:
+        raise ValueError("ratios must be positive, and at least one")
+    return [math.log(ratio) for ratio in ratios]
+
+
+def _estimate(evidence: Evidence) -> Estimate:
+    return evidence if isinstance(evidence, Estimate) else estimate(evidence)
+
+
+def _t(confidence: float, degrees: float) -> float:
+    return float(special.stdtrit(degrees, (1 + confidence) / 2))

@@ -1,0 +1,313 @@
+"""From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
+
+Verdicts are given in two families, the rates of all steps and the server CPU per operation of all steps, each of which
+names a difference where there is none in at most 5 % of comparisons (Holm's procedure). All other metrics are causes:
+they have no verdict, and those that differ by the margin or more are marked (Benjamini and Hochberg's procedure, 5 %).
+
+A pair between whose cells the machine changed is left out of every ratio, one in which a cell lacks a figure out of
+that figure's. A verdict is withheld, with the reason, when
+- no pair is left, or the cells are not comparable otherwise (`engine.analysis.comparability`);
+- a cell of either side failed its SLA: the rate was bought with inserts that were not made;
+- the client was CPU-bound (rates only: the figures per op are still the server's);
+- the cells are bimodal, and the distance of the modes could make the effect;
+- the two sides were never run side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from engine.analysis import comparability, cpu_wait, sliced, slices, statistics
+from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
+from engine.core.comparison import CHANGED, CPU, MIN_PAIRS, RATE, Metric, Ratio, Spread
+from engine.core.model import PROBED_ARM, Subject
+
+LEAST_CHECKS = 10  # a few differ by chance
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """A step of a subject and of its baseline: the pairs that count, and what holds for all their figures."""
+
+    step: str
+    subject: Subject
+    base: Subject
+    pairs: list[Pair]
+    reasons: tuple[str, ...]  # why no figure bears a verdict
+    left_out: tuple[str, ...]  # pairs, and why
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A ratio before it is judged among its family: what its pairs say, and what would withhold a verdict."""
+
+    blank: Ratio
+    metric: Metric
+    quotients: list[float]  # of pairs; none where there is nothing to judge, and `blank` is all that is said
+    modes: list[str]
+    pairs: list[Pair] = field(default_factory=list)
+    pooled: statistics.Estimate | None = None  # by slices
+
+    @property
+    def evidence(self) -> statistics.Evidence:
+        """What it is judged by: the slices, or else the cells' ratios."""
+        return self.pooled or self.quotients
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """Those that are judged together: a headline's metric of all steps, or all causes; doubles by themselves."""
+        return self.metric.name if self.metric.name in (RATE, CPU) else "", self.blank.arm
+
+
+def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
+    """The ratio of every step, subject and metric."""
+    measured = [
+        each
+        for step in cells.steps
+        for subject in cells.others
+        for sides in [_sides(cells, step, subject)]
+        for metric in METRICS
+        if (each := _measured(cells, sides, metric)) is not None
+    ]
+    measured = _with_slices(measured)
+    families: dict[tuple[str, str], list[_Measured]] = {}
+    for each in measured:
+        if len(each.quotients) > 1:
+            families.setdefault(each.family, []).append(each)
+    levels: dict[int, tuple[float, int]] = {}  # of a ratio: its level, the tests of its family
+    for (headline, _), tests in families.items():
+        p_values = [statistics.p_value(test.evidence) for test in tests]
+        own = (
+            statistics.holm_levels(p_values)
+            if headline
+            else [statistics.benjamini_hochberg_level(p_values)] * len(tests)
+        )
+        levels |= {id(test): (level, len(tests)) for test, level in zip(tests, own, strict=True)}
+    found = [_judged(each, cells.margin, *levels.get(id(each), (statistics.ALPHA, 1))) for each in measured]
+    floors = {
+        (ratio.step, ratio.metric, ratio.config, ratio.kernel): statistics.noise_floor(ratio)
+        for ratio in found
+        if ratio.arm == "aa"
+    }
+    return tuple(
+        replace(ratio, noise_floor=floors.get((ratio.step, ratio.metric, ratio.config, ratio.kernel)))
+        for ratio in found
+    )
+
+
+def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
+    """The spread of each subject's cells in each metric."""
+    return tuple(
+        Spread(step, name, metric.name, **asdict(scatter))
+        for step in cells.steps
+        for subject, name in cells.names.items()
+        for metric in METRICS
+        if (scatter := statistics.scatter(cells.values(subject, step, metric.name), cells.margin)) is not None
+    )
+
+
+def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
+    base = cells.baseline_of(subject)
+    everything = cells.pairs(subject, step)
+    kept, drifts = [], []
+    for pair in everything:
+        moved = comparability.pair_drift(*pair)
+        if moved:
+            of_run = f" of {pair[0].run}" if len(cells.runs) > 1 else ""
+            drifts.append(f"pair {pair[0].cell.repeat}{of_run}: {'; '.join(moved)}")
+        else:
+            kept.append(pair)
+    reasons = _common_reasons(cells, step, subject, kept or everything)
+    reasons += [reason for pair in kept or everything for reason in sliced.reasons(pair, step)]
+    if not everything:
+        reasons.insert(0, "no pairs: the two have no finished cells in the same repeat of a run")
+    if everything and not kept:
+        return _Sides(step, subject, base, everything, (*drifts, *reasons), ())
+    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {drift}" for drift in drifts))
+
+
+def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured | None:
+    """The ratios of a metric's pairs; None where a side has no figure."""
+    step, subject = sides.step, sides.subject
+    base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
+    if not base_values or not values:
+        return None
+    reasons = (*sides.reasons, *(_saturation(cells, sides) if metric.name == RATE else ()))
+    blank = Ratio(
+        step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
+        config=subject.config, kernel=subject.kernel, arm=subject.arm, reasons=reasons, left_out=sides.left_out,
+    )  # fmt: skip
+    if max(*base_values, *values) <= NEGLIGIBLE.get(metric.name, 0.0):
+        return _Measured(
+            replace(blank, reasons=(f"both at most {NEGLIGIBLE.get(metric.name, 0.0):g}",)), metric, [], []
+        )
+    measured = [(pair, found) for pair in sides.pairs if (found := _values(pair, step, metric)) is not None]
+    missing = len(sides.pairs) - len(measured)
+    if missing:
+        blank = replace(
+            blank,
+            left_out=(*blank.left_out, f"left out: {missing} of {len(sides.pairs)} pairs lack this figure in a cell"),
+            pairs_without_figure=missing,
+        )
+    if not measured:
+        if sides.pairs:
+            blank = replace(blank, reasons=(*reasons, "no pair has this figure in both its cells"))
+        ratio = _geometric_mean(values) / _geometric_mean(base_values) if min(*base_values, *values) > 0 else None
+        better = None if ratio is None else _better(ratio, metric)
+        return _Measured(replace(blank, ratio=ratio, verdict="withheld", better=better), metric, [], [])
+    if any(base <= 0 or other <= 0 for _, (base, other) in measured):
+        none = replace(blank, pairs=len(measured), reasons=("zero in some cells: no ratio",))
+        return _Measured(none, metric, [], [])
+    quotients = [other / base for _, (base, other) in measured]
+    return _Measured(blank, metric, quotients, _modes(cells, measured, quotients), [pair for pair, _ in measured])
+
+
+def _with_slices(measured: list[_Measured]) -> list[_Measured]:
+    """Gives rates and CPU per operation of sliced steps what their slices say; all steps of a subject lend scatter."""
+    ratios = {id(each): sliced.log_ratios(each.pairs, each.blank.step, each.metric.name) for each in measured}
+    found = {id(each): each for each in measured}
+    subjects = dict.fromkeys((each.blank.subject, each.metric.name) for each in measured if ratios[id(each)])
+    for subject, metric in subjects:
+        own = [each for each in measured if (each.blank.subject, each.metric.name) == (subject, metric)]
+        own = [each for each in own if ratios[id(each)]]
+        checked = [sliced.own_ratios(each.pairs, each.blank.step, metric) for each in own]
+        check = slices.self_check([ratio for each in checked for ratio in each])
+        pooled = slices.pooled([ratios[id(each)] for each in own], check.inflation)
+        for each, step in zip(own, pooled.steps, strict=True):
+            reasons: list[str] = []
+            if check.withheld and check.ratios >= LEAST_CHECKS:
+                reasons.append(f"slices of one server differ among themselves by {check.f:.1f} times their error")
+            blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
+            found[id(each)] = replace(each, blank=blank, pooled=step.estimate)
+    return [found[id(each)] for each in measured]
+
+
+def _judged(measured: _Measured, margin: float, level: float, tests: int) -> Ratio:
+    """A ratio with its interval and, for a headline, its verdict; `level` is what its family leaves it."""
+    evidence, metric, blank = measured.evidence, measured.metric, measured.blank
+    if not measured.quotients:
+        return blank
+    interval = statistics.paired_interval(evidence)
+    blank = replace(
+        blank, ratio=interval.ratio, low=interval.low, high=interval.high, pairs=interval.pairs,
+        better=_better(interval.ratio, metric),
+    )  # fmt: skip
+    if not measured.family[0]:
+        certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= level
+        withheld = bool(blank.reasons)
+        stands_out = certain and not withheld and abs(interval.ratio - 1) >= margin
+        return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", stands_out=stands_out)
+    judgement = statistics.judge(evidence, margin, metric.better, level)
+    verdict, reasons = judgement.verdict, blank.reasons
+    if verdict in (*CHANGED, "same"):
+        reasons = (*reasons, *measured.modes)
+    if reasons and verdict != "none":
+        verdict = "withheld"
+    elif verdict == "inconclusive" and interval.excludes_one() and statistics.p_value(evidence) > level:
+        reasons = (f"the interval excludes 1, but it is one of {tests}: not certain enough among them",)
+    return replace(
+        blank,
+        verdict=verdict,
+        reasons=reasons,
+        more_pairs=judgement.more_pairs if verdict == "inconclusive" else None,
+        visible_effect=statistics.smallest_visible_effect(evidence, level=statistics.ALPHA / tests),
+    )
+
+
+def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Sequence[Pair]) -> list[str]:
+    """Why no figure of this step bears a verdict."""
+    both = (cells.baseline_of(subject), subject)
+    reasons = [reason for side in both for reason in comparability.run_reasons(cells.runs, side)]
+    for base, other in pairs:
+        reasons += comparability.work_reasons(base.steps[step], other.steps[step], base.cell.repeat)
+        if subject.arm != PROBED_ARM:
+            reasons += comparability.probe_reasons(base.steps[step], other.steps[step], base.cell.repeat)
+    observers = {result.totals.observers for side in both for result in cells.of(side, step)}
+    known = any(reason.startswith(comparability.DIFFERENT_PROBES) for reason in reasons)
+    if subject.arm != PROBED_ARM and len(observers) > 1 and not known:
+        reasons.append(f"{comparability.DIFFERENT_PROBES}: some of the cells were probed, others not")
+    for side in both:
+        judged = [result.figures["sla"] for result in cells.of(side, step) if result.figures["sla"] is not None]
+        passed = sum(sla.passed for sla in judged)
+        if passed < len(judged):
+            reasons.append(f"SLA: {cells.names[side]} kept up its insert rate in {passed} of {len(judged)} cells")
+    return list(dict.fromkeys(reasons))
+
+
+def _saturation(cells: ComparedCells, sides: _Sides) -> list[str]:
+    reasons = []
+    for side in (sides.base, sides.subject):
+        roles = {role for result in cells.of(side, sides.step) for role in result.figures["saturated"]}
+        if roles:
+            bound = ", ".join(sorted(roles))
+            reasons.append(f"client CPU-bound (≥ 90 % of a core) with {cells.names[side]}: {bound}")
+    return reasons
+
+
+def _modes(
+    cells: ComparedCells, measured: Sequence[tuple[Pair, tuple[float, float]]], quotients: Sequence[float]
+) -> list[str]:
+    """Two modes among the cells of a side (of each run by itself) that show in the ratios and could make the effect.
+
+    Where both sides change their mode together, as when the machine slows down midway, the ratios lie close and
+    the pairing has done its work.
+    """
+    effect = max(abs(_geometric_mean(quotients) - 1), cells.margin)
+    spread = statistics.scatter(quotients, cells.margin)
+    if spread is None or spread.gap < effect:
+        return []
+    reasons = []
+    for place in (0, 1):
+        for run in dict.fromkeys(pair[0].run for pair, _ in measured):
+            own = [each for each in measured if each[0][0].run == run]
+            found = statistics.scatter([values[place] for _, values in own], cells.margin)
+            if found is not None and found.bimodal:
+                name = cells.names[own[0][0][place].cell.subject]
+                reasons.append(f"bimodal: the cells of {name} lie {found.gap:.0%} apart")
+    return reasons
+
+
+def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
+    """What a reader must know that the tables do not show, one sentence each."""
+    found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
+    rates = {(each.step, each.subject): each for each in spread if each.metric == "rate_per_s"}
+    for step in cells.steps:
+        for subject, name in cells.names.items():
+            of_rate = rates.get((step, name))
+            if of_rate is not None and of_rate.bimodal:
+                found.append(f"{step}: the cells of {name} are bimodal, {of_rate.gap:.0%} apart")
+            elif of_rate is not None and of_rate.wide:
+                found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
+            found += _short_deletes(cells, step, subject)
+    found += cpu_wait.why(cells)
+    found += [
+        f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
+        "do not trust effects of that size in this step"
+        for ratio in judged
+        if ratio.arm == "aa" and ratio.verdict in CHANGED and ratio.ratio is not None
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:
+    deletes = [role for result in cells.of(subject, step) for role in result.totals.of_kind("delete")]
+    short, made = sum(role.short_deletes for role in deletes), sum(role.statements for role in deletes)
+    if not short:
+        return []
+    name = cells.names[subject]
+    return [f"{step}: {short:,} of {made:,} deletes with {name} deleted a different number of rows than requested"]
+
+
+def _values(pair: Pair, step: str, metric: Metric) -> tuple[float, float] | None:
+    base, other = (cell.steps[step].figures[metric.name] for cell in pair)
+    return None if base is None or other is None else (base, other)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _better(ratio: float, metric: Metric) -> bool | None:
+    return None if ratio == 1 else (ratio > 1) == (metric.better == "more")

@@ -1,0 +1,192 @@
+"""What there is to choose from: builds, configs, kernels, workloads, probes, runs. The commands `bench list`."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+import workloads as registry
+from engine.analysis import probe_cost
+from engine.cli.options import JSON, OUT
+from engine.cli.output import PlainConsole, echo, echo_json
+from engine.journal.runs import runs_in
+from engine.postgres import configs as config_tables
+from engine.postgres.builds import catalog
+from engine.postgres.nix import no_catalogue
+from engine.tracing import selection
+from engine.view.run_summary import RunSummary, read_run
+from workloads.options import options_of
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of what there is. A table shows the `columns`, of which `whole` are never folded, and `notes` below it."""
+
+    rows: Sequence[Row]
+    columns: tuple[str, ...]
+    whole: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def builds() -> Listing:
+    """One row per build that `--pg` can name."""
+    rows = [asdict(entry) for entry in catalog()]
+    notes = () if rows else (str(no_catalogue()),)
+    return Listing(rows, ("label", "version", "provenance", "patches"), ("label", "version", "provenance"), notes)
+
+
+def configs() -> Listing:
+    """One row per config that `--config` can name."""
+    rows = [{"name": spec.name, "description": spec.description} for spec in config_tables.catalog()]
+    return Listing(rows, ("name", "description"), ("name",))
+
+
+def kernels() -> Listing:
+    """One row per kernel that servers can run under; `host` is the one that runs here now."""
+    rows = [{"kernel": "host", "release": platform.release(), "state": "running"}]
+    return Listing(rows, ("kernel", "release", "state"), ("kernel",))
+
+
+def workloads() -> Listing:
+    """One row per workload and named size, with its steps; rows are per client."""
+    found = [each.sizes() for each in registry.workloads()]
+    columns = tuple(dict.fromkeys(column for sizes in found for column in sizes.columns)) or ("workload",)
+    notes = tuple(note for sizes in found for note in sizes.notes)
+    return Listing([row for sizes in found for row in sizes.rows], columns, columns, notes)
+
+
+def choices(out: Path) -> dict[str, Sequence[Row]]:
+    """All that a plan can choose from: rows of each kind, and of the runs in `out`.
+
+    Options are as `workloads.options.Option` has them.
+    """
+    known = registry.workloads()
+    return {
+        "builds": builds().rows,
+        "configs": configs().rows,
+        "workloads": workloads().rows,
+        "kernels": kernels().rows,
+        "probes": probes(out).rows,
+        "runs": runs(out).rows,
+        "loads": [
+            {"workload": each.name, "description": each.description, "steps": dict(each.sizes().steps)}
+            for each in known
+        ],
+        "options": [{"workload": each.name, **asdict(option)} for each in known for option in options_of(each.options)],
+        "presets": [preset for each in known for preset in each.presets()],
+    }
+
+
+def probes(out: Path) -> Listing:
+    """One row per probe, with its state on this machine, and what it was measured to cost here (`probe_cost.Cost`)."""
+    measured = probe_cost.known(out)
+    rows = [
+        {**row, "measured": [asdict(cost) for cost in measured if row["probe"] in cost.probes]}
+        for row in selection.listing()
+    ]
+    return Listing(rows, ("probe", "tier", "question", "cost", "state"), ("probe", "tier"))
+
+
+def runs(out: Path) -> Listing:
+    """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
+    rows = [_row(read_run(folder)) for folder in runs_in(out)]
+    columns = ("run", "state", "cells", "builds", "scale", *(("tags",) if any(row["tags"] for row in rows) else ()))
+    return Listing(rows, columns, ("run", "cells"))
+
+
+def _row(run: RunSummary) -> Row:
+    """A run's row: what the table shows, and what else is worth being searched for."""
+    return {
+        "run": run.name,
+        "state": run.trouble if run.state == "unreadable" else run.state_words,
+        "cells": "" if run.state in ("unreadable", "not started") else f"{run.done}/{run.planned}",
+        "builds": " ".join(run.builds),
+        "scale": run.load,
+        "created": run.created or None,
+        "host": run.host or None,
+        "kernel": run.kernel or None,
+        "workload": run.workload or None,
+        "configs": run.configs,
+        "steps": run.steps,
+        "clients": run.clients or None,
+        "repeats": run.repeats or None,
+        "probes": run.probes,
+        "cells_done": run.done,
+        "cells_planned": run.planned,
+        "cells_failed": run.failed,
+        "tags": run.tags,
+    }
+
+
+def show(listing: Listing, as_json: bool) -> None:
+    """Prints a listing as a table that can be read in 80 columns, or all there is of its rows as JSON."""
+    if as_json:
+        echo_json(listing.rows)
+        return
+    if not listing.rows:
+        echo("none", err=True)
+        return
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for name in listing.columns:
+        figures = all(isinstance(row.get(name, 0), (int, float)) for row in listing.rows)
+        table.add_column(
+            name.replace("_", " "),
+            justify="right" if figures else "left",
+            no_wrap=name in listing.whole,
+            min_width=len("finished") if name == "state" else None,
+            overflow="ignore" if name in listing.whole else "fold",
+        )
+    for row in listing.rows:
+        table.add_row(*(_cell(row.get(name, "")) for name in listing.columns))
+    console = PlainConsole()
+    console.print(table)
+    for note in listing.notes:
+        console.print(note)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(str(part) for part in value)
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)
+
+
+@click.group(name="list")
+def list_() -> None:
+    """List builds, configs, workloads, kernels or runs."""
+
+
+def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
+    @list_.command(name=name, help=text)
+    @JSON
+    def _(as_json: bool) -> None:
+        show(listing(), as_json)
+
+
+_add("builds", "List the builds that --pg can name.", builds)
+_add("configs", "List the configs (sets of settings) that --config can name.", configs)
+_add("workloads", "List workloads with their generations, scales and steps.", workloads)
+_add("kernels", "List the kernels that servers can run under here.", kernels)
+
+
+@list_.command(name="runs")
+@OUT
+@JSON
+def list_runs(out: Path, as_json: bool) -> None:
+    """List the runs in the output folder, newest first."""
+    show(runs(out), as_json)
+
+
+@list_.command(name="choices", hidden=True)
+@OUT
+@JSON
+def list_choices(out: Path, as_json: bool) -> None:
+    """All that a plan can choose from, and the runs there are, as one JSON object: one process instead of six."""
+    echo_json(choices(out))

@@ -1,0 +1,204 @@
+"""The command `bench`. Every command is a thin wrapper: options in, one call, a table or JSON out."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from engine.cli import interface
+from engine.cli.options import FOLDER, OUT, RunArgument, console, of_run
+from engine.cli.output import complain, echo
+from engine.core.errors import UserError
+from engine.core.version import version
+from engine.journal.runs import find_run
+from workloads.names import NotRegistered
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+# Commands with a module of their own, which is imported only with the command: `bench watch` draws its first frame
+# before the drivers and statistics that others need would have been loaded. Each with its line in `bench --help`.
+ELSEWHERE = {
+    "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
+    "doctor": ("engine.cli.doctor:doctor", "Check this machine for sources of noise."),
+    "list": ("engine.cli.catalog:list_", "List builds, configs, workloads, kernels or runs."),
+    "watch": ("engine.cli.watch:watch", "Follow a run, or replay one of its cells."),
+    "resume": ("engine.cli.watch:resume", "Continue a run that was stopped or has died."),
+    "stop": ("engine.cli.watch:stop", "Stop a run; `bench resume` continues it."),
+    "mark": ("engine.cli.watch:mark", "Add a marker to a running run."),
+    "interface": ("engine.cli.watch:open_interface", "Open the terminal interface."),
+    "flame": ("engine.cli.flame:flame", "Write a flame graph of sampled stacks."),
+    "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
+    "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
+    "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
+    "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
+}
+
+
+class Bench(click.Group):
+    """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Runs a command and ends the process: every error of the user's is one line on stderr and exit code 2.
+
+        Ctrl-C ends it with 130, SIGTERM with 143.
+        """
+        terminated: list[int] = []
+
+        def terminate(number: int, _: FrameType | None) -> None:
+            terminated.append(number)
+            raise KeyboardInterrupt
+
+        try:
+            signal.signal(signal.SIGTERM, terminate)
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()  # while a full disk can still be reported
+        except click.exceptions.NoArgsIsHelpError as error:
+            code = complain(_commands_of(error.ctx))
+        except click.ClickException as error:
+            code = complain(_refusal(error))
+        except (UserError, NotRegistered) as error:
+            code = complain(str(error))
+        except (KeyboardInterrupt, click.Abort):
+            code = INTERRUPTED
+        except SystemExit as end:
+            code = end.code
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader of the pipe has exited: nobody reads further output
+            code = 0
+        sys.exit(TERMINATED if terminated and code == INTERRUPTED else code or 0)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts `run` in front of options that belong to it; without any such, a terminal gets the interface."""
+        if _of_interface(args) and interface.wanted(console(False)):
+            args = ["interface", *args]
+        if args and args[0].startswith("-") and args[0] not in ("-h", "--help", "--version"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands by their names."""
+        return sorted({*super().list_commands(ctx), *ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command; imports its module where it has one."""
+        if cmd_name not in ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        place, short_help = ELSEWHERE[cmd_name]
+        module, _, name = place.partition(":")
+        found: click.Command = getattr(import_module(module), name)
+        found.short_help = short_help
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a command. An error of a file is the user's to mend, except inside the engine."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if error.filename is None or ctx.invoked_subcommand == "engine":
+                raise
+            raise UserError(f"{error.filename}: {error.strerror}") from error
+
+
+def _commands_of(ctx: click.Context | None) -> str:
+    """What is missing from a command line that ends with the name of a group."""
+    if ctx is None or not isinstance(ctx.command, click.Group):
+        return "no command given; see bench --help"
+    commands = ((name, ctx.command.get_command(ctx, name)) for name in ctx.command.list_commands(ctx))
+    names = ", ".join(name for name, command in commands if command is not None and not command.hidden)
+    why = " (the interface needs a terminal)" if ctx.parent is None else ""
+    return f"no command given{why}; choose one of {names}; see {ctx.command_path} --help"
+
+
+def _refusal(error: click.ClickException) -> str:
+    """What is wrong with a command line, and where its help is."""
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
+    return f"{error.format_message().rstrip('.')}; see {command} --help"
+
+
+def _of_interface(args: list[str]) -> bool:
+    """Whether no option of a run was given: at most --out and --glyphs."""
+    words = iter(args)
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if name not in ("--out", "--glyphs"):
+            return False
+        if not sign:
+            next(words, None)
+    return True
+
+
+@click.group(cls=Bench, context_settings=CONTEXT)
+@click.version_option(version(), message="bench %(version)s", help="Print the version.")
+def main() -> None:
+    """Does this PostgreSQL release, patch, setting or kernel change performance? By how much, how surely, and why?
+
+    \b
+    bench --pg 16.3,17beta1              compare two releases: a quick run, about ten minutes
+    bench --pg 16.3 --config cx5,cx7     compare two configs on one build
+    bench compare RUN                    show the results of a run again
+    bench list builds                    list the builds that can be compared
+
+    Options without a command belong to `bench run`. Each run is kept in a folder of its own below --out
+    and never overwritten.
+    """
+
+
+@main.command(short_help="Compare the builds or configs of a run.")
+@click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
+@OUT
+@click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
+@click.option("--json", "form", flag_value="json", help="Print JSON; its keys are stable.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
+@click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
+@click.option("--published", is_flag=True, help="Add the columns of the Insert Benchmark's published reports.")
+def compare(runs: tuple[str, ...], out: Path, base: str | None, form: str | None, published: bool) -> None:
+    """Compare the builds or configs of a run: ratios, confidence intervals and verdicts.
+
+    RUN is a run's name or folder [default: the newest]. Several runs are compared as one.
+    """
+    from engine.analysis.comparison import compare as compare_runs
+    from engine.report import render  # loads the statistics, which take most of a second
+
+    folders = [find_run(run, out) for run in runs or (None,)]
+    comparison = compare_runs(folders, base)
+    if form == "json":
+        echo(render.to_json(comparison))
+    elif form == "csv":
+        echo(render.to_csv(comparison).rstrip("\n"))
+    elif form == "md":
+        echo(render.to_markdown(comparison, published=published))
+    else:
+        render.print_comparison(comparison, console(False), published=published)
+
+
+@main.command(short_help="Write a run as CSV files.")
+@of_run
+@click.option("--to", type=FOLDER, help="Folder to write, new or empty [default: RUN-export in the current one].")
+def export(folder: Path, to: Path | None) -> None:
+    """Write a run as CSV files, and its intervals as the reference client prints them.
+
+    RUN is a run's name or folder [default: the newest].
+    """
+    from engine.report.export import export as export_run
+
+    to = (to or Path(f"{folder.resolve().name}-export")).absolute()
+    written = export_run(folder, to)
+    echo(f"{len(written)} files in {to.resolve()}")
+
+
+@main.command(hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+def engine(folder: Path) -> None:
+    """The engine itself, headless; started by `run` and `resume`."""
+    from engine.run.engine import execute
+
+    outcome = execute(folder)
+    sys.exit(INTERRUPTED if outcome.interrupted else 1 if outcome.failed else 0)

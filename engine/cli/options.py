@@ -1,0 +1,89 @@
+"""Arguments and options that several commands take, checked before a command begins, and where commands print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engine.cli import interface
+from engine.cli.output import PlainConsole
+from engine.journal.runs import default_out, find_run
+
+
+class PathArgument(click.Path):
+    """A path that can be looked at, whether or not something is there.
+
+    Refuses what the kernel would refuse later and in more places: empty and too long names, files taken for folders.
+    """
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; fails where it cannot be looked at."""
+        self.check(os.fspath(value), param, ctx)
+        return super().convert(value, param, ctx)
+
+    def check(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        """Fails for a path that cannot be looked at."""
+        if not value:
+            self.fail("must not be empty", param, ctx)
+        try:
+            Path(value).stat()
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            self.fail(f"'{value}': {getattr(error, 'strerror', error)}", param, ctx)
+
+
+class RunArgument(PathArgument):
+    """A run: its folder, or its name in the output folder (or where that begins or ends)."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it was given."""
+        self.check(value, param, ctx)
+        return str(value)
+
+
+FOLDER = PathArgument(file_okay=False)
+FILE = PathArgument(dir_okay=False)
+OUT = click.option(
+    "--out",
+    type=FOLDER,
+    callback=lambda _, __, out: out or default_out(),
+    help="Folder that holds the runs "
+    "[default: $PGBED_OUT, else /var/tmp/pgbed for root, ~/.local/state/pgbed for others].",
+)
+PLAIN = click.option("--plain", is_flag=True, help="Print lines, as for a log, instead of opening the interface.")
+GLYPHS = click.option(
+    "--glyphs",
+    type=click.Choice(interface.GLYPHS),
+    default="auto",
+    envvar="PGBED_GLYPHS",
+    help="Characters to draw charts with [default: the finest that the terminal supports].",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def of_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the argument RUN and the option --out to a command, which gets the run's folder instead."""
+
+    @click.argument("run", required=False, type=RunArgument())
+    @OUT
+    @wraps(command)
+    def on_folder(run: str | None, out: Path, **values: Any) -> None:
+        command(find_run(run, out), **values)
+
+    return on_folder
+
+
+def console(plain: bool) -> PlainConsole:
+    """Standard output; as if it were no terminal where plain lines are wanted."""
+    return PlainConsole(force_terminal=False if plain else None)

@@ -1,0 +1,49 @@
+"""Where commands print. Nothing that is printed is taken for markup, and no character of it acts on the terminal.
+
+Everything that `engine.cli` and `engine.report` show goes through here; a test holds them to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from engine.core.text import visible, visible_lines
+
+
+class PlainConsole(Console):
+    """A console of rich that shows text as it is: no markup, no emoji codes, control characters as their escapes."""
+
+    def __init__(self, *, stderr: bool = False, force_terminal: bool | None = None) -> None:
+        super().__init__(stderr=stderr, force_terminal=force_terminal, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """As rich makes a text of it, so that a table is laid out for what will be seen."""
+        return super().render_str(visible_lines(text), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich renders it, each piece of text made visible."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible_lines(segment.text))
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints one or more lines."""
+    click.echo(visible_lines(text), err=err)
+
+
+def echo_json(record: Any, *, indent: int | None = 1) -> None:
+    """Prints a record as JSON, in ASCII without control characters."""
+    click.echo(json.dumps(record, indent=indent).replace("\x7f", "\\u007f"))
+
+
+def complain(text: str) -> int:
+    """Prints an error as one line on stderr; returns the exit code for it."""
+    click.echo(f"bench: {visible(text)}", err=True)
+    return 2

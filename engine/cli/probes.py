@@ -1,0 +1,115 @@
+"""The commands `bench probes`: what there is, attaching to a run under way, and what it costs here."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engine.analysis import probe_cost
+from engine.cli import catalog, start
+from engine.cli.options import JSON, OUT, of_run
+from engine.cli.output import PlainConsole, echo, echo_json
+from engine.host.account import own_folder
+from engine.plan import planfile
+from engine.plan.prepare import with_double
+from engine.run import control
+from engine.tracing import selection
+from workloads import workload
+from workloads.names import UnknownName
+from workloads.options import options_of
+
+USUAL = {"steps": ["l.i1"], "rows": 100_000, "rows_written": 200_000, "query_seconds": 10}
+
+
+@click.group()
+def probes() -> None:
+    """List probes, measure their cost on this machine, and switch them during a run."""
+
+
+@probes.command(name="list", short_help="List probes, and whether they can run here.")
+@OUT
+@JSON
+def list_probes(out: Path, as_json: bool) -> None:
+    """List probes: what each answers, costs and needs, and whether it can run here."""
+    catalog.show(catalog.probes(out), as_json)
+    measured = probe_cost.known(out)
+    if measured and not as_json:
+        echo("\nmeasured on this machine (bench probes cost), probed against bare:")
+        for cost in measured:
+            echo(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}")
+
+
+def _add_switch(word: str, action: str, on: bool) -> None:
+    @probes.command(
+        name=word,
+        short_help=f"{action} a run under way.",
+        help=f"{action} a run under way [default: the newest] until the end of its cell.",
+    )
+    @click.argument("name")
+    @of_run
+    def _(folder: Path, name: str) -> None:
+        record = {"probe": selection.choice_of(name).name, "on": on}
+        echo(control.ask(folder, record))
+
+
+_add_switch("on", "Attach a probe to", on=True)
+_add_switch("off", "Detach a probe from", on=False)
+
+
+@probes.command(short_help="Measure what probes cost on this machine.")
+@click.option("--probe", "wanted", default="default", show_default=True, metavar="NAME,…", help="Probes to measure.")
+@click.option("--pg", "label", default="16.3", show_default=True, metavar="LABEL", help="Build to measure with.")
+@click.option("--workload", default="insert", show_default=True, help="Workload to run.")
+@click.option("--steps", metavar="STEP,…", help="Steps to compare  [default: l.i1].")
+@click.option(
+    "--pairs",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    help="Pairs of cells with and without.",
+)
+@click.option("--rows", type=click.IntRange(1000), help="Rows to load  [default: 100000].")
+@click.option("--rows-written", type=click.IntRange(1000), help="Rows of l.i1  [default: 200000].")
+@click.option("--query-seconds", type=click.IntRange(1), help="Seconds per query step  [default: 10].")
+@click.option("--allow-concurrent", is_flag=True, help="Run even if another run is measuring on this machine.")
+@click.option("--beside", "allow_concurrent", is_flag=True, hidden=True)
+@OUT
+@JSON
+def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **options: Any) -> None:
+    """Measure what probes cost on this machine: cells with and without them, interleaved ABBA.
+
+    The result is kept for this host and shown by `bench probes list`.
+    """
+    folder = own_folder(out)
+    console = PlainConsole(stderr=as_json)
+    entries = {"builds": [label], "probes": wanted.split(","), "repeats": pairs}
+    given = {name: value for name, value in options.items() if value is not None}
+    if "steps" in given:
+        given["steps"] = given["steps"].split(",")
+    request = planfile.request({**entries, **_usual(options["workload"]), **given})
+    prospect = with_double(start.prepare_shown(request, folder, console), pairs)
+    start.print_prospect(prospect, folder, console)
+    code = start.start(prospect, folder, console, detach=False)
+    if code != 0:
+        sys.exit(code)
+    run, compared = prospect.manifest.run, request.options.get("steps")
+    found = [each for each in probe_cost.known(folder) if each.run == run and (not compared or each.step in compared)]
+    if as_json:
+        echo_json([asdict(each) for each in found])
+    else:
+        console.print(f"\ncost of {', '.join(prospect.manifest.observers)}, probed against bare:")
+        for line in probe_cost.lines(found):
+            console.print(line, soft_wrap=True)
+
+
+def _usual(name: str) -> dict[str, Any]:
+    """A workload's options where nothing else is asked for: as many rows as a step of some seconds needs."""
+    try:
+        known = {option.name for option in options_of(workload(name).options)}
+    except UnknownName as error:
+        raise planfile.refused(error) from None
+    return {name: value for name, value in USUAL.items() if name in known}

@@ -1,0 +1,181 @@
+"""The command `bench run`, which is also `bench --pg …`: a plan in, a run started.
+
+Its options derive from the fields of a `Request` and of every workload's options class. A value that is not given is
+None: then a plan file's entry holds, and else the default.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from engine.cli import start
+from engine.cli.options import GLYPHS, OUT, PLAIN, console
+from engine.cli.output import PlainConsole, echo_json
+from engine.core.errors import UserError
+from engine.core.request import Request
+from engine.host.account import own_folder
+from engine.plan import planfile, prepare
+from workloads import workload, workloads
+from workloads.names import UnknownName
+from workloads.options import Option, checked, given, options_of
+
+KNOBS = click.Option(
+    ["--knob", "knobs"], multiple=True, hidden=True, metavar="NAME=VALUE", help="An option of the workload by its name."
+)
+PLAN = click.Option(
+    ["--plan"],
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Plan file (TOML); command-line options override it.",
+)
+
+
+class RunCommand(click.Command):
+    """A command with the options of a run, in its help the workload's apart from those of all workloads."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params = [PLAN, *_options(options_of(Request)), *self.params, *workload_options(), KNOBS]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options, then those of each workload."""
+        own = {param.name for param in workload_options()}
+        shown = [(param.name, param.get_help_record(ctx)) for param in self.get_params(ctx)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for name, record in shown if record and name not in own])
+        for each in workloads():
+            names = {option.name for option in options_of(each.options)}
+            with formatter.section(f"Options of --workload {each.name}"):
+                formatter.write_dl([record for name, record in shown if record and name in names])
+
+
+def workload_options() -> list[click.Option]:
+    """The options of all workloads; one that several have stands there once."""
+    found: dict[str, Option] = {}
+    for each in workloads():
+        for option in options_of(each.options):
+            found.setdefault(option.name, option)
+    return _options(tuple(found.values()))
+
+
+def take(values: dict[str, Any]) -> Request:
+    """The request of a command's values, which it takes out of them; a plan file's entries where it has none.
+
+    Raises UserError for invalid values.
+    """
+    plan: Path | None = values.pop("plan", None)
+    knobs: Sequence[str] = values.pop("knobs", ())
+    names = {option.name for option in options_of(Request)} | {str(option.name) for option in workload_options()}
+    typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
+    asked = planfile.read(plan) if plan else Request()
+    name = typed.get("workload", asked.workload)
+    if name != asked.workload:  # the file's options are those of another workload
+        asked = msgspec.structs.replace(asked, options={})
+    try:
+        own = _knobs(workload(name).options, knobs)
+    except (UnknownName, ValueError) as error:
+        raise planfile.refused(error) from None
+    return planfile.request({**asked.entries(), **typed, **own})
+
+
+def _knobs(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
+    """Options of a workload that are given as NAME=VALUE."""
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--knob {text}: give NAME=VALUE")
+        values[name.strip().replace("-", "_")] = value
+    return given(checked(options, values, texts=True))
+
+
+def _options(options: Sequence[Option]) -> list[click.Option]:
+    return [made for option in options for made in _of(option)]
+
+
+def _of(option: Option) -> list[click.Option]:
+    """An option of the command line, and a hidden one for each of its former names."""
+    default = option.unset or _default(option)
+    text = f"{option.text}  [default: {default}]" if default else option.text
+    metavar = option.metavar or (f"[{'|'.join(option.choices)}]" if option.choices else None)
+    shape: dict[str, Any] = {"default": None, "metavar": metavar}
+    if option.kind == "bool":
+        shape = {"default": None, "is_flag": True, "flag_value": True}
+    elif option.repeated:
+        shape |= {"multiple": True}
+    elif option.many:
+        shape |= {"callback": _names if option.kind == "str" else _numbers}
+    else:
+        shape |= {"type": _type(option)}
+    made = [click.Option([option.flag, option.name], help=text, **shape)]
+    return made + [click.Option([alias, option.name], hidden=True, **shape) for alias in option.aliases]
+
+
+def _type(option: Option) -> click.ParamType[Any]:
+    if option.kind == "int":
+        return click.IntRange(_whole(option.least), _whole(option.most))
+    return click.FloatRange(option.least, option.most) if option.kind == "float" else click.STRING
+
+
+def _whole(bound: float | None) -> int | None:
+    return None if bound is None else int(bound)
+
+
+def _default(option: Option) -> str:
+    if option.kind == "bool" or option.default in (None, (), ""):
+        return ""
+    return ",".join(option.default) if option.many else f"{option.default}"
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
+
+
+def _numbers(_: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
+    try:
+        return None if value is None else [int(part) for part in value.split(",")]
+    except ValueError:
+        raise click.BadParameter("give whole numbers with commas between", param=param) from None
+
+
+@click.command(cls=RunCommand)
+@OUT
+@click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
+@click.option("--estimate", is_flag=True, help="Print number of cells, time and space as JSON; build nothing.")
+@PLAIN
+@GLYPHS
+@click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON, and with --detach the run's folder.")
+def run(
+    out: Path,
+    dry_run: bool,
+    estimate: bool,
+    plain: bool,
+    glyphs: str,
+    detach: bool,
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Build the servers, run the workload on each in turn, and say which is slower."""
+    folder = own_folder(out)
+    asked = take(values)
+    if estimate:
+        echo_json({**prepare.estimate(asked, folder), "plan": asked.entries()})
+        return
+    shown = PlainConsole(stderr=True, force_terminal=False) if as_json else console(plain)
+    prospect = start.prepare_shown(asked, folder, shown)
+    if not as_json:
+        start.print_prospect(prospect, folder, shown)
+    elif dry_run or not detach:
+        echo_json(prospect.record())
+    if not dry_run:
+        code = start.start(prospect, folder, shown, detach=detach, glyphs=glyphs)
+        if as_json and detach:
+            echo_json({"folder": str(folder / prospect.manifest.run), **prospect.record()})
+        sys.exit(code)

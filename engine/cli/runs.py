@@ -1,0 +1,59 @@
+"""The commands `bench tag` and `bench delete`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from engine.cli.options import OUT, RunArgument
+from engine.cli.output import echo
+from engine.core.errors import UserError
+from engine.core.format import size
+from engine.core.text import visible
+from engine.host import disk
+from engine.journal import housekeeping
+from engine.journal.housekeeping import read_tags
+from engine.journal.runs import find_run
+
+
+@click.command()
+@click.argument("run", type=RunArgument())
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@click.option("--remove", is_flag=True, help="Remove these tags.")
+@OUT
+def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
+    """Tag a run, to find it again; without words, print its tags. `bench list runs` shows them."""
+    folder = find_run(run, out)
+    if words:
+        tags = housekeeping.untag(folder, words) if remove else housekeeping.tag(folder, words)
+    else:
+        tags = read_tags(folder)
+        if remove:
+            raise UserError(f"--remove: name the tags; {folder.name} has: {visible(', '.join(tags)) or 'none'}")
+    echo(f"{folder.name}: {' '.join(tags) or 'no tags'}")
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, type=RunArgument(), metavar="RUN...")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@OUT
+def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
+    """Delete runs: journals, logs, kept clusters. Asks first.
+
+    Only runs in the output folder are removed, and none that is running.
+    """
+    # All are checked before the first is touched: a wrong name among them removes nothing.
+    folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UserError("nothing removed: not a terminal; pass --yes to confirm")
+        for folder in folders:
+            echo(f"{folder}  {size(disk.occupied_bytes(folder))}", err=True)
+        many = f"these {len(folders)} runs" if len(folders) > 1 else "this run"
+        if not click.confirm(f"Remove {many} for good?", err=True):
+            raise UserError("nothing removed")
+    for folder in folders:
+        freed = housekeeping.delete(folder, out, lambda text: echo(text, err=True))
+        echo(f"removed {folder.name}: {size(freed)} freed")

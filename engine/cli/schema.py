@@ -1,0 +1,39 @@
+"""`bench schema`: the JSON Schema of what pgbed writes for other programs, and of what it reads."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+import msgspec
+
+from engine.cli.output import echo_json
+
+
+@click.command()
+@click.argument("record", type=click.Choice(("compare", "plan", "manifest")), default="compare")
+def schema(record: str) -> None:
+    """Print the JSON Schema of a record, as JSON.
+
+    \b
+    compare     what `bench compare --json` prints (default)
+    plan        a plan file, as `bench run --plan` reads it
+    manifest    a run's manifest.json
+    """
+    from engine.core.comparison import Comparison
+    from engine.core.model import Manifest
+    from engine.core.request import Request
+    from workloads import workloads
+
+    types: dict[str, type] = {"compare": Comparison, "plan": Request, "manifest": Manifest}
+    found = msgspec.json.schema(types[record])
+    if record == "plan":  # where a workload's options stand among the other entries
+        request = found["$defs"]["Request"]
+        request["description"] = "What is to be run, and the options of its workload."
+        del request["properties"]["options"]
+        for options in (each.options for each in workloads()):
+            request["properties"] |= msgspec.json.schema(options)["$defs"][options.__name__]["properties"]
+    for part in found["$defs"].values():
+        if "description" in part:
+            part["description"] = inspect.cleandoc(part["description"])
+    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **found})

@@ -1,0 +1,250 @@
+"""Starting, stopping and following the engine, which runs headless in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from engine.analysis import noise
+from engine.cli import interface
+from engine.cli.output import echo
+from engine.core.errors import UserError
+from engine.core.format import size, span
+from engine.core.model import workload_title
+from engine.core.request import Request
+from engine.host import disk
+from engine.host.account import make_passable, own_folder, unprivileged
+from engine.host.lock import exclusive_run
+from engine.journal.database import database_path
+from engine.journal.lock import holder, is_locked
+from engine.journal.runs import planned
+from engine.journal.writer import create_run
+from engine.plan.confirm import confirm
+from engine.plan.prepare import Prospect, prepare
+from engine.postgres.server import check_places, socket_base
+from engine.report import follow
+from engine.run import control
+
+STOPPED = 130  # the exit code of an engine that was asked to stop
+_HOW_TO_RETURN = "\n  bench watch {0}\n  bench stop {0}"
+PATIENCE_S = 5.0  # between two messages while something ends
+CLEARING_TIMEOUT_S = 30.0
+
+
+def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
+    """`prepare` with its progress shown: a spinner on a terminal, lines elsewhere."""
+    if not console.is_terminal:
+        return prepare(request, out, lambda text: echo(text, err=True))
+    with console.status("preparing") as status:
+        return prepare(request, out, lambda text: status.update(Text(text)))
+
+
+def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
+    """What will be run, in which order, and about how long and how much space it takes."""
+    manifest = prospect.manifest
+    workload = manifest.workload
+    steps = " ".join(step["name"] for step in workload["steps"])
+    clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
+    console.print(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}", soft_wrap=True)
+    table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
+    for cell in manifest.cells:
+        table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
+    console.print(table)
+    for key, config in manifest.configs.items():
+        if config.dropped:
+            console.print(
+                f"{key}: settings unknown to this version, left out: {', '.join(config.dropped)}", soft_wrap=True
+            )
+    if manifest.observers:
+        console.print(f"probes: {', '.join(manifest.observers)}", soft_wrap=True)
+    for line in prospect.notices:
+        console.print(line, soft_wrap=True)
+    console.print(
+        f"{len(manifest.cells)} cells of about {span(prospect.guess.cell_s)} each, "
+        f"about {span(prospect.guess.cell_s * len(manifest.cells))} in all (rough estimate); "
+        f"{size(prospect.guess.needed_bytes)} of disk in {out}",
+        soft_wrap=True,
+    )
+    if len({cell.subject for cell in manifest.cells}) > 1:
+        console.print(noise.summary(prospect.guess.noise, manifest.repeats), soft_wrap=True)
+
+
+def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:
+    """Makes the run directory and starts the engine on it; returns the exit code.
+
+    On a terminal the interface is shown, with `glyphs`; elsewhere lines.
+    Raises UserError when there is not space enough, or the folder cannot be written.
+    """
+    run = out / prospect.manifest.run
+    database_path(run)  # before anything is written: not every file system's paths are SQLite's
+    account = unprivileged()
+    for build in prospect.manifest.builds:
+        check_places(build, account, run, socket_base(account))
+    try:
+        make_passable(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
+    own_folder(out)  # again, now that it is there
+    disk.check(out, prospect.guess.needed_bytes)
+    # Checked before anything is written; the engine takes the lock for good.
+    with exclusive_run(concurrent=prospect.manifest.allow_concurrent):
+        pass
+    create_run(run, prospect.manifest.record())
+    return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs)
+
+
+def resume(
+    run: Path,
+    console: Console,
+    *,
+    detach: bool,
+    glyphs: str = "auto",
+    builds: Sequence[str] = (),
+    settings: Sequence[str] = (),
+) -> int:
+    """Starts the engine on a run that is there; returns the exit code.
+
+    `builds` (NAME=PATH) and `settings` (NAME=VALUE) are those that the user confirms, see `engine.plan.confirm`.
+    """
+    own_folder(run)
+    manifest = planned(run)
+    until_s = time.monotonic() + CLEARING_TIMEOUT_S
+    while is_locked(run):
+        pid = holder(run)
+        if pid is None or Path(f"/proc/{pid}").exists() or time.monotonic() > until_s:
+            raise _taken(run)
+        time.sleep(0.05)  # what an engine that was killed left is being cleared
+    confirm(run, manifest, builds, settings, lambda text: echo(text, err=True))
+    return _spawn(run, console, detach=detach, glyphs=glyphs)
+
+
+def stop(run: Path, console: Console) -> None:
+    """Asks the engine of a run to stop, as Ctrl-C does, and waits until it has.
+
+    Raises UserError when there is no engine, or it is another user's.
+    """
+    if not is_locked(run):
+        raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
+    control.ask(run, {"stop": True})
+    reported = time.monotonic()
+    while is_locked(run):
+        time.sleep(0.1)
+        if time.monotonic() - reported > PATIENCE_S:
+            reported = time.monotonic()
+            console.print("still stopping the server and removing its cluster", soft_wrap=True)
+    console.print(f"stopped; to continue: bench resume {run.name}", soft_wrap=True)
+
+
+@contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Defers Ctrl-C to the end of the block."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came and callable(before):
+        before(signal.SIGINT, None)
+
+
+def _spawn(run: Path, console: Console, *, detach: bool, notices: tuple[str, ...] = (), glyphs: str = "auto") -> int:
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with (run / "engine.log").open("ab") as log, _interrupts_deferred():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "engine", "engine", str(run)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=interface.own_modules(),
+                start_new_session=True,  # the terminal's Ctrl-C and its end are not the engine's
+            )
+        if not _wait_open(run, process):
+            return _died(run, process.returncode)
+        if detach:
+            console.print(f"running detached: {run}{_HOW_TO_RETURN.format(run.name)}", soft_wrap=True)
+            return 0
+        if interface.wanted(console):
+            interface.show(run.parent, run, glyphs=glyphs)
+            if is_locked(run):
+                console.print(f"the run continues: {run}{_HOW_TO_RETURN.format(run.name)}", soft_wrap=True)
+                return 0
+        else:
+            console.print(f"run {run}", soft_wrap=True)
+            follow.follow(run, console, notices)
+        code = process.wait()
+    except KeyboardInterrupt:
+        console.print("stopping: the running cell is discarded, finished cells are kept", soft_wrap=True)
+        if process is not None:
+            process.send_signal(signal.SIGINT)
+            _await_end(process, console)
+        code = STOPPED  # also where it was stopped before it could say so itself
+    return _conclude(run, code, console)
+
+
+def _await_end(process: subprocess.Popen[bytes], console: Console) -> None:
+    """Waits for an engine that was asked to stop; more Ctrl-C does not hurry it."""
+    while True:
+        try:
+            process.wait(PATIENCE_S)
+            return
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            console.print("still stopping the server and removing its cluster", soft_wrap=True)
+
+
+def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Waits until this engine, not another, has the run and its journal; False when it ended badly before."""
+    while process.poll() is None:
+        if (run / "journal.db").exists() and is_locked(run) and holder(run) == process.pid:
+            return True
+        time.sleep(0.05)
+    return process.returncode == 0
+
+
+def _died(run: Path, code: int) -> int:
+    """Raises UserError: why an engine ended before it began, and how to go on."""
+    if is_locked(run):
+        raise _taken(run)
+    if code < 0:
+        raise UserError(f"the engine {_ended(code)} during startup; to continue: bench resume {run.name}")
+    lines = (run / "engine.log").read_text(errors="replace").strip().splitlines()
+    raise UserError(lines[-1].removeprefix("bench: ") if lines else f"the engine {_ended(code)} during startup")
+
+
+def _ended(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _taken(run: Path) -> UserError:
+    return UserError(f"{run}: an engine is running it now; watch it with `bench watch {run.name}`")
+
+
+def _conclude(run: Path, code: int, console: Console) -> int:
+    from engine.analysis import probe_cost
+    from engine.analysis.comparison import compare
+    from engine.report import render  # here, because these load the statistics
+
+    manifest = planned(run)
+    if code == STOPPED:
+        console.print(f"stopped; to continue: bench resume {manifest.run}", soft_wrap=True)
+        return code
+    if code not in (0, 1):
+        console.print(f"the engine {_ended(code)}; see {run / 'engine.log'}", soft_wrap=True)
+        console.print(f"to continue: bench resume {manifest.run}", soft_wrap=True)
+        return 1
+    comparison = compare([run])
+    render.print_comparison(comparison, console, brief=True)
+    if manifest.probes_in_arm:
+        probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observers))
+    console.print(f"every cell, response times, stalls and sizes: bench compare {manifest.run}", soft_wrap=True)
+    return code

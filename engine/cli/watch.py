@@ -1,0 +1,99 @@
+"""The commands that look at a run, or act on one that runs: `watch`, `resume`, `stop`, `mark`, `interface`.
+
+What only some of them need is imported there: `watch` is to show something at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engine.cli import interface
+from engine.cli.options import GLYPHS, OUT, PLAIN, console, of_run
+from engine.cli.output import echo
+from engine.core.errors import UserError
+from engine.journal.runs import find_cell, runs_in
+
+
+@click.command()
+@of_run
+@PLAIN
+@GLYPHS
+@click.option("--once", is_flag=True, help="Print the present state as one line, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: JSON instead of a line.")
+@click.option("--cell", metavar="CELL", help="Replay this cell, by its id or its number in the run.")
+@click.option("--step", metavar="STEP", help="With --cell: from this step on.")
+def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
+    """Watch a run (the newest unless named), or replay a cell of it. Quitting does not affect the run."""
+    once, as_json, plain, glyphs = (how[name] for name in ("once", "as_json", "plain", "glyphs"))
+    if cell is None and step is not None:
+        raise UserError(f"--step {step} is where a replay begins: name its cell, too, with --cell")
+    if cell is not None and (once or as_json):
+        raise UserError("--cell replays a cell, and --once and --json show the present state of the run; give one")
+    if not (once or as_json) and interface.wanted(console(plain)):
+        named = find_cell(folder, cell) if cell is not None else None
+        interface.become(folder.parent, folder, screen="live", glyphs=glyphs, cell=named, step=step)
+    from engine.report import follow
+
+    if once or as_json:
+        echo(follow.once(folder, as_json=as_json))
+        return
+    if cell is not None:
+        raise UserError(
+            f"replay needs a terminal{' and no --plain' if plain else ''}; `bench export` writes the cell as CSV"
+        )
+    try:
+        follow.follow(folder, console(plain))
+    except KeyboardInterrupt:
+        echo(f"stopped watching; the run continues (bench watch {folder.name})", err=True)
+        raise
+
+
+@click.command()
+@of_run
+@PLAIN
+@GLYPHS
+@click.option("--detach", is_flag=True, help="Start the engine, and exit.")
+@click.option("--pg", "builds", multiple=True, metavar="NAME=/path", help="Confirm an install of your own.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Confirm a setting that runs a program.")
+def resume(folder: Path, plain: bool, **how: Any) -> None:
+    """Continue a run that was stopped, or whose engine died. Finished cells are not run again."""
+    from engine.cli import start
+
+    sys.exit(start.resume(folder, console(plain), **how))
+
+
+@click.command()
+@of_run
+def stop(folder: Path) -> None:
+    """Stop a run under way [default: the newest]; `bench resume` continues it. The running cell is discarded."""
+    from engine.cli import start
+
+    start.stop(folder, console(False))
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # a mark may be "-1"
+@click.argument("text")
+@of_run
+def mark(folder: Path, text: str) -> None:
+    """Add a marker to a running run (the newest unless named), to find the moment again."""
+    from engine.run import control
+
+    echo(control.ask(folder, {"mark": text}))
+
+
+@click.command(name="interface")
+@OUT
+@GLYPHS
+@click.option(
+    "--screen", type=click.Choice(interface.SCREENS), default="launch", show_default=True, help="Screen to open."
+)
+def open_interface(out: Path, glyphs: str, screen: str) -> None:
+    """Open the terminal interface; so does `bench` alone, with the screen Launch."""
+    if not interface.wanted(console(False)):
+        raise UserError("the interface needs a terminal; `bench --help` lists the commands that do not")
+    out = out.resolve()
+    interface.become(out, next(iter(runs_in(out)), None), screen=screen, glyphs=glyphs)

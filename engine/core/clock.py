@@ -1,0 +1,40 @@
+"""The journal's clock: CLOCK_MONOTONIC nanoseconds, and the wall clock that goes with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """One instant on both clocks, in nanoseconds."""
+
+    monotonic_ns: int
+    wall_ns: int
+
+    @classmethod
+    def now(cls) -> Anchor:
+        """The instant of the call."""
+        return cls(time.monotonic_ns(), time.time_ns())
+
+    def monotonic(self, wall_ns: int) -> int:
+        """The monotonic time of a wall-clock time."""
+        return self.monotonic_ns + wall_ns - self.wall_ns
+
+    def wall(self, monotonic_ns: int) -> int:
+        """The wall-clock time of a monotonic time."""
+        return self.wall_ns + monotonic_ns - self.monotonic_ns
+
+    def step_ns(self, later: Anchor) -> int:
+        """By how much the wall clock was set forward (or back, negative) between two anchors."""
+        return (later.wall_ns - self.wall_ns) - (later.monotonic_ns - self.monotonic_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where a reader takes the time from, so that tests can hold it still: both clocks, in ns."""
+
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    wall_ns: Callable[[], int] = time.time_ns

@@ -1,0 +1,20 @@
+"""What is closed on leaving a `with` block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Closing(ABC):
+    """A context manager over itself."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of all that is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,409 @@
+"""A comparison of builds, configs and kernels: the values of `bench compare --json`, and the questions put to them.
+
+`engine.analysis.comparison` makes one. Reports print it and the terminal shows it; `bench schema compare` prints its
+JSON Schema. Keys are only ever added. Null stands where there is no value; NaN and infinity never occur.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Any, Literal
+
+from engine.core.model import Build, Sla, Subject
+
+Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
+CHANGED: tuple[Verdict, ...] = ("faster", "slower")
+# How a verdict is shown: as an arrow (better, worse), or by its sign.
+SIGNS: dict[Verdict, str] = {
+    "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",
+}  # fmt: skip
+RATE, CPU = "rate_per_s", "server_cpu_us_per_op"  # the metrics that have verdicts; all others are causes
+MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
+STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSubject:
+    """What is compared: a build under a config and a kernel, by the name that the tables use for it.
+
+    `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    """
+
+    name: str
+    build: str
+    config: str
+    kernel: str = "host"
+    arm: str = ""
+
+    @property
+    def subject(self) -> Subject:
+        """What it is in the plan."""
+        return Subject(self.build, self.config, self.kernel, self.arm)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure that is compared, and which way is better."""
+
+    name: str
+    title: str
+    better: Literal["more", "less"] = "more"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A likely cause of a stall: `score` is the part of the stall that it explains."""
+
+    name: str = ""
+    text: str = ""
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StallRecord:
+    """A stall with both its ends: see `engine.observe.stalls.Stall`.
+
+    `snapshot` is `engine.observe.stall_snapshot.StallSnapshot.record`, `where` the same in words.
+    """
+
+    role: str
+    started_ns: int
+    ended_ns: int
+    duration_s: float
+    client: int = 1
+    trigger: str = ""
+    depth: float = 0.0
+    max_in_flight_ns: int = 0
+    missed_rows: int = 0
+    median_per_s: float = 0.0
+    causes: tuple[Cause, ...] = ()
+    snapshot: dict[str, Any] | None = None
+    where: tuple[str, ...] = ()
+
+    @property
+    def cause(self) -> str:
+        """The likeliest cause in words; empty when none was found."""
+        return (self.causes[0].text or self.causes[0].name) if self.causes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellStep:
+    """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
+
+    `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
+    `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
+    `device_written_kb` written by the device, for whomever. `phases_by` is "exact" or "sampled". `probes` are {role:
+    {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
+    `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is null though a probe was there.
+    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each.
+    """
+
+    run: str
+    cell: str
+    ordinal: int
+    subject: str
+    build: str
+    config: str
+    repeat: int
+    step: str
+    kind: str
+    seconds: float
+    rows: int
+    ops: int
+    kernel: str = "host"
+    arm: str = ""
+    rate_per_s: float | None = None
+    server_cpu_us_per_op: float | None = None
+    client_cpu_us_per_op: float | None = None
+    ctx_switches_per_op: float | None = None
+    runq_us_per_op: float | None = None
+    wal_bytes_per_op: float | None = None
+    read_kb_per_op: float | None = None
+    written_kb_per_op: float | None = None
+    device_written_kb_per_op: float | None = None
+    heap_bytes: int | None = None
+    index_bytes: int | None = None
+    database_bytes: int = 0
+    cluster_bytes: int = 0
+    max_s: float | None = None
+    plan_us_per_op: float | None = None
+    plan_p99_us: float | None = None
+    phases: dict[str, float] | None = None
+    phases_by: str | None = None
+    phases_sampled: dict[str, float] | None = None
+    coverage: dict[str, float] = field(default_factory=dict)
+    probe_notes: tuple[str, ...] = ()
+    probes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    observers: tuple[str, ...] = ()
+    buckets: dict[str, dict[str, float]] = field(default_factory=dict)
+    bucket_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    roles: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    sla: Sla | None = None
+    saturated: tuple[str, ...] = ()
+    stall_s: float = 0.0
+    stalls: tuple[StallRecord, ...] = ()
+
+    def figure(self, metric: str) -> float | None:
+        """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target)."""
+        if metric == STALLS:
+            return self.stall_s
+        if metric == SLA:
+            return self.sla.achieved_per_s / self.sla.target_per_s if self.sla else None
+        value = getattr(self, metric, None)
+        return float(value) if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One subject against its baseline (a double against what it doubles) in one metric of one step.
+
+    `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
+    throughput and for more CPU per operation, too; `none`: a single pair, nothing to judge, or a cause, which has no
+    verdict. `stands_out` marks a cause that differs by the margin or more, tested among all causes. `reasons` say why
+    the verdict was withheld, why there is no ratio, or why an interval that excludes 1 is inconclusive. `more_pairs`
+    goes with `inconclusive`.
+    `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
+    `noise_floor` is how far the base against itself strays in this step and metric, when A/A was run. `left_out` says
+    which pairs are not part of it and why; `pairs_without_figure` is how many of those lack the figure in a cell.
+    """
+
+    step: str
+    subject: str
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    verdict: Verdict
+    build: str = ""
+    config: str = ""
+    kernel: str = "host"
+    arm: str = ""
+    reasons: tuple[str, ...] = ()
+    more_pairs: int | None = None
+    better: bool | None = None  # which side of 1 the ratio is on, as the user feels it
+    noise_floor: float | None = None
+    left_out: tuple[str, ...] = ()
+    pairs_without_figure: int = 0
+    stands_out: bool = False
+    visible_effect: float | None = None
+
+    @property
+    def sign(self) -> str:
+        """`better` or `worse`, which are shown as arrows, or what stands for the verdict: see `SIGNS`."""
+        if self.stands_out:
+            return "better" if self.better else "worse"
+        return SIGNS[self.verdict]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks: why the verdict was withheld, and which pairs are left out."""
+        return (*self.reasons, *self.left_out)
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words: `slower`, `inconclusive, +3 pairs`, `stands out`; empty where none was given."""
+        if self.stands_out:
+            return "stands out"
+        if self.verdict == "inconclusive" and self.more_pairs is not None:
+            return f"inconclusive, +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}"
+        return "" if self.verdict == "none" else self.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was asked of a subject, answered in a sentence or two: see `engine.analysis.answer`."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutCell:
+    """A cell that is not part of the comparison, and why."""
+
+    run: str
+    cell: str
+    name: str
+    repeat: int
+    state: str  # failed, interrupted, running, not run, damaged
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        why = f": {self.reason}" if self.reason else ""
+        return f"left out: {self.name} repeat {self.repeat} ({self.run} {self.cell}) {self.state}{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The spread of a subject's cells in one metric of a step: see `engine.analysis.statistics.Scatter`."""
+
+    step: str
+    subject: str
+    metric: str
+    cv: float
+    gap: float
+    gap_ratio: float | None
+    wide: bool
+    bimodal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of whether the cells of a subject and of its baseline are comparable, and what was found."""
+
+    subject: str
+    what: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunBuild(Build):
+    """A build as one run had it."""
+
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """The workload of all runs; `non_default` are its options that are not as its published form has them, in words."""
+
+    name: str
+    title: str = ""
+    generation: str = ""
+    scale: str = ""
+    clients: int = 1
+    non_default: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Its name and what it is in a few words: `insert g24b quick`."""
+        return f"{self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that a report, a screen or a script needs.
+
+    `answer` is for each subject that is no double, `cells` one entry per cell and step, `folders` the folder of each
+    run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
+    were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`;
+    `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
+    """
+
+    base: str
+    runs: tuple[str, ...]
+    margin: float
+    subjects: tuple[ComparedSubject, ...]  # the base first
+    steps: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    cells: tuple[CellStep, ...]
+    ratios: tuple[Ratio, ...]
+    left_out: tuple[LeftOutCell, ...]
+    findings: tuple[str, ...]
+    folders: dict[str, str]
+    pairs: int
+    kernels: tuple[str, ...]
+    workload: WorkloadSummary
+    builds: tuple[RunBuild, ...]
+    spreads: tuple[Spread, ...]
+    comparability: tuple[Check, ...]
+    answer: tuple[Answer, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
+    design: str = "cells"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The subjects' names, the base's first."""
+        return tuple(subject.name for subject in self.subjects)
+
+    @property
+    def others(self) -> tuple[ComparedSubject, ...]:
+        """Those that are compared with the base, its own doubles last."""
+        rest = [subject for subject in self.subjects if subject.name != self.base]
+        return tuple(sorted(rest, key=lambda subject: subject.arm != ""))
+
+    def subject(self, name: str) -> ComparedSubject:
+        """The subject of a name."""
+        return next(subject for subject in self.subjects if subject.name == name)
+
+    def baseline_of(self, name: str) -> str:
+        """What a subject is compared with: the base, or for a double (A/A, probed) the one that it doubles."""
+        own = self.subject(name)
+        if not own.arm:
+            return self.base
+        doubled = Subject(own.build, own.config, own.kernel)
+        return next((other.name for other in self.subjects if other.subject == doubled), self.base)
+
+    def of(self, subject: str, step: str) -> list[CellStep]:
+        """A step in all cells of a subject, in order of time."""
+        return self._by_place.get((subject, step), [])
+
+    def values(self, subject: str, step: str, metric: str) -> list[float]:
+        """One figure in all cells of a subject that have it."""
+        return [value for cell in self.of(subject, step) if (value := cell.figure(metric)) is not None]
+
+    def median(self, subject: str, step: str, metric: str) -> float | None:
+        """The median of these; None of nothing."""
+        return middle(self.values(subject, step, metric))
+
+    def ratio(self, subject: str, step: str, metric: str) -> Ratio | None:
+        """The ratio of a subject's figure to its baseline's, where there is one."""
+        return self._by_metric.get((subject, step, metric))
+
+    def spread(self, subject: str, step: str, metric: str) -> Spread | None:
+        """The spread of the cells, where there are enough."""
+        wanted = (subject, step, metric)
+        return next((each for each in self.spreads if (each.subject, each.step, each.metric) == wanted), None)
+
+    def checks(self, subject: str) -> list[Check]:
+        """The checks of a subject, those that failed first."""
+        return [check for check in self.comparability if check.subject == subject]
+
+    def kind(self, step: str) -> str:
+        """The kind of a step: load, index, write, query; empty when no cell has it."""
+        return next((cell.kind for cell in self.cells if cell.step == step), "")
+
+    def answer_for(self, subject: str) -> str:
+        """The answer for a subject; empty for the base and for doubles."""
+        return next((answer.text for answer in self.answer if answer.subject == subject), "")
+
+    def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
+        """What stands out beside a rate that is not the same, the largest ratios first."""
+        if rate.verdict == "same":
+            return []
+        found = [
+            ratio
+            for ratio in self.ratios
+            if (ratio.step, ratio.subject) == (rate.step, rate.subject)
+            and (ratio.stands_out or (ratio.metric == CPU and ratio.verdict in CHANGED))
+        ]
+        return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
+
+    def in_pairs(self, subject: str, step: str) -> list[tuple[CellStep, CellStep]]:
+        """Cells of one repeat of one run, the baseline's first."""
+        ours = {(cell.run, cell.repeat): cell for cell in self.of(self.baseline_of(subject), step)}
+        found = ((ours.get((cell.run, cell.repeat)), cell) for cell in self.of(subject, step))
+        return [(base, other) for base, other in found if base is not None]
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str], list[CellStep]]:
+        found: dict[tuple[str, str], list[CellStep]] = {}
+        for cell in sorted(self.cells, key=lambda cell: (self.runs.index(cell.run), cell.ordinal)):
+            found.setdefault((cell.subject, cell.step), []).append(cell)
+        return found
+
+    @cached_property
+    def _by_metric(self) -> dict[tuple[str, str, str], Ratio]:
+        return {(ratio.subject, ratio.step, ratio.metric): ratio for ratio in self.ratios}
+
+
+def middle(values: list[float]) -> float | None:
+    """The median; None of nothing."""
+    return median(values) if values else None

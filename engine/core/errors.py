@@ -1,0 +1,19 @@
+"""Errors that are shown to the user."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something the user can fix; printed as one line, exit code 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is not in a table: says which names come nearest.
+
+    `kind` is the thing's word in the vocabulary ("build", "config", "step").
+    """
+    choices = sorted(set(known))
+    near = get_close_matches(name, choices, n=3, cutoff=0.5)
+    hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(choices)}"
+    return UserError(f"unknown {kind} '{name}' ({hint})")

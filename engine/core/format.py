@@ -1,0 +1,67 @@
+"""Numbers as people read them (three significant digits, units as PostgreSQL names them), and back."""
+
+from __future__ import annotations
+
+import re
+
+from engine.core.errors import UserError
+
+_UNITS = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|kB|MB|GB|TB)?")
+
+
+def short(value: float | None) -> str:
+    """`950`, `28.4k`, `1.2M`; small ones with decimals (`0.34`), `-` for none."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if size >= limit:
+            return f"{three(value / divisor)}{unit}"
+    return three(value)
+
+
+def three(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    size = abs(value)
+    if size >= 99.95 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def span(seconds: float) -> str:
+    """`2h05m`, `3m20s` or `12s`."""
+    whole = max(0, round(seconds))
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+
+
+def clock(seconds: float) -> str:
+    """`00:14:07`."""
+    whole = max(0, int(seconds))
+    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def size(size_bytes: float) -> str:
+    """`943 MB`, `1.5 GB`: binary units, called as PostgreSQL calls them."""
+    for limit, unit in ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
+        if size_bytes >= limit:
+            return f"{three(size_bytes / limit)} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `1:30` or `0:01:30` in seconds. Raises ValueError."""
+    total = 0.0
+    for part in text.split(":"):
+        total = total * 60 + float(part)
+    return total
+
+
+def size_bytes(value: str, default_unit: str) -> int:
+    """A size as PostgreSQL writes it (`40GB`); a bare number is in the setting's own unit. UserError if it is none."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise UserError(f"'{value}' is not a size such as 40GB")
+    return int(float(match[1]) * _UNITS[match[2] or default_unit])

@@ -1,0 +1,323 @@
+"""Values that all packages share: builds, configs, cells, the plan, what was counted. Immutable, JSON in and out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
+
+SLA_FRACTION = 0.95
+SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
+ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
+Interleave = Literal["cells", "slices"]
+SCHEMA = (1, 3)  # of the journal: major, minor
+
+# What a step is judged by, by its kind: for older records, which do not hold it.
+OLD_HEADLINES = {
+    "load": Headline("insert", "rows/s"),
+    "index": Headline("index", "rows/s", live=False),
+    "write": Headline("insert", "rows/s"),
+    "query": Headline("query", "queries/s"),
+}
+
+
+def headline_of(kind: str, plan: Mapping[str, Any]) -> Headline | None:
+    """What a step is judged by, from its record in the journal or a manifest; None for one without a rate."""
+    found = plan.get("headline")
+    return msgspec.convert(found, Headline) if found else None if "headline" in plan else OLD_HEADLINES.get(kind)
+
+
+def workload_title(workload: Mapping[str, Any]) -> str:
+    """What a manifest's workload is, besides its name, in a few words: `g24b quick`."""
+    return str(workload.get("title") or f"{workload.get('generation', '')} {workload.get('scale', '')}".strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A PostgreSQL server: binaries and how its cluster is initialised.
+
+    `label` is what the user types (`16.3`, `17beta1-builtin`, `16.3-prebuilt`, or a name given to a
+    local install). `prefix` is the install folder that holds `bin/postgres`. `digest` names the exact
+    binaries: the store path's hash part, or the sha256 of `bin/postgres` for a local install.
+    `provenance` is `source`, `prebuilt` or `local`. `initdb_args` are added to every `initdb`.
+    """
+
+    label: str
+    version: str
+    prefix: str
+    digest: str
+    provenance: str
+    compiler: str = "unknown"
+    flags: str = "unknown"
+    patches: tuple[str, ...] = ()
+    initdb_args: tuple[str, ...] = ()
+
+    @property
+    def major(self) -> int:
+        """The major version: 17 for `17beta1`."""
+        match = re.match(r"\d+", self.version)
+        if match is None:
+            raise ValueError(f"not a PostgreSQL version: {self.version}")
+        return int(match.group())
+
+    @property
+    def bin(self) -> Path:
+        """The folder of `postgres` and `initdb`."""
+        return Path(self.prefix) / "bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A named settings overlay, as it applies to one server version.
+
+    `settings` are name and value in order; `dropped` are those of the overlay that the version does not know.
+    `origin` says where it came from: `built in`, `scaled to this machine`, or a file's path.
+    """
+
+    name: str
+    settings: tuple[tuple[str, str], ...]
+    origin: str
+    dropped: tuple[str, ...] = ()
+
+
+PROBED_ARM = "probed"
+ARMS = {"": "", "aa": " A/A", PROBED_ARM: " probed"}  # what tables add to a double's name
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is compared: one build under one config and kernel.
+
+    `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    """
+
+    build: str
+    config: str
+    kernel: str = "host"
+    arm: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables: `16.3`, or `16.3 A/A` for the double."""
+        return self.build + ARMS.get(self.arm, f" {self.arm}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One fresh cluster and all its steps. `id` is unique in its run and names the cell's folder.
+
+    `ordinal` is its place in time, from 0; `repeat` counts from 1 and pairs cells of different subjects.
+    """
+
+    id: str
+    ordinal: int
+    subject: Subject
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTotals:
+    """What one role (all its connections) did in one step. Times in ns; the server side is its backends.
+
+    `histogram` is of service time and `response` of time from the intended start (empty for closed loops):
+    sparse pairs (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters.
+    `short_deletes` deleted a different number of rows than requested; `min_lookups` of the low key took
+    `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
+    took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
+    """
+
+    connections: int
+    statements: int
+    rows: int
+    rows_actual: int
+    service_ns: int
+    max_ns: int
+    backend_cpu_ns: int
+    backend_runq_ns: int
+    backend_switches: int
+    backend_involuntary: int
+    backend_read_bytes: int
+    backend_write_bytes: int
+    client_cpu_ns: int
+    client_runq_ns: int
+    client_switches: int
+    short_deletes: int = 0
+    min_lookups: int = 0
+    min_lookup_ns: int = 0
+    max_lookups: int = 0
+    connect_ns: int = 0
+    late_max_ns: int = 0
+    paired: int = 0
+    limited_ns: int = 0
+    coupled_ns: int = 0
+    saturated: bool = False
+    histogram: tuple[tuple[int, int], ...] = ()
+    response: tuple[tuple[int, int], ...] = ()
+    buckets: tuple[int, ...] = (0,) * 10
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Everything counted over one step, before any division. Times in ns, sizes in bytes.
+
+    `server_*` counts all server processes, those that ended in the step included; its bytes are those of
+    `engine.host.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are
+    differences of the kernel's counters: see `engine.host.counters` for their keys. `observers` are the probes that
+    were active in any part of it, `probes` what they counted, by role: see `probes.figures`.
+    """
+
+    seconds: float
+    roles: dict[str, RoleTotals]
+    server_cpu_ns: int
+    server_runq_ns: int
+    server_switches: int
+    server_read_bytes: int
+    server_write_bytes: int
+    client_cpu_ns: int
+    engine_cpu_ns: int
+    wal_bytes: int | None
+    rows_indexed: int = 0
+    rows_expected: int = 0
+    rate_target_per_s: float = 0.0
+    heap_bytes: int = 0
+    index_bytes: int = 0
+    database_bytes: int = 0
+    cluster_bytes: int = 0
+    rss_bytes: int = 0
+    host: dict[str, int] = field(default_factory=dict)
+    device: dict[str, int] = field(default_factory=dict)
+    observers: tuple[str, ...] = ()
+    probes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    headline: Headline | None = None  # None where none was recorded
+
+    def of_kind(self, kind: str) -> list[RoleTotals]:
+        """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""
+        return [role for name, role in self.roles.items() if role_kind(name) == kind]
+
+
+class Counted(Protocol):
+    """What has been counted of a role: its totals, or one of its intervals."""
+
+    @property
+    def statements(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+
+def role_place(name: str) -> tuple[int, str]:
+    """Where a role stands in a list: the common ones in `ROLE_ORDER`, others after them by name."""
+    kind = role_kind(name)
+    return ROLE_ORDER.index(kind) if kind in ROLE_ORDER else len(ROLE_ORDER), name
+
+
+def progress(role: str, of: Counted) -> int:
+    """What a role's rate counts: rows, or the statements of roles such as query."""
+    return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
+
+
+def ops(kind: str, totals: StepTotals) -> int:
+    """How many operations a step did: rows inserted or indexed, queries."""
+    if kind == "index":
+        return totals.rows_indexed
+    headline = judged_by(kind, totals)
+    return sum(progress(headline.role, role) for role in totals.of_kind(headline.role)) if headline else 0
+
+
+def judged_by(kind: str, totals: StepTotals) -> Headline | None:
+    """What a step of that kind is judged by; None for one without a rate."""
+    return totals.headline or OLD_HEADLINES.get(kind)
+
+
+def rows(kind: str, totals: StepTotals) -> int:
+    """The rows that a step inserted, or indexed."""
+    return totals.rows_indexed if kind == "index" else sum(role.rows for role in totals.of_kind("insert"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    """Whether a query step kept up its insert rate. Rates are over all clients, per second.
+
+    `passed`, which verdicts go by: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
+    The limiters lose no second: the last round is due when the nominal time has passed. `reference_passed` is the
+    published rule, by whole seconds rounded up, of which a short step may fall short by the rounding alone.
+    """
+
+    passed: bool
+    reference_passed: bool
+    achieved_per_s: float
+    target_per_s: float
+    required_per_s: float
+
+
+def sla(kind: str, totals: StepTotals) -> Sla | None:
+    """The 95 % rule on the insert rate; None for a step without a target."""
+    target = totals.rate_target_per_s
+    if kind != "query" or target <= 0 or totals.seconds <= 0:
+        return None
+    inserted = rows(kind, totals)
+    required = round(SLA_FRACTION * target)
+    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference sees the end at its next one-second tick
+    counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
+    return Sla(
+        passed=inserted / counted_s >= required,
+        reference_passed=inserted / whole_s >= required,
+        achieved_per_s=inserted / totals.seconds,
+        target_per_s=target,
+        required_per_s=required,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that is decided before the first cell, and what it was decided on: `manifest.json`.
+
+    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs);
+    `configs` maps "config/build" to the settings as they apply to that build.
+    """
+
+    run: str
+    created: str  # wall clock, ISO 8601 with offset
+    engine: str  # version of pgbed
+    seed: int
+    base: str
+    repeats: int
+    aa: bool
+    margin: float  # the smallest effect to call faster or slower, a fraction
+    builds: tuple[Build, ...]
+    configs: dict[str, Config]
+    workload: dict[str, Any]
+    cells: tuple[Cell, ...]
+    stall_rule: dict[str, Any]
+    environment: dict[str, Any]
+    keep: bool = False
+    allow_concurrent: bool = False  # other runs may measure on this machine at the same time
+    observers: tuple[str, ...] = ()  # probes, as they were asked for: see engine.tracing.selection
+    probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
+    allow_slow_probes: bool = False
+    interleave: Interleave = "cells"
+    slice_ms: float = 50.0  # of slices: how long each is
+    probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
+
+    def record(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"schema": list(SCHEMA), **msgspec.to_builtins(self)}
+
+    def build(self, label: str) -> Build:
+        """The build of a label."""
+        return next(build for build in self.builds if build.label == label)
+
+    def config(self, subject: Subject) -> Config:
+        """The settings of a subject."""
+        return self.configs[config_key(subject.config, subject.build)]
+
+
+def config_key(config: str, build: str) -> str:
+    """How `Manifest.configs` names a config as it applies to a build."""
+    return f"{config}/{build}"

@@ -1,0 +1,54 @@
+"""Records read back, JSON and TOML: parsed and validated, with the file and the place in the message.
+
+Keys that a type does not know are passed over: a newer minor schema wrote them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any, TypeVar
+
+import msgspec
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+T = TypeVar("T")
+
+
+def parsed(text: str | bytes, where: str) -> Any:
+    """The value of a JSON text. Raises UserError, which names `where` it stands."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:  # DecodeError and UnicodeDecodeError are ValueErrors
+        raise UserError(f"{visible(where)}: cannot be read: {visible(str(error))}") from None
+
+
+def parsed_toml(text: str, where: str) -> dict[str, Any]:
+    """What TOML says. Raises UserError with `where` and the line for what is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        place = f"{where}:{line.group(1)}" if line else where
+        raise UserError(f"{place}: not valid TOML: {visible(str(error))}") from None
+    except RecursionError:
+        raise UserError(f"{where}: nested too deeply") from None
+
+
+def visible_record(value: Any) -> Any:
+    """A parsed value, all texts of which can be shown: see `visible`."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): visible_record(each) for key, each in value.items()}
+    return [visible_record(each) for each in value] if isinstance(value, list) else value
+
+
+def converted(value: Any, of: type[T], where: str) -> T:
+    """A parsed value as a type. Raises UserError, which names `where` it stands and what is wrong in which place."""
+    try:
+        return msgspec.convert(value, of)
+    except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
+        raise UserError(f"{visible(where)} holds what cannot be understood: {visible(str(error))}") from None

@@ -1,0 +1,127 @@
+"""What a user asks for, before any of it is looked up: from the command line, a plan file or the Launch screen.
+
+The command line's options, a plan file's entries and their bounds derive from the fields of `Request`, and those of its
+`options` from the workload's own class: see `workloads.options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from engine.core.model import Interleave
+from workloads.options import about, checked, given, options_of
+
+# Names of entries in plan files and manifests of before.
+OLD_NAMES = {"beside": "allow_concurrent"}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be run. `options` are those of the workload that differ from its defaults, by their names."""
+
+    builds: Annotated[
+        tuple[str, ...],
+        about("Builds to compare, the base first. NAME=/path is an install of your own.", metavar="LABEL,…",
+              flag="--pg"),
+    ] = ()  # fmt: skip
+    base: Annotated[
+        str | None, about("Build to compare the others with.", metavar="LABEL", unset="the first of --pg")
+    ] = None
+    configs: Annotated[
+        tuple[str, ...], about("Server settings to compare under.", metavar="NAME|FILE,…", flag="--config")
+    ] = ("auto",)
+    overrides: Annotated[
+        tuple[str, ...],
+        about("One more setting, on top of every config.", metavar="NAME=VALUE", flag="--set", repeated=True),
+    ] = ()
+    workload: Annotated[str, about("Workload to run.", metavar="NAME")] = "insert"
+    options: dict[str, Any] = {}
+    repeats: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)],
+        about("Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.", metavar="N"),
+    ] = 4
+    aa: Annotated[bool, about("Run the base against itself too, to see the noise floor.")] = False
+    interleave: Annotated[
+        Interleave,
+        about(
+            "What takes turns: whole cells, or slices of query steps, with the servers of a repeat up side by side. "
+            "Slices see much smaller differences on a machine that others use, too."
+        ),
+    ] = "cells"
+    slice_ms: Annotated[
+        Annotated[float, Meta(ge=20, le=250)], about("Length of a slice, ±20 % by block.", metavar="MS")
+    ] = 50.0
+    margin: Annotated[
+        Annotated[float, Meta(ge=0.001, le=0.5)],
+        about("Smallest effect to call faster or slower, as a fraction.", metavar="FRACTION"),
+    ] = 0.02
+    seed: Annotated[
+        Annotated[int, Meta(ge=0, le=2**63 - 1)], about("Seed of the data; the same for all builds.", metavar="N")
+    ] = 1
+    probes: Annotated[
+        tuple[str, ...],
+        about(
+            "Probes to attach: sched and stacks (default), and more expensive ones by name; NAME:window attaches for "
+            "10 s of every 60, NAME:stalls around stalls, NAME:budget where cheap. See bench probes list.",
+            metavar="NAME,…|default|none",
+            unset="none, or the preset's",
+        ),
+    ] = ()
+    probe_budget: Annotated[
+        Annotated[float, Meta(ge=0, le=100)],
+        about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT"),
+    ] = 5.0
+    allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.")] = False
+    keep: Annotated[bool, about("Keep every cell's cluster instead of removing it.")] = False
+    allow_concurrent: Annotated[
+        bool, about("Run even if another run is measuring on this machine.", aliases=["--beside"])
+    ] = False
+
+    @property
+    def base_build(self) -> str | None:
+        """The build that others are compared with, as it is named among the builds; None without builds."""
+        named = {name_of(build): build for build in self.builds} | {build: build for build in self.builds}
+        return named.get(self.base or "", self.builds[0] if self.builds else None)
+
+    @property
+    def subjects(self) -> int:
+        """How many subjects are compared: builds under configs, and the base's doubles."""
+        return (len(self.builds) + self.aa) * len(self.configs)
+
+    @property
+    def clusters_at_once(self) -> int:
+        """How many clusters there are at once: all where they are kept, those of a repeat where cells are abreast."""
+        abreast = self.subjects if self.interleave == "slices" else 1
+        return self.subjects * self.repeats if self.keep else abreast
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return int(self.options.get("clients", 1))
+
+    def entries(self) -> dict[str, Any]:
+        """The JSON form, as in a plan file: the builds, and what differs from the defaults."""
+        return {"builds": list(self.builds), **given(self), **self.options}
+
+
+def request_of(entries: Mapping[str, Any]) -> Request:
+    """From the JSON form. Entries that are none of a request's are the workload's, to be checked by it.
+
+    Raises UnknownName or ValueError for an invalid value.
+    """
+    named = {OLD_NAMES.get(name, name): value for name, value in entries.items()}
+    own = {option.name for option in options_of(Request)}
+    options = {name: value for name, value in named.items() if name not in own and name != "knobs"}
+    knobs = named.get("knobs", {})
+    if not isinstance(knobs, dict):
+        raise ValueError(f"knobs must be a table, not {knobs!r}")
+    request = checked(Request, {name: value for name, value in named.items() if name in own})
+    return msgspec.structs.replace(request, options={**options, **knobs})
+
+
+def name_of(build: str) -> str:
+    """How a build is called: its label, or the name of an install of the user's own."""
+    return build.partition("=")[0]

@@ -1,0 +1,166 @@
+"""Who runs servers and clients, and how their processes are tied to the engine's life."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import signal
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+CHOICES = ("postgres", "nobody")
+LINKS_MAX = 40  # as the kernel
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of the system. `switch` is true when child processes must change to it (the engine is root)."""
+
+    name: str
+    uid: int
+    gid: int
+    switch: bool
+
+    def identity(self) -> dict[str, Any]:
+        """Keyword arguments of `subprocess.Popen` that make the child this user, with no other group."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
+
+    def own(self, path: Path) -> None:
+        """Give `path` to this user; nothing to do when the engine already is this user."""
+        if self.switch:
+            os.lchown(path, self.uid, self.gid)
+
+    def barred_at(self, path: Path) -> Path | None:
+        """The first folder on the way to `path` (itself included) that this user may not enter, else None.
+
+        Judged by owner, group and mode bits of the folders that exist; access lists are ignored.
+        """
+        if not self.switch:
+            return None
+        whole = path.resolve()
+        for folder in (*reversed(whole.parents), whole):
+            if not os.path.exists(folder):  # noqa: PTH110 (false for a name that is too long)
+                return None
+            if folder.is_dir() and not self._passes(folder.stat()):
+                return folder
+        return None
+
+    def may_execute(self, path: Path) -> bool:
+        """Whether this user can run the file."""
+        if not self.switch:
+            return os.access(path, os.X_OK)
+        return path.is_file() and self.barred_at(path.parent) is None and self._passes(path.stat())
+
+    def _passes(self, status: os.stat_result) -> bool:
+        """The execute bit that applies to this user: running a file, entering a folder."""
+        if status.st_uid == self.uid:
+            return bool(status.st_mode & stat.S_IXUSR)
+        return bool(status.st_mode & (stat.S_IXGRP if status.st_gid == self.gid else stat.S_IXOTH))
+
+
+def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
+    """The account for servers and clients: the engine's own, or an unprivileged one when the engine is root.
+
+    As root it is PGBED_USER, else `postgres` if there is such a user, else `nobody`. Raises UserError when
+    PGBED_USER does not exist or is root, or when none of them exists.
+    """
+    if os.geteuid() != 0:
+        entry_name = _name_of(os.geteuid())
+        return Account(entry_name, os.geteuid(), os.getegid(), switch=False)
+    wanted = environ.get("PGBED_USER")
+    for name in (wanted,) if wanted else CHOICES:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        if entry.pw_uid == 0:
+            raise UserError(f"PGBED_USER={name} is root, which PostgreSQL refuses; name an unprivileged user")
+        return Account(name, entry.pw_uid, entry.pw_gid, switch=True)
+    raise UserError(
+        f"PGBED_USER={wanted}: there is no such user; create it or unset PGBED_USER"
+        if wanted
+        else "started as root, and neither user 'postgres' nor 'nobody' exists to run servers; set PGBED_USER"
+    )
+
+
+def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
+    """A `preexec_fn` after which the child gets `death` as soon as the thread that started it is gone.
+
+    Python runs it after the change of user, which is needed: the kernel forgets the request when the
+    credentials change. The kernel counts the starting *thread* as the parent, so the caller must be a
+    thread that lives as long as the child should: the main thread.
+    """
+    engine = os.getpid()
+
+    def tie() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(death), 0, 0, 0)
+        if os.getppid() != engine:  # it died between fork and prctl
+            os._exit(1)
+
+    return tie
+
+
+def own_folder(folder: Path) -> Path:
+    """The resolved path of a folder to write in, which need not exist yet.
+
+    Raises UserError when another user could put something else in its place: in a folder like /var/tmp, in which
+    anybody may make entries, each name on the way, symlinks before all, must be this user's own or root's.
+    """
+    trusted, shown = {0, os.geteuid()}, visible(str(folder))
+    place, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
+    try:
+        while left:
+            name = left.pop()
+            if name == "..":
+                place = place.parent
+                continue
+            entry = place / name
+            try:
+                found = entry.lstat()
+            except FileNotFoundError:
+                return entry.joinpath(*reversed(left))
+            if place.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) and found.st_uid not in trusted:
+                made = f"{visible(str(entry))} was made by another user"
+                raise UserError(f"{shown}: {made}; choose another folder with --out")
+            if not stat.S_ISLNK(found.st_mode):
+                place = entry
+                continue
+            links += 1
+            if links > LINKS_MAX:
+                raise UserError(f"{shown}: too many symlinks; choose another folder with --out")
+            target = entry.readlink()
+            place = Path("/") if target.is_absolute() else place
+            left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    except OSError as error:
+        raise UserError(f"{shown}: {error.strerror}; choose another folder with --out") from None
+    return place
+
+
+def make_passable(folder: Path) -> None:
+    """Makes a folder, and what is missing above it, such that any user can pass through, whatever the umask says.
+
+    Raises OSError.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    for place in reversed(missing):
+        try:
+            place.mkdir()
+        except FileExistsError:  # somebody else's, made meanwhile
+            continue
+        place.chmod(place.stat().st_mode | 0o111)
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

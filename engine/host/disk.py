@@ -1,0 +1,71 @@
+"""Disks: what is free, what a folder takes, and files that a user wants written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.format import size
+
+_NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def free_bytes(path: Path) -> int:
+    """Free space for an ordinary user on the filesystem that holds, or will hold, `path`."""
+    return shutil.disk_usage(existing(path)).free
+
+
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that is there."""
+    place = path.absolute()
+    while not os.path.exists(place):  # noqa: PTH110 (false for a name that is too long)
+        place = place.parent
+    return place
+
+
+def check(path: Path, needed_bytes: int) -> None:
+    """Raises UserError, saying need and have, when there is not that much free space for `path`."""
+    free = free_bytes(path)
+    if free < needed_bytes:
+        raise UserError(
+            f"{path} has {size(free)} free, and {size(needed_bytes)} are needed: "
+            f"free some, choose another folder with --out, or a smaller --scale or --rows"
+        )
+
+
+def folder_bytes(folder: Path) -> int:
+    """The apparent size of all files below a folder; what vanishes meanwhile is not counted."""
+    return sum(entry.st_size for entry in _entries(folder) if not stat.S_ISDIR(entry.st_mode))
+
+
+def occupied_bytes(folder: Path) -> int:
+    """What a folder and all in it take on the disk; less than the sizes where files have holes."""
+    return sum(entry.st_blocks * 512 for entry in _entries(folder))
+
+
+def _entries(folder: Path) -> Iterator[os.stat_result]:
+    for place, _, names in os.walk(folder):
+        for path in (place, *(os.path.join(place, name) for name in names)):  # noqa: PTH118 (many files, often)
+            with suppress(OSError):
+                yield os.lstat(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that the user names, or to a pipe that somebody reads from: it does not wait for a reader.
+
+    Raises OSError, and then leaves no file that has only a part of the text.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEVER_WAIT, 0o666)
+    os.set_blocking(descriptor, True)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError:
+        if path.is_file():
+            path.unlink()
+        raise

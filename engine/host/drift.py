@@ -1,0 +1,115 @@
+"""What changed on the machine between two records, by rules that say from when on it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+EnvironmentRecord = dict[str, Any]  # see engine.environment
+
+# Settings that are the same as long as nobody touches the machine. (section, key, how a person calls it)
+SETTINGS: tuple[tuple[str, str, str], ...] = (
+    ("kernel", "release", "the kernel"),
+    ("kernel", "build", "the kernel's build"),
+    ("kernel", "command_line", "the kernel's command line"),
+    ("kernel", "clock_source", "the clock source"),
+    ("kernel", "mitigations", "the CPU mitigations"),
+    ("cpu", "model", "the CPU"),
+    ("cpu", "microcode", "the CPU's microcode"),
+    ("cpu", "threads", "the number of CPUs"),
+    ("cpu", "smt", "SMT"),
+    ("cpu", "governor", "the CPU governor"),
+    ("cpu", "preference", "the CPU's energy preference"),
+    ("cpu", "boost", "CPU boost"),
+    ("memory", "total_bytes", "the memory"),
+    ("memory", "limit_bytes", "the memory limit"),
+    ("memory", "swap_bytes", "the swap space"),
+    ("memory", "huge_pages", "the number of huge pages"),
+    ("memory", "transparent_huge_pages", "transparent huge pages"),
+    ("memory", "numa_balancing", "NUMA balancing"),
+    ("memory", "swappiness", "vm.swappiness"),
+    ("memory", "dirty_ratio", "vm.dirty_ratio"),
+    ("memory", "dirty_bytes", "vm.dirty_bytes"),
+    ("memory", "dirty_background_ratio", "vm.dirty_background_ratio"),
+    ("memory", "dirty_background_bytes", "vm.dirty_background_bytes"),
+    ("storage", "filesystem", "the filesystem"),
+    ("storage", "mount_options", "the mount options"),
+    ("storage", "device", "the disk"),
+    ("storage", "scheduler", "the disk's scheduler"),
+    ("storage", "read_ahead_kb", "the disk's read-ahead"),
+    ("storage", "wbt_lat_usec", "the disk's write-back throttling"),
+    ("storage", "nr_requests", "the disk's queue length"),
+    ("storage", "write_cache", "the disk's write cache"),
+    ("state", "on_battery", "running on battery"),
+)
+
+SPEED_LIMIT = 0.05  # of the CPU's speed
+TEMPERATURE_LIMIT_C = 15.0
+TEMPERATURES = ("temperature_c", "device_temperature_c")
+BUSY_LIMIT = 0.25  # of all CPUs, used by others while no cell runs
+STEADY_GOVERNORS = (None, "performance")  # with others the clock of an idle machine says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A measured quantity: the change from which on it counts, and the message for it."""
+
+    section: str
+    key: str
+    exceeds: Callable[[float, float], bool]
+    says: str  # format of before, after
+
+
+GAUGES: tuple[Gauge, ...] = (
+    Gauge("cpu", "probe_us", lambda old, new: abs(new / old - 1) > SPEED_LIMIT,
+          "CPU speed changed: a fixed amount of work took {before} us, then {after} us"),
+    Gauge("cpu", "mhz", lambda old, new: abs(new / old - 1) > SPEED_LIMIT,
+          "the CPU's clock changed: {before} MHz, then {after} MHz"),
+    Gauge("state", "temperature_c", lambda old, new: abs(new - old) > TEMPERATURE_LIMIT_C,
+          "the CPU's temperature changed: {before} C, then {after} C"),
+    Gauge("state", "device_temperature_c", lambda old, new: abs(new - old) > TEMPERATURE_LIMIT_C,
+          "the disk's temperature changed: {before} C, then {after} C"),
+    Gauge("state", "busy_share", lambda old, new: new > BUSY_LIMIT,
+          "other programs used {after:.0%} of the CPUs while no cell was running"),
+)  # fmt: skip
+
+
+def drift(before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bool = False) -> tuple[str, ...]:
+    """A sentence for each thing that changed enough to move a result; none when nothing did.
+
+    What only one of the records knows (a newer minor schema, a sensor that went) is passed over; so are temperatures
+    where the second was taken right after a load and the first was not: a load heats.
+    """
+    found: list[str] = []
+    for section, key, name in SETTINGS:
+        first, second = value(before, section, key), value(after, section, key)
+        if first is not None and second is not None and first != second:
+            found.append(f"{name} changed: {_shown(first)}, then {_shown(second)}")
+    for gauge in GAUGES:
+        if under_load and gauge.key in TEMPERATURES:
+            continue
+        old, new = number(before, gauge.section, gauge.key), number(after, gauge.section, gauge.key)
+        if gauge.key == "mhz" and value(after, "cpu", "governor") not in STEADY_GOVERNORS:
+            continue
+        if old is not None and new is not None and old >= 0 and gauge.exceeds(old or 1e-9, new):
+            found.append(gauge.says.format(before=old, after=new))
+    return tuple(found)
+
+
+def value(record: EnvironmentRecord, section: str, key: str) -> Any:
+    """What a record says; None where it does not."""
+    part = record.get(section)
+    return part.get(key) if isinstance(part, dict) else None
+
+
+def number(record: EnvironmentRecord, section: str, key: str) -> float | None:
+    """What a gauge showed; None where there is no such number."""
+    found = value(record, section, key)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

@@ -1,0 +1,283 @@
+"""What the machine is and how it is set, as far as it can move a result; and what changed between two looks.
+
+A record is a JSON object of sections. Whatever a machine does not tell is null; reading never fails.
+
+    cpu      model, microcode, sockets, cores, threads (online), numa_nodes, smt (bool), hypervisor (bool),
+             governor, driver, preference (of energy), boost (bool), mhz (of the fastest, right after the probe),
+             probe_us (the shortest of many times a fixed piece of work took: the speed the CPU really has)
+    memory   total_bytes, limit_bytes (of the control group), swap_bytes, swap_used_bytes, huge_pages,
+             transparent_huge_pages, numa_balancing, swappiness, dirty_ratio, dirty_bytes,
+             dirty_background_ratio, dirty_background_bytes
+    kernel   release, build, command_line, clock_source, mitigations ({name: state}, without "Not affected")
+    storage  path, mount_point, filesystem, mount_options, source, device (the disk), disk_model, rotational (bool),
+             scheduler, read_ahead_kb, wbt_lat_usec, nr_requests, write_cache, free_bytes
+    state    load1, load5, busy_share (0 to 1, of all CPUs while the record was made, its own work not counted),
+             temperature_c (the hottest sensor), device_temperature_c, on_battery (bool)
+    host     name, product, container (bool)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.host.counters import CPU_COLUMNS, device_of, mount_of, parse_host_stat
+from engine.host.disk import existing, free_bytes
+from engine.host.drift import EnvironmentRecord
+from engine.host.procfs import difference
+
+CPU = Path("/sys/devices/system/cpu")
+GROUPS = Path("/sys/fs/cgroup")
+VM = Path("/proc/sys/vm")
+PROBE_BURSTS = 8
+PROBE_ROUNDS = 50  # of a burst
+PROBE_PAUSE_S = 0.03
+CPU_SENSORS = ("class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input")
+DISK_SENSORS = ("device/hwmon*/temp*_input", "device/device/hwmon*/temp*_input", "device/hwmon/hwmon*/temp*_input")
+_PROBE_WORK = bytes(1 << 18)
+_BUSY = tuple(name for name in CPU_COLUMNS if name not in ("idle_ns", "iowait_ns"))
+
+
+def record(path: Path) -> EnvironmentRecord:
+    """The record of this machine, its storage section for the filesystem that holds, or will hold, `path`.
+
+    Takes about a third of a second: it looks how fast the CPUs compute, and how busy they are with other things.
+    """
+    path = existing(path)
+    try:
+        device = device_of(path)
+    except (OSError, ValueError):
+        device = None
+    probe_us, busy_share = _speed_and_load()
+    state = {"busy_share": busy_share, **_state(device)}
+    return {
+        "cpu": {**_cpu(), "probe_us": probe_us},
+        "memory": _memory(),
+        "kernel": _kernel(),
+        "storage": _storage(path, device),
+        "state": state,
+        "host": {
+            "name": platform.node(),
+            "product": _text("/sys/class/dmi/id/product_name"),
+            "container": Path("/.dockerenv").exists() or Path("/run/systemd/container").exists(),
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a config may be scaled to. Memory is what the bench may use (a cgroup's limit if it is lower)."""
+
+    memory_bytes: int
+    free_disk_bytes: int
+
+
+def machine(path: Path) -> Machine:
+    """What configs are scaled to: the memory that the bench may use, and the free space for `path`."""
+    memory = _memory()
+    total = memory["total_bytes"] or 0
+    return Machine(min(total, memory["limit_bytes"] or total), free_bytes(path))
+
+
+def _cpu() -> EnvironmentRecord:
+    info = _text("/proc/cpuinfo") or ""
+    topology = [
+        (_text(cpu / "topology/physical_package_id"), _text(cpu / "topology/core_id"))
+        for cpu in CPU.glob("cpu[0-9]*")
+        if (cpu / "topology").is_dir()
+    ]
+    policies = sorted(CPU.glob("cpufreq/policy*")) or sorted(CPU.glob("cpu[0-9]*/cpufreq"))
+    clocks = [int(khz) / 1000 for policy in policies if (khz := _text(policy / "scaling_cur_freq")) and khz.isdecimal()]
+    clocks = clocks or [float(mhz) for mhz in re.findall(r"^cpu MHz\s*: ([\d.]+)", info, re.M)]
+    return {
+        "model": _field(info, "model name") or _field(info, "CPU part") or platform.machine(),
+        "microcode": _field(info, "microcode"),
+        "sockets": len({package for package, _ in topology}) or None,
+        "cores": len(set(topology)) or None,
+        "threads": os.cpu_count(),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "smt": _flag(CPU / "smt/active"),
+        "hypervisor": "hypervisor" in (_field(info, "flags") or "").split() or Path("/sys/hypervisor/type").exists(),
+        "governor": _all_of(policies, "scaling_governor"),
+        "driver": _all_of(policies, "scaling_driver"),
+        "preference": _all_of(policies, "energy_performance_preference"),
+        "boost": _boost(),
+        "mhz": round(max(clocks), 1) if clocks else None,
+    }
+
+
+def _boost() -> bool | None:
+    off = _flag(CPU / "intel_pstate/no_turbo")
+    return _flag(CPU / "cpufreq/boost") if off is None else not off
+
+
+def _speed_and_load() -> tuple[float, float | None]:
+    """How long a piece of work takes in us, and the share of all CPUs' time that others used meanwhile.
+
+    The time is the shortest of many: what disturbs one only ever makes it longer. They come in bursts, since who shares
+    the core, another virtual machine say, often does so for tens of milliseconds. None where /proc/stat cannot be read.
+    """
+    before, own_ns = _host_stat(), time.process_time_ns()
+    shortest_ns = _timed_hash_ns()
+    for _ in range(PROBE_BURSTS):
+        time.sleep(PROBE_PAUSE_S)
+        shortest_ns = min(shortest_ns, *(_timed_hash_ns() for _ in range(PROBE_ROUNDS)))
+    spent, own_ns = difference(before, _host_stat()), time.process_time_ns() - own_ns
+    whole_ns = sum(spent.get(name, 0) for name in CPU_COLUMNS)
+    busy_ns = max(0, sum(spent.get(name, 0) for name in _BUSY) - own_ns)
+    return round(shortest_ns / 1000, 1), round(busy_ns / whole_ns, 3) if whole_ns > 0 else None
+
+
+def _host_stat() -> dict[str, int]:
+    try:
+        return parse_host_stat(Path("/proc/stat").read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
+def _timed_hash_ns() -> int:
+    begun = time.perf_counter_ns()
+    hashlib.sha256(_PROBE_WORK).digest()
+    return time.perf_counter_ns() - begun
+
+
+def _memory() -> EnvironmentRecord:
+    info = _text("/proc/meminfo") or ""
+    total, free = _kib(info, "SwapTotal"), _kib(info, "SwapFree")
+    huge = _field(info, "HugePages_Total")
+    return {
+        "total_bytes": _kib(info, "MemTotal"),
+        "limit_bytes": _group_limit_bytes(),
+        "swap_bytes": total,
+        "swap_used_bytes": total - free if total is not None and free is not None else None,
+        "huge_pages": int(huge) if huge else None,
+        "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "numa_balancing": _number("/proc/sys/kernel/numa_balancing"),
+        **{
+            name: _number(VM / name)
+            for name in (
+                "swappiness", "dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes",
+            )
+        },
+    }  # fmt: skip
+
+
+def _group_limit_bytes() -> int | None:
+    """The lowest memory limit on the way to this process's control group (version 2 and 1)."""
+    limits: list[int] = []
+    for line in (_text("/proc/self/cgroup") or "").splitlines():
+        number, controllers, group = line.split(":", 2)
+        if number == "0":
+            root, name = GROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = GROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        folder = root / group.lstrip("/")
+        for place in (folder, *folder.parents):
+            limit = _number(place / name)
+            if limit is not None and limit < 1 << 60:  # version 1 says "none" by a huge number
+                limits.append(limit)
+            if place == root:
+                break
+    return min(limits, default=None)
+
+
+def _kernel() -> EnvironmentRecord:
+    states = {path.name: _text(path) for path in sorted((CPU / "vulnerabilities").glob("*"))}
+    return {
+        "release": platform.release(),
+        "build": platform.version(),
+        "command_line": _text("/proc/cmdline"),
+        "clock_source": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "mitigations": {name: state for name, state in states.items() if state and state != "Not affected"} or None,
+    }
+
+
+def _storage(path: Path, device: str | None) -> EnvironmentRecord:
+    mount = mount_of(path)
+    disk = Path("/sys/class/block", device) if device else Path("/nonexistent")
+    return {
+        "path": str(path),
+        "mount_point": mount.point if mount else None,
+        "filesystem": mount.filesystem if mount else None,
+        "mount_options": mount.options if mount else None,
+        "source": mount.source if mount else None,
+        "device": device,
+        "disk_model": _text(disk / "device/model"),
+        "rotational": _flag(disk / "queue/rotational"),
+        "scheduler": _chosen(disk / "queue/scheduler"),
+        "read_ahead_kb": _number(disk / "queue/read_ahead_kb"),
+        "wbt_lat_usec": _number(disk / "queue/wbt_lat_usec"),
+        "nr_requests": _number(disk / "queue/nr_requests"),
+        "write_cache": _text(disk / "queue/write_cache"),
+        "free_bytes": free_bytes(path),
+    }
+
+
+def _state(device: str | None) -> EnvironmentRecord:
+    load = (_text("/proc/loadavg") or "").split()
+    supplies = Path("/sys/class/power_supply").glob("*")
+    mains = [_flag(supply / "online") for supply in supplies if _text(supply / "type") == "Mains"]
+    return {
+        "load1": float(load[0]) if load else None,
+        "load5": float(load[1]) if load else None,
+        "temperature_c": _hottest_c(CPU_SENSORS),
+        "device_temperature_c": _hottest_c(f"class/block/{device}/{sensor}" for sensor in DISK_SENSORS),
+        "on_battery": not any(mains) if mains else None,
+    }  # fmt: skip
+
+
+def _hottest_c(patterns: Iterable[str]) -> float | None:
+    sensors = (sensor for pattern in patterns for sensor in Path("/sys").glob(pattern))
+    readings = [value / 1000 for sensor in sensors if (value := _number(sensor)) is not None]
+    return max((value for value in readings if 0 < value < 150), default=None)
+
+
+# -- reading; absent is None
+
+
+def _text(path: str | Path) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _number(path: str | Path) -> int | None:
+    text = _text(path)
+    return int(text) if text and re.fullmatch(r"-?\d+", text) else None
+
+
+def _flag(path: str | Path) -> bool | None:
+    number = _number(path)
+    return None if number is None else number != 0
+
+
+def _chosen(path: str | Path) -> str | None:
+    """The word in brackets of `always [madvise] never`; the whole text where there are none."""
+    text = _text(path)
+    match = re.search(r"\[([^\]]+)\]", text or "")
+    return match[1] if match else text
+
+
+def _field(text: str, name: str) -> str | None:
+    match = re.search(rf"^{re.escape(name)}\s*:\s*(.+)$", text, re.M)
+    return match[1].strip() if match else None
+
+
+def _kib(text: str, name: str) -> int | None:
+    value = _field(text, name)
+    return int(value.split()[0]) * 1024 if value else None
+
+
+def _all_of(folders: list[Path], name: str) -> str | None:
+    """What all folders say, each answer once."""
+    answers = sorted({text for folder in folders if (text := _text(folder / name))})
+    return ", ".join(answers) or None

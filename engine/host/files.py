@@ -1,0 +1,79 @@
+"""Files that somebody else may have made: opened only when they are plain files, read no further than a limit.
+
+A symlink would lead to another file, a FIFO would block for good, and a device never ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+TEXT_MAX_BYTES = 1 << 20
+NAME_MAX_BYTES = 255
+
+
+def is_name(text: str) -> bool:
+    """Whether a text that somebody else wrote can be a file's name: one part of a path, printable, not too long."""
+    return (
+        text.isprintable()
+        and "/" not in text
+        and text not in ("", ".", "..")
+        and len(os.fsencode(text)) <= NAME_MAX_BYTES
+    )
+
+
+def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | None:
+    """The first symlink, FIFO, device or socket below a folder, which is not entered where `passed_over` says so.
+
+    `passed_over` gets paths relative to the folder.
+    """
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = Path(place, name)
+            if passed_over(str(path.relative_to(folder))):
+                if name in folders:
+                    folders.remove(name)
+            elif not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISDIR(mode):
+                return path
+    return None
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
+    """A descriptor of a regular file; the caller closes it. A symlink as the last part is refused unless `follow`.
+
+    Raises OSError, also for what is no regular file.
+    """
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW), 0o644)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "Is a directory" if stat.S_ISDIR(mode) else "not a regular file", str(path))
+    return fd
+
+
+def read_plain(path: Path, limit: int = TEXT_MAX_BYTES, *, follow: bool = False) -> bytes:
+    """What a regular file holds. Raises OSError as `open_plain`, and for a file of more than `limit` bytes."""
+    with os.fdopen(open_plain(path, follow=follow), "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(
+            errno.EFBIG,
+            f"larger than {limit >> 20} MiB" if limit >= TEXT_MAX_BYTES else f"larger than {limit} bytes",
+            str(path),
+        )
+    return data
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file that the user hands in; `what` it is ("plan") stands in the error. Raises UserError."""
+    try:
+        return read_plain(path, follow=True).decode()
+    except (OSError, ValueError) as error:  # bytes that are no text, or a path with a null byte
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UserError(f"{what} {visible(str(path))} cannot be read: {reason}") from None

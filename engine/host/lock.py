@@ -1,0 +1,30 @@
+"""One run at a time measures on a machine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.core.errors import UserError
+
+HOST_LOCK = "\0pgbed-measures"
+
+
+@contextmanager
+def exclusive_run(*, concurrent: bool) -> Iterator[None]:
+    """Keeps other runs off this machine for as long as this one measures, unless it may be `concurrent`.
+
+    Raises UserError when another run is under way. The lock is a name in the kernel's abstract socket space, which
+    goes with the process that holds it, however it ends.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+        try:
+            lock.bind(HOST_LOCK)
+        except OSError as error:
+            if not concurrent:
+                raise UserError(
+                    "another run is measuring on this machine, and each would disturb the other's figures; "
+                    "wait for it (bench watch), or pass --allow-concurrent to run anyway"
+                ) from error
+        yield

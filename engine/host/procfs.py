@@ -1,0 +1,256 @@
+"""What the kernel counts of processes.
+
+Parsers take bytes and are pure; readers keep their files open and use `pread`, which is cheaper than opening
+and cannot fall for a reused pid: a file below `/proc/PID` belongs to that very process and reads as ESRCH
+once it is gone. All counters are cumulative; `difference` makes intervals of them. Keys that end in `_now`
+are states, not counters.
+
+Nothing here raises for a process that vanished or a file that may not be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.core.closing import Closing
+
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+CHILDREN_FILES = Path(f"/proc/self/task/{os.getpid()}/children").exists()  # kernel option PROC_CHILDREN
+GONE = (FileNotFoundError, ProcessLookupError)
+
+
+def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """What was counted between two samples; keys ending in `_now` and keys new in `after` keep their value."""
+    return {key: value if key.endswith("_now") else value - before.get(key, 0) for key, value in after.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The counters of one process, all its threads together. Times in ns since it began.
+
+    `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced,
+    Z ended and not yet reaped. `cpu_ns` and `runq_ns` (ready, waiting for a CPU) are of the scheduler;
+    `runq_ns` is 0 on kernels without scheduler information. I/O is 0 when it may not be read (another user's
+    process). `read_bytes` were fetched from the device; `write_bytes` were made dirty in the page cache, less what
+    was cut off or removed before it was written (proc(5): write_bytes - cancelled_write_bytes), also when another
+    process had written it, so that it can go back. What the device writes is counted by `engine.host.counters`.
+    """
+
+    pid: int
+    state: str
+    cpu_ns: int
+    runq_ns: int
+    timeslices: int
+    voluntary: int
+    involuntary: int
+    read_bytes: int
+    write_bytes: int
+    threads: int = 1
+    vsz_bytes: int = 0
+    rss_bytes: int = 0
+
+    def counters(self) -> dict[str, int]:
+        """The counters that may be added up over processes."""
+        return {
+            "cpu_ns": self.cpu_ns,
+            "runq_ns": self.runq_ns,
+            "timeslices": self.timeslices,
+            "voluntary": self.voluntary,
+            "involuntary": self.involuntary,
+            "switches": self.voluntary + self.involuntary,
+            "read_bytes": self.read_bytes,
+            "write_bytes": self.write_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is used of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` since boot names the process."""
+
+    state: str
+    parent: int
+    cpu_ns: int
+    reaped_cpu_ns: int
+    start_ticks: int
+
+
+def parse_stat(data: bytes) -> Stat:
+    """`/proc/PID/stat`; the name in parentheses may hold spaces and parentheses itself."""
+    fields = data[data.rindex(b")") + 2 :].split()
+    utime, stime, cutime, cstime = (int(value) for value in fields[11:15])
+    return Stat(
+        fields[0].decode(), int(fields[1]), (utime + stime) * TICK_NS, (cutime + cstime) * TICK_NS, int(fields[19])
+    )
+
+
+def parse_schedstat(data: bytes) -> tuple[int, int, int]:
+    """`/proc/PID/schedstat`: ns on CPU, ns waited on a run queue, timeslices."""
+    cpu_ns, runq_ns, timeslices = data.split()
+    return int(cpu_ns), int(runq_ns), int(timeslices)
+
+
+def number_after(data: bytes, label: bytes) -> int:
+    """The number that follows a label such as `b"\\nThreads:"`; 0 when the label is not there."""
+    start = data.find(label)
+    if start < 0:
+        return 0
+    start += len(label)
+    return int(data[start : data.index(b"\n", start)].removesuffix(b" kB"))
+
+
+def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
+    """A task of its three files' texts; `io` may be empty."""
+    cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
+    state = status.index(b"\nState:") + 7
+    return Task(
+        pid=pid,
+        state=status[state : state + 4].strip()[:1].decode(),
+        cpu_ns=cpu_ns,
+        runq_ns=runq_ns,
+        timeslices=timeslices,
+        voluntary=number_after(status, b"\nvoluntary_ctxt_switches:"),
+        involuntary=number_after(status, b"\nnonvoluntary_ctxt_switches:"),
+        read_bytes=number_after(io, b"\nread_bytes:"),
+        write_bytes=number_after(io, b"\nwrite_bytes:") - number_after(io, b"\ncancelled_write_bytes:"),
+        threads=number_after(status, b"\nThreads:"),
+        vsz_bytes=number_after(status, b"\nVmSize:") * 1024,
+        rss_bytes=number_after(status, b"\nVmRSS:") * 1024,
+    )
+
+
+class HeldFiles(Closing):
+    """File descriptors that are kept open: a context manager that closes them."""
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+
+    def _hold(self, path: str, folder: int | None = None) -> int:
+        """A descriptor of a file, kept open; -1 where it may not be read. Raises OSError where there is none."""
+        try:
+            self._files.append(os.open(path, os.O_RDONLY, dir_fd=folder))
+        except PermissionError:
+            return -1
+        return self._files[-1]
+
+    def close(self) -> None:
+        for fd in self._files:
+            os.close(fd)
+        self._files.clear()
+
+
+class TaskReader(HeldFiles):
+    """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
+
+    Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
+    value seen. `start_ticks` tells two processes of the same pid apart.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__()
+        self.pid = pid
+        self._threads: dict[str, tuple[int, int, int, int, int]] = {}
+        # The folder is opened first: below it only this process can be found, though the pid be reused.
+        self._folder = self._hold(f"/proc/{pid}")
+        try:
+            self.start_ticks = parse_stat(self._text("stat")).start_ticks
+            self._schedstat, self._status, self._io = (
+                self._hold(name, self._folder) for name in ("schedstat", "status", "io")
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> Task | None:
+        """The process now; None once it is gone."""
+        try:
+            schedstat, status = os.pread(self._schedstat, 128, 0), os.pread(self._status, 4096, 0)
+            try:
+                io = os.pread(self._io, 512, 0) if self._io >= 0 else b""
+            except PermissionError:
+                io = b""
+            task = parse_status(self.pid, schedstat, status, io)
+        except (OSError, ValueError):  # ValueError: an empty read of a task that is being torn down
+            return None
+        return task if task.threads <= 1 and not self._threads else self._with_threads(task)
+
+    def stat(self) -> Stat | None:
+        """The tick-based times, which hold the reaped children's; None once it is gone."""
+        try:
+            return parse_stat(self._text("stat"))
+        except (OSError, ValueError):
+            return None
+
+    def _text(self, name: str) -> bytes:
+        fd = os.open(name, os.O_RDONLY, dir_fd=self._folder)
+        try:
+            return os.read(fd, 4096)
+        finally:
+            os.close(fd)
+
+    def _with_threads(self, first: Task) -> Task:
+        with suppress(OSError):
+            for thread in Path(f"/proc/self/fd/{self._folder}/task").iterdir():
+                if thread.name == str(self.pid):
+                    continue
+                with suppress(OSError, ValueError):
+                    status = self._text(f"task/{thread.name}/status")
+                    self._threads[thread.name] = (
+                        *parse_schedstat(self._text(f"task/{thread.name}/schedstat")),
+                        number_after(status, b"\nvoluntary_ctxt_switches:"),
+                        number_after(status, b"\nnonvoluntary_ctxt_switches:"),
+                    )
+        own = (first.cpu_ns, first.runq_ns, first.timeslices, first.voluntary, first.involuntary)
+        cpu_ns, runq_ns, timeslices, voluntary, involuntary = map(sum, zip(own, *self._threads.values(), strict=True))
+        return replace(
+            first, cpu_ns=cpu_ns, runq_ns=runq_ns, timeslices=timeslices, voluntary=voluntary, involuntary=involuntary
+        )
+
+
+def children(pid: int) -> list[int]:
+    """The pids of a process's children, those not yet reaped included; empty when it is gone."""
+    pids: list[int] = []
+    try:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(*GONE):
+                pids += map(int, (thread / "children").read_bytes().split())
+    except OSError:
+        return []
+    return pids or (_scan_children(pid) if not CHILDREN_FILES else [])
+
+
+def _scan_children(pid: int) -> list[int]:
+    """The slow way, for kernels built without the `children` files."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError, ValueError):
+                if parse_stat((folder / "stat").read_bytes()).parent == pid:
+                    found.append(int(folder.name))
+    return found
+
+
+def read_whole(fd: int) -> bytes:
+    """A proc file of unknown length; one read gives at most what the kernel has buffered."""
+    parts, offset = [], 0
+    while part := os.pread(fd, 65536, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def processes_in(data_dir: Path) -> tuple[int, ...]:
+    """Processes whose working directory is the cluster: its postmaster and every backend, orphans included."""
+    home = str(data_dir.resolve())
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if str((entry / "cwd").readlink()).removesuffix(" (deleted)") == home:
+                    found.append(int(entry.name))
+            except OSError:  # gone meanwhile, or another user's
+                continue
+    return tuple(found)

@@ -1,0 +1,111 @@
+"""Tags of runs, and their removal."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.record import parsed
+from engine.core.text import visible
+from engine.host import disk
+from engine.host.files import read_plain
+from engine.host.procfs import processes_in
+from engine.journal.lock import held, is_locked
+
+TAGS = "tags.json"
+WORD_MAX = 40
+TAGS_MAX = 20
+# What is one cell wide on every terminal, and neither a separator of lists nor of a filter's words.
+_WORD = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_+.:/-]*")
+
+
+def read_tags(run: Path) -> tuple[str, ...]:
+    """The words that a person has given to a run, in their order; none where the file is missing or damaged."""
+    try:
+        words = parsed(read_plain(run / TAGS), TAGS)["tags"]
+    except (OSError, UserError, LookupError, TypeError):
+        return ()
+    return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
+
+
+def tag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
+    """Adds tags to a run; returns all it has. Raises UserError for a word that is no tag, or for too many."""
+    for word in words:
+        if not _WORD.fullmatch(word) or len(word) > WORD_MAX:
+            raise UserError(f"tag '{word}': use only letters, digits and . _ + : / -, at most {WORD_MAX} characters")
+    tags = tuple(dict.fromkeys((*read_tags(run), *words)))
+    if len(tags) > TAGS_MAX:
+        raise UserError(f"{run.name}: a run can have {TAGS_MAX} tags; remove some with --remove")
+    return _keep(run, tags)
+
+
+def untag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
+    """Removes tags from a run; returns those that are left. Raises UserError for one that it does not have."""
+    tags = read_tags(run)
+    for word in words:
+        if word not in tags:
+            raise UserError(f"{run.name} has no tag '{word}' (it has: {visible(', '.join(tags)) or 'none'})")
+    return _keep(run, tuple(tag for tag in tags if tag not in words))
+
+
+def _keep(run: Path, tags: tuple[str, ...]) -> tuple[str, ...]:
+    part = run / f"{TAGS}.part"
+    try:
+        part.unlink(missing_ok=True)
+        with part.open("x") as file:  # a symlink that somebody put there is not followed
+            file.write(json.dumps({"tags": tags}) + "\n")
+        part.rename(run / TAGS)
+    except OSError as error:
+        raise UserError(f"{run / TAGS}: cannot be written: {error.strerror}") from error
+    return tags
+
+
+def removable(run: Path, out: Path) -> Path:
+    """The resolved folder of a run that may be removed: right below `out`, and a run indeed.
+
+    Raises UserError for everything else, and while an engine or a server is at work in it.
+    """
+    if run.is_symlink():
+        raise UserError(f"{run}: a symlink; delete the run it points to, with --out and the folder that holds it")
+    run = run.resolve()
+    if run.parent != out.resolve():
+        raise UserError(f"{run}: not in {out}; name the folder that holds it with --out")
+    if not (run / "manifest.json").is_file():
+        raise UserError(f"{run}: not a run directory (no manifest.json); nothing removed")
+    if not (run / "cells").is_dir():
+        raise UserError(f"{run}: an export, not a run (it has no cells); nothing removed, delete it by hand")
+    if is_locked(run):
+        raise UserError(f"{run.name}: its engine is running; stop it first with `bench stop {run.name}`")
+    for cell in sorted((run / "cells").iterdir()):
+        at_work = processes_in(cell / "data")
+        if at_work:
+            raise UserError(f"{run.name}: a server still runs on {cell.name}/data (process {min(at_work)}); stop it")
+    return run
+
+
+def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: None) -> int:
+    """Removes a run's folder; returns how many bytes of disk that freed.
+
+    What makes the folder a run goes last, so that a removal that was cut short can be repeated. Raises UserError as
+    `removable`, and when something cannot be removed.
+    """
+    run = removable(run, out)
+    with held(run):
+        freed = disk.occupied_bytes(run)
+        progress(f"removing {run}")
+        try:
+            last = ("cells", "manifest.json")
+            for entry in sorted(run.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink(missing_ok=True)  # SQLite removes its own files when the last reader leaves
+            run.rmdir()
+        except OSError as error:
+            at = error.filename or run
+            raise UserError(f"{run.name}: {at} cannot be removed: {error.strerror}; the rest of it is kept") from error
+    return freed

@@ -1,0 +1,70 @@
+"""A run's manifest: its plan, as it was written when the run began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.core.errors import UserError
+from engine.core.model import SCHEMA, Manifest, config_key
+from engine.core.record import converted, parsed
+from engine.core.text import visible
+from engine.host.files import read_plain
+
+MAX_BYTES = 64 << 20
+OLD_NAMES = {"beside": "allow_concurrent"}
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedStep:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """What every reader of a run takes for granted of its workload, whichever that is."""
+
+    name: str
+    steps: tuple[_PlannedStep, ...]
+    clients: int = 1
+
+
+def read_manifest(run: Path) -> Manifest:
+    """The manifest of a run directory. Raises UserError when there is none or it is damaged."""
+    return manifest_of(read_record(run), run)
+
+
+def read_record(run: Path) -> dict[str, Any]:
+    """The manifest's JSON object, of a schema that can be read, by today's names."""
+    path = run / "manifest.json"
+    try:
+        text = read_plain(path, MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{run}: not a run directory (no manifest.json); `bench list runs` shows those there are"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    record = converted(parsed(text, str(path)), dict[str, Any], str(path))
+    major, *_ = converted(record.get("schema", [0]), list[int], f"{path}: schema") or [0]
+    if major != SCHEMA[0]:
+        raise UserError(
+            f"{run}: written with journal schema {major}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it"
+        )
+    return {OLD_NAMES.get(name, name): value for name, value in record.items()}
+
+
+def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
+    path = run / "manifest.json"
+    manifest = converted(record, Manifest, str(path))
+    converted(manifest.workload, _Workload, f"{path}: workload")
+    converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
+    labels = {build.label for build in manifest.builds}
+    if manifest.base not in labels:
+        raise UserError(f"{path}: base {visible(manifest.base)!r} is none of its builds")
+    for cell in manifest.cells:
+        subject = cell.subject
+        if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:
+            raise UserError(f"{path}: cell {visible(cell.id)!r} names a build or config that is not in it")
+    return manifest

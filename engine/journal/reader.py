@@ -1,0 +1,442 @@
+"""The journal: the only interface between the engine and what reads a run.
+
+Here are its rows and `JournalReader`, of which there may be any number; the one writer is `engine.journal.writer`. The
+tables are described in `schema.sql`. A run directory holds `manifest.json`, `journal.db`, `engine.lock`, a folder
+`cells/` with the servers' logs, and, once somebody tagged it, `tags.json`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+from urllib.parse import quote
+
+from engine.core.errors import UserError
+from engine.core.model import Manifest, StepTotals, headline_of, ops
+from engine.core.record import converted, parsed
+from engine.journal.database import check_schema, database_path, is_log, readable
+from engine.journal.lock import is_locked
+from engine.journal.manifest import manifest_of, read_record
+from workloads import histogram
+from workloads.base import Headline, role_kind
+
+FAR_NS = 2**63 - 1  # later than any time
+_WITHIN = "t_ns > ? AND t_ns <= ?"
+_OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?)"
+# What journals of schema 1.1 and older call what is called otherwise since.
+OLD_NAMES = {
+    "dbms": "server",
+    "dbms_cpu_ns": "server_cpu_ns",
+    "dbms_runq_ns": "server_runq_ns",
+    "dbms_switches": "server_switches",
+    "dbms_read_bytes": "server_read_bytes",
+    "dbms_write_bytes": "server_write_bytes",
+    "greatest_in_flight_ns": "max_in_flight_ns",
+    "rows_not_done": "missed_rows",
+}
+JSON_COLUMNS = frozenset({"origin", "plan", "totals", "data", "quality"})
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStart:
+    """One start of the engine on a run: its clock anchor. Wall times are Unix nanoseconds."""
+
+    id: int
+    boot_id: str
+    monotonic_ns: int
+    wall_ns: int
+    pid: int
+
+    def wall(self, t_ns: int) -> int:
+        """The wall-clock time of a monotonic time of this session."""
+        return self.wall_ns + t_ns - self.monotonic_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a cell, see table `attempt`."""
+
+    id: int
+    session_id: int
+    cell: str
+    state: str
+    started_ns: int
+    ended_ns: int | None
+    reason: str | None
+    origin: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of an attempt, see table `step`."""
+
+    id: int
+    attempt_id: int
+    ordinal: int
+    name: str
+    kind: str
+    state: str
+    started_ns: int
+    ended_ns: int | None
+    work: int
+    plan: dict[str, Any]
+    totals: StepTotals | None
+
+    @property
+    def headline(self) -> Headline | None:
+        """What the step is judged by; None for one without a rate."""
+        return headline_of(self.kind, self.plan)
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """What it did per second from its begin to its end; None before that."""
+        totals = self.totals
+        return ops(self.kind, totals) / totals.seconds if totals is not None and totals.seconds > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRow:
+    """One connection of a step, see table `role`."""
+
+    id: int
+    step_id: int
+    client: int
+    name: str
+    backend_pid: int
+    client_pid: int
+
+    @property
+    def kind(self) -> str:
+        """What it does: `query` for `query2`."""
+        return role_kind(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSecond:
+    """What one connection did in one interval, see table `role_second`; fields carry the columns' names."""
+
+    role_id: int
+    t_ns: int
+    dt_ns: int
+    statements: int
+    rows: int
+    in_flight_ns: int
+    max_us: int
+    service: bytes
+    response: bytes | None = None
+    backend_cpu_ns: int | None = None
+    backend_runq_ns: int | None = None
+    backend_switches: int | None = None
+    backend_read_bytes: int | None = None
+    backend_write_bytes: int | None = None
+    client_cpu_ns: int | None = None
+    client_runq_ns: int | None = None
+    client_switches: int | None = None
+    wait_event: str | None = None
+
+
+class Count(NamedTuple):
+    """The part of a `RoleSecond` that a chart needs."""
+
+    role_id: int
+    t_ns: int
+    dt_ns: int
+    statements: int
+    rows: int
+    in_flight_ns: int
+    max_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFrame:
+    """What a probe counted of one role in one frame, see table `probe_frame`; fields carry the columns' names."""
+
+    step_id: int
+    t_ns: int
+    dt_ns: int
+    probe: str
+    role: str
+    data: dict[str, Any]
+    quality: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRow:
+    """One slice of a step, see table `slice`."""
+
+    step_id: int
+    block: int
+    place: int
+    opened_ns: int
+    counted_from_ns: int
+    counted_ns: int
+    ops: int
+    rows: int
+    cpu_ns: int
+    cpu_ops: int
+    runq_ns: int
+    leak_ns: int
+    stopped: int
+    switch_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event, see table `event`; `ended_ns` is None while it lasts."""
+
+    id: int
+    attempt_id: int | None
+    step_id: int | None
+    kind: str
+    started_ns: int
+    ended_ns: int | None
+    role: str | None
+    data: dict[str, Any]
+
+
+class JournalReader:
+    """A reader of a run, finished or under way. Every read sees the last commit of the engine; nothing is written.
+
+    SQLite makes files beside a journal that is opened for reading, and cannot open one in a folder that may not be
+    written. So only while an engine has the run is the journal opened as SQLite would: without one it is read as the
+    file that it is, with the log that an engine which died left. An engine that comes or goes is seen by the log.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self._record = read_record(run)
+        self._log = run / "journal.db-wal"
+        self._opened = 0
+        self._open()
+
+    def _open(self) -> None:
+        path = database_path(self.run)
+        if not path.is_file():
+            raise UserError(f"{self.run}: its journal.db is missing")
+        with readable(self.run):
+            self._live = is_locked(self.run)
+            self._seen = self._look()
+            with_log = self._seen is not None and (self._live or is_log(self._log))
+            how = "immutable=1" if not with_log else "mode=ro" if self._live else "mode=ro&vfs=unix-none"
+            self._db = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None, timeout=5)
+            self._opened += 1
+            if with_log and not self._live:
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the log's index in memory, not in a file
+            check_schema(self._db, self.run)
+
+    def _look(self) -> tuple[int, ...] | None:
+        """What tells one state of the log from another: while an engine writes, only which file it is."""
+        try:
+            found = self._log.stat()
+        except OSError:
+            return None
+        return (found.st_ino,) if self._live else (found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def _reopen_if_changed(self) -> None:
+        if self._look() != self._seen:
+            self._db.close()
+            self._open()
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The run's manifest. Raises UserError when it is damaged."""
+        return manifest_of(self._record, self.run)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def version(self) -> int:
+        """A number that changes whenever the engine has committed something: far cheaper than reading it."""
+        with readable(self.run):
+            self._reopen_if_changed()
+            (number,) = self._db.execute("PRAGMA data_version").fetchone()
+            return (self._opened << 32) + int(number)
+
+    def sessions(self) -> list[EngineStart]:
+        """All starts of the engine, oldest first."""
+        return self._read(EngineStart, "session")
+
+    def attempts(self, after_id: int = 0, *, origins: bool = True) -> list[Attempt]:
+        """Attempts at cells with a larger id than the one given, oldest first; their origins empty unless wanted."""
+        without = {} if origins else {"origin": "'{}'"}
+        return self._read(Attempt, "attempt", "id > ?", after_id, instead=without)
+
+    def origin(self, attempt: int) -> dict[str, Any]:
+        """What held for one attempt: its environments and server."""
+        ((found,),) = self._rows("attempt", "origin", "id = ?", attempt)
+        return self._object("attempt", found)
+
+    def steps(self, attempt: int) -> list[StepRow]:
+        """The steps of an attempt in order."""
+        return self._read(StepRow, "step", "attempt_id = ?", attempt)
+
+    def rates(self, attempt: int) -> dict[str, float]:
+        """What the finished steps of an attempt did per second, by their names."""
+        return {row.name: row.rate_per_s for row in self.steps(attempt) if row.rate_per_s is not None}
+
+    def step(self, id: int) -> StepRow:
+        """One step as it is now: one that runs is updated."""
+        (found,) = self._read(StepRow, "step", "id = ?", id)
+        return found
+
+    def latest_step(self, attempt: int) -> StepRow | None:
+        """The step that an attempt came to last; None before the first."""
+        where = "id = (SELECT max(id) FROM step WHERE attempt_id = ?)"
+        return next(iter(self._read(StepRow, "step", where, attempt)), None)
+
+    def roles(self, step: int) -> list[RoleRow]:
+        """The connections of a step."""
+        return self._read(RoleRow, "role", "step_id = ?", step)
+
+    def role_seconds(self, role: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[RoleSecond]:
+        """The intervals of a connection that end after one time, and not after another, in order."""
+        where = f"role_id = ? AND {_WITHIN}"
+        return self._read(RoleSecond, "role_second", where, role, after_ns, until_ns, order="t_ns")
+
+    def seconds(self, step: int, after_ns: int, until_ns: int) -> list[RoleSecond]:
+        """The intervals of all connections of a step that end after one time, and not after another, in order."""
+        where = f"{_OF_STEP} AND {_WITHIN}"
+        return self._read(RoleSecond, "role_second", where, step, after_ns, until_ns, order="t_ns")
+
+    def counts(self, step: int, after_ns: int = 0) -> list[Count]:
+        """What is counted of a step's intervals that end after a time, without their histograms, in order."""
+        where = f"{_OF_STEP} AND {_WITHIN}"
+        rows = self._rows("role_second", ", ".join(Count._fields), where, step, after_ns, FAR_NS, order="t_ns")
+        return converted(rows, list[Count], self._table("role_second"))
+
+    def samples(
+        self, step: int, after_ns: int = 0, until_ns: int = FAR_NS
+    ) -> list[tuple[int, int, str, dict[str, Any]]]:
+        """Samples of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order."""
+        where = f"step_id = ? AND {_WITHIN}"
+        rows = self._rows("sample", "t_ns, dt_ns, source, data", where, step, after_ns, until_ns, order="t_ns, source")
+        found = [(t, dt, OLD_NAMES.get(source, source), self._object("sample", data)) for t, dt, source, data in rows]
+        return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
+
+    def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
+        """Frames of a step's probes that end within a time, in order; none in a journal older than schema 1.1."""
+        if not self._has("probe_frame"):
+            return []
+        where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
+        return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
+
+    def slices(self, step: int) -> list[SliceRow]:
+        """The slices of a step in order; none of a step that was not sliced, or in a journal older than schema 1.3."""
+        return self._read(SliceRow, "slice", "step_id = ?", step, order="block, place") if self._has("slice") else []
+
+    def events(
+        self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None
+    ) -> list[EventRow]:
+        """Events (of a step, of an attempt, or all; of some kinds, or all) with a larger id, oldest first."""
+        where, arguments = "id > ?", [after_id]
+        for column, value in (("step_id", step), ("attempt_id", attempt)):
+            if value is not None:
+                where, arguments = f"{where} AND {column} = ?", [*arguments, value]
+        where += f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        return self._read(EventRow, "event", where, *arguments, *kinds)
+
+    def event(self, id: int) -> EventRow:
+        """One event as it is now: one that lasts is updated."""
+        (found,) = self._read(EventRow, "event", "id = ?", id)
+        return found
+
+    def settings(self, attempt: int) -> list[tuple[str, str, str]]:
+        """Settings of a cell's server that differ from its defaults: (name, value, source)."""
+        rows = self._rows("setting", "name, value, source", "attempt_id = ?", attempt, order="name")
+        return converted(rows, list[tuple[str, str, str]], self._table("setting"))
+
+    def differences(self, step: int) -> dict[str, dict[str, dict[str, Any]]]:
+        """pg_stat differences over a step: view, object, counters."""
+        views: dict[str, dict[str, dict[str, Any]]] = {}
+        for view, name, data in self._rows("difference", "view, object, data", "step_id = ?", step, order="view"):
+            views.setdefault(str(view), {})[str(name)] = self._object("difference", data)
+        return views
+
+    def sizes(self, step: int) -> list[tuple[str, str, int]]:
+        """Sizes after a step: (relation, kind, bytes)."""
+        rows = self._rows("size", "relation, kind, bytes", "step_id = ?", step, order="relation")
+        return converted(rows, list[tuple[str, str, int]], self._table("size"))
+
+    def _read(
+        self,
+        of: type[Row],
+        table: str,
+        where: str = "1",
+        *arguments: Any,
+        order: str = "id",
+        instead: dict[str, str] | None = None,
+    ) -> list[Row]:
+        """Rows as values of a dataclass, whose fields carry the columns' names; `instead` has another expression."""
+        assert is_dataclass(of)
+        names = [field.name for field in fields(of)]
+        columns = ", ".join((instead or {}).get(name, name) for name in names)
+        rows = [
+            dict(zip(names, row, strict=True)) for row in self._rows(table, columns, where, *arguments, order=order)
+        ]
+        for name in JSON_COLUMNS.intersection(names):
+            for row in rows:
+                row[name] = None if row[name] is None else self._object(table, row[name])
+        return converted(rows, list[of], self._table(table))  # type: ignore[valid-type]
+
+    def _object(self, table: str, text: Any) -> dict[str, Any]:
+        """A column's JSON object, by today's names."""
+        where = self._table(table)
+        record = converted(parsed(converted(text, str, where), where), dict[str, Any], where)
+        return {OLD_NAMES.get(name, name): value for name, value in record.items()}
+
+    def _has(self, table: str) -> bool:
+        return bool(self._rows("sqlite_master", "1", "type = 'table' AND name = ?", table, order="name"))
+
+    def _table(self, table: str) -> str:
+        return f"{self.run / 'journal.db'}: table {table}"
+
+    def _rows(self, table: str, columns: str, where: str, *arguments: Any, order: str = "id") -> list[tuple[Any, ...]]:
+        with readable(self.run):
+            self._reopen_if_changed()
+            query = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}"
+            return self._db.execute(query, arguments).fetchall()
+
+
+def service_counts(second: RoleSecond, where: str = "journal.db") -> histogram.Counts:
+    """The histogram of an interval's service times. Raises UserError, which names `where`, for a damaged one."""
+    try:
+        return histogram.unpack(second.service)
+    except ValueError as error:
+        raise UserError(f"{where}: table role_second: damaged histogram: {error}") from None
+
+
+def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str]]) -> dict[str, Attempt]:
+    """The attempts that count where cells run side by side, by cell: those of one start of the engine in each group.
+
+    It is the last in which all of the group finished, else the last in which any of it ran.
+    """
+    chosen: dict[str, Attempt] = {}
+    for group in groups:
+        by_start: dict[int, dict[str, Attempt]] = {}
+        for attempt in attempts:
+            if attempt.cell in group:
+                by_start.setdefault(attempt.session_id, {})[attempt.cell] = attempt
+        starts = list(by_start.values())
+        whole = [
+            start for start in starts if len(start) == len(group) and {a.state for a in start.values()} == {"finished"}
+        ]
+        chosen |= (whole or starts or [{}])[-1]
+    return chosen
+
+
+def chosen_attempts(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
+    """The attempt that counts, by cell: the last that finished, else the last."""
+    chosen: dict[str, Attempt] = {}
+    for attempt in attempts:
+        if attempt.state == "finished" or attempt.cell not in chosen or chosen[attempt.cell].state != "finished":
+            chosen[attempt.cell] = attempt
+    return chosen

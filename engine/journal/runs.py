@@ -1,0 +1,92 @@
+"""Finding runs: the output folder, and runs and cells by their names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from engine.core.errors import UserError, unknown
+from engine.core.model import Manifest
+from engine.core.text import visible
+from engine.host.files import is_name
+from engine.journal.manifest import read_manifest
+
+CONTROL = "control"  # the socket of an engine that runs, in the run directory
+
+
+def default_out() -> Path:
+    """Where runs are kept unless --out says otherwise: a place that the servers' user can reach."""
+    if "PGBED_OUT" in os.environ:
+        return Path(os.environ["PGBED_OUT"])
+    if os.geteuid() == 0:
+        return Path("/var/tmp/pgbed")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "pgbed"
+
+
+def runs_in(out: Path) -> list[Path]:
+    """The runs below a folder, newest first; none where it cannot be read."""
+    try:
+        with os.scandir(out) as entries:
+            folders = [Path(entry.path) for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
+    return sorted(filter(is_run, folders), key=lambda folder: folder.name, reverse=True)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run; an export has no cells. False where it may not be read."""
+    try:
+        return (folder / "manifest.json").is_file() and (folder / "cells").is_dir()
+    except OSError:
+        return False
+
+
+def find_run(name: str | None, out: Path) -> Path:
+    """The folder of a run: a path, or a name (or the unambiguous start or end of one) below `out`; the newest for None.
+
+    Raises UserError when there is none, or more than one.
+    """
+    if name is not None and os.path.exists(Path(name) / "manifest.json"):  # noqa: PTH110 (false, however long)
+        path = Path(name)
+        return path.resolve() if path.name in ("", "..") else path.absolute()
+    found = [folder.name for folder in runs_in(out)]
+    if name is None:
+        if not found:
+            raise UserError(f"no runs in {out}; make one with bench --pg LABEL,… or name its folder")
+        return out / found[0]
+    matching = [run for run in found if run == name] or [
+        run for run in found if run.startswith(name) or run.endswith(name)
+    ]
+    if len(matching) > 1:
+        raise UserError(f"run '{name}' could be {', '.join(matching)}; name it in full")
+    if not matching:
+        raise unknown("run", name, found) if found else UserError(f"no run '{name}': there are no runs in {out}")
+    return out / matching[0]
+
+
+def planned(run: Path) -> Manifest:
+    """The plan of a run that is acted on: the ids of its cells and the labels of its builds become paths.
+
+    Raises UserError where one could not be the name of a file, or belongs to something that the plan does not have.
+    """
+    where, manifest = run / "manifest.json", read_manifest(run)
+    labels = [build.label for build in manifest.builds]
+    ids = [cell.id for cell in manifest.cells]
+    for kind, names in (("run", [manifest.run]), ("build", labels), ("cell", ids)):
+        for name in names:
+            if not is_name(name):
+                raise UserError(f"{where}: '{visible(name)}' cannot be the name of a {kind}; nothing is done")
+        if len(set(names)) < len(names):
+            raise UserError(f"{where}: two {kind}s have one name; nothing is done")
+    return manifest
+
+
+def find_cell(run: Path, name: str) -> str:
+    """The id of a run's cell: named by it, or by its number in the run. Raises UserError when there is none."""
+    cells = [cell.id for cell in read_manifest(run).cells]
+    numbered = {str(number): cell for number, cell in enumerate(cells, 1)}
+    if name in cells:
+        return name
+    if name not in numbered:
+        raise unknown("cell", name, cells)
+    return numbered[name]

@@ -1,0 +1,254 @@
+"""The journal's one writer. What it writes is described in `schema.sql`, read by `engine.journal.reader`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from engine.core.errors import UserError
+from engine.core.model import StepTotals
+from engine.host.account import make_passable
+from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
+from engine.journal.lock import take
+from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow
+
+
+class JournalWriter:
+    """The writer. Holds the run's lock for as long as it is open, so that a second engine is refused."""
+
+    def __init__(self, run: Path, connection: sqlite3.Connection, lock: int) -> None:
+        self.run = run
+        self._db = connection
+        self._lock = lock
+        now = (time.monotonic_ns(), time.time_ns())
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        session = self._insert("session", boot_id=boot_id, monotonic_ns=now[0], wall_ns=now[1], pid=os.getpid())
+        self.session = EngineStart(session, boot_id, now[0], now[1], os.getpid())
+        self.commit()
+
+    @classmethod
+    def open(cls, run: Path) -> JournalWriter:
+        """Opens a run's journal for writing.
+
+        Raises UserError when another engine has it, when it is damaged, or when its major schema is another.
+        """
+        path = database_path(run)
+        lock = take(run)
+        try:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            with readable(run):
+                make_database(path)
+                connection = sqlite3.connect(path, isolation_level=None)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                check_schema(connection, run)
+                upgrade(connection, run)
+                connection.execute("BEGIN")
+                return cls(run, connection, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commits, closes, and gives up the lock. What is left is one file, unless a reader holds on to the log."""
+        if self._db.in_transaction:
+            self._db.execute("COMMIT")
+        # Who watches keeps SQLite from doing this by itself, and then journal.db alone would be no whole copy.
+        busy = 1
+        with suppress(sqlite3.OperationalError):
+            (busy, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._db.close()
+        if not busy:  # readers find that it has gone and open the journal anew
+            for name in ("journal.db-wal", "journal.db-shm"):
+                (self.run / name).unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def commit(self) -> None:
+        """Makes what was written visible to readers, and safe from a crash of the engine."""
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN")
+
+    def recover(self) -> None:
+        """Goes on after a failed write (a full disk): what was not committed of this second is given up."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        self._db.execute("BEGIN")
+
+    def _harden(self) -> None:
+        """Sees what was committed safe from a power cut, which `synchronous = NORMAL` leaves to the kernel."""
+        with suppress(FileNotFoundError), (self.run / "journal.db-wal").open("rb") as log:
+            os.fsync(log.fileno())
+
+    def finished_cells(self) -> list[set[str]]:
+        """The ids of cells that have finished, by the engine's start in which they did."""
+        found: dict[int, set[str]] = {}
+        for session, cell in self._db.execute("SELECT session_id, cell FROM attempt WHERE state = 'finished'"):
+            found.setdefault(session, set()).add(cell)
+        return list(found.values())
+
+    def close_orphans(self) -> list[str]:
+        """Marks what an engine that died left `running` as interrupted; returns the cells' ids."""
+        cells = [row[0] for row in self._db.execute("SELECT cell FROM attempt WHERE state = 'running'")]
+        self._db.execute("UPDATE step SET state = 'interrupted' WHERE state = 'running'")
+        self._db.execute("UPDATE attempt SET state = 'interrupted', reason = 'the engine died' WHERE state = 'running'")
+        self._db.execute("UPDATE event SET ended_ns = started_ns WHERE ended_ns IS NULL")
+        self.commit()
+        return cells
+
+    def begin_attempt(self, cell: str, t_ns: int, origin: Mapping[str, Any]) -> int:
+        """Records that a cell begins; returns the attempt's id."""
+        attempt = self._insert(
+            "attempt",
+            session_id=self.session.id,
+            cell=cell,
+            state="running",
+            started_ns=t_ns,
+            origin=json.dumps(origin),
+        )
+        self.commit()
+        return attempt
+
+    def update_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
+        """Replaces what is recorded of the circumstances of a cell."""
+        self._db.execute("UPDATE attempt SET origin = ? WHERE id = ?", (json.dumps(origin), attempt))
+
+    def end_attempt(self, attempt: int, t_ns: int, state: str, reason: str | None = None) -> None:
+        """Records how a cell ended: finished, failed or interrupted; open steps and events end with it."""
+        self._db.execute(
+            "UPDATE step SET state = ?, ended_ns = ? WHERE attempt_id = ? AND state = 'running'", (state, t_ns, attempt)
+        )
+        self._db.execute("UPDATE event SET ended_ns = ? WHERE attempt_id = ? AND ended_ns IS NULL", (t_ns, attempt))
+        self._db.execute(
+            "UPDATE attempt SET state = ?, ended_ns = ?, reason = ? WHERE id = ?", (state, t_ns, reason, attempt)
+        )
+        self.commit()
+        self._harden()
+
+    def begin_step(
+        self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
+    ) -> int:
+        """Records that a step begins; returns its id. The caller commits."""
+        return self._insert(
+            "step",
+            attempt_id=attempt,
+            ordinal=ordinal,
+            name=name,
+            kind=kind,
+            state="running",
+            started_ns=t_ns,
+            work=work,
+            plan=json.dumps(plan),
+        )
+
+    def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
+        """Records a step's end and what was counted over it."""
+        record = json.dumps(asdict(totals)) if totals is not None else None
+        self._db.execute(
+            "UPDATE step SET state = ?, ended_ns = ?, totals = ? WHERE id = ?", (state, t_ns, record, step)
+        )
+        self.commit()
+
+    def add_role(self, step: int, client: int, name: str, backend_pid: int, client_pid: int) -> int:
+        """Records one connection of a step; returns its id."""
+        return self._insert(
+            "role", step_id=step, client=client, name=name, backend_pid=backend_pid, client_pid=client_pid
+        )
+
+    def add_role_second(self, second: RoleSecond) -> None:
+        """Records one connection's interval."""
+        self._insert("role_second", **asdict(second))
+
+    def add_sample(self, step: int, t_ns: int, dt_ns: int, source: str, data: Mapping[str, Any]) -> None:
+        """Records one source's interval."""
+        self._insert("sample", step_id=step, t_ns=t_ns, dt_ns=dt_ns, source=source, data=json.dumps(data))
+
+    def add_probe_frame(self, frame: ProbeFrame) -> None:
+        """Records a probe's frame of one role."""
+        record = asdict(frame)
+        self._insert("probe_frame", **record | {key: json.dumps(record[key]) for key in ("data", "quality")})
+
+    def add_slice(self, row: SliceRow) -> None:
+        """Records a slice."""
+        self._insert("slice", **asdict(row))
+
+    def add_event(
+        self,
+        kind: str,
+        started_ns: int,
+        data: Mapping[str, Any],
+        *,
+        ended_ns: int | None = None,
+        attempt: int | None = None,
+        step: int | None = None,
+        role: str | None = None,
+    ) -> int:
+        """Records an event; one that lasts is given its end later, by `update_event`. Returns its id."""
+        return self._insert(
+            "event",
+            attempt_id=attempt,
+            step_id=step,
+            kind=kind,
+            started_ns=started_ns,
+            ended_ns=ended_ns,
+            role=role,
+            data=json.dumps(data),
+        )
+
+    def update_event(self, event: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
+        """Replaces an event's end and data."""
+        self._db.execute("UPDATE event SET ended_ns = ?, data = ? WHERE id = ?", (ended_ns, json.dumps(data), event))
+
+    def add_settings(self, attempt: int, settings: Iterable[tuple[str, str, str]]) -> None:
+        """Records settings (name, value, source) that differ from the server's defaults."""
+        for name, value, source in settings:
+            self._insert("setting", attempt_id=attempt, name=name, value=value, source=source)
+
+    def add_differences(self, step: int, differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        """Records pg_stat differences over a step: view, object, counters."""
+        for view, objects in differences.items():
+            for name, data in objects.items():
+                self._insert("difference", step_id=step, view=view, object=name, data=json.dumps(data))
+
+    def add_sizes(self, step: int, sizes: Iterable[tuple[str, str, int]]) -> None:
+        """Records sizes (relation, kind, bytes) after a step."""
+        for relation, kind, size in sizes:
+            self._insert("size", step_id=step, relation=relation, kind=kind, bytes=size)
+
+    def _insert(self, table: str, **values: Any) -> int:
+        columns = ", ".join(values)
+        marks = ", ".join("?" * len(values))
+        cursor = self._db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
+        return cursor.lastrowid or 0
+
+
+def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
+    """Makes a run directory that holds nothing but its manifest.
+
+    Raises UserError when the folder already holds a run or cannot be written.
+    """
+    try:
+        make_passable(run / "cells")
+        if (run / "manifest.json").exists():
+            raise UserError(f"{run}: this run exists; continue it (bench resume) or choose another --out")
+        part = run / "manifest.json.part"
+        with part.open("w") as file:
+            file.write(json.dumps(manifest, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(run / "manifest.json")
+    except OSError as error:
+        raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error

@@ -1,0 +1,215 @@
+"""One observed connection of a step: its counters, its two processes, its stalls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.model import RoleTotals
+from engine.host.procfs import Task, TaskReader, difference
+from engine.journal.reader import RoleSecond
+from engine.observe.evidence import RoleSecond as SeenSecond
+from engine.observe.stall_snapshot import StallSnapshot
+from engine.observe.stalls import Change, Detector, StallRule
+from engine.postgres.activity import Wait
+from engine.postgres.processes import ServerSample
+from workloads import histogram
+from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Page, State, Word
+
+HISTORY_S = 60  # of seconds kept to explain a stall
+SATURATED = 0.9  # of one core: from here on the client, not the server, may set the rate
+
+Counts = npt.NDArray[np.int64]
+
+
+class RoleWatch:
+    """What is known of one connection. Made when its client stands at the barrier; `row` is its id in the journal."""
+
+    def __init__(self, slot: int, client: int, name: str, page: Page, server: ServerSample) -> None:
+        self.slot = slot
+        self.client = client
+        self.name = name
+        self.row = 0
+        self.page = page
+        self.backend_pid = self.word(Word.BACKEND_PID)
+        self.client_pid = self.word(Word.CLIENT_PID)
+        self.detector: Detector | None = None
+        self.stall_event = 0
+        self.snapshot: StallSnapshot | None = None  # of its newest stall
+        self.seconds: deque[SeenSecond] = deque(maxlen=HISTORY_S)
+        self._reader = TaskReader(self.client_pid)
+        self.client_first = self._client = self._reader.read()
+        self.backend_first = self._backend = server.tasks.get(self.backend_pid)
+        self._statements = self._rows = self._limited_ns = 0
+        self._service = self._response = _none()
+
+    def begin(self, row: int, rule: StallRule, t_ns: int) -> None:
+        """The step begins now; `row` is the connection's id in the journal."""
+        self.row = row
+        self.detector = Detector(rule, self.name, self.client, t_ns)
+
+    def close(self) -> None:
+        """Closes the files of the client's process."""
+        self._reader.close()
+
+    def word(self, word: Word) -> int:
+        """One counter."""
+        return self.page.word(self.slot, word)
+
+    def in_flight_ns(self, t_ns: int) -> int:
+        """The age of the statement in flight; 0 when there is none."""
+        sent_ns = self.word(Word.IN_FLIGHT_NS)
+        return max(0, t_ns - sent_ns) if sent_ns else 0
+
+    def look(self, t_ns: int) -> tuple[Change, ...]:
+        """Between two ticks: is the statement in flight older than any should be?"""
+        return self.detector.look(t_ns, self.in_flight_ns(t_ns)) if self.detector else ()
+
+    def tick(
+        self, t_ns: int, dt_ns: int, server: ServerSample, wait: Wait | None
+    ) -> tuple[RoleSecond, tuple[Change, ...]]:
+        """The interval that ends now, and what it shows of stalls."""
+        statements, rows, limited_ns = (self.word(word) for word in (Word.STATEMENTS, Word.ROWS, Word.LIMITED_NS))
+        service, response = self.counts(SERVICE_OFFSET), self.counts(RESPONSE_OFFSET)
+        backend = server.tasks.get(self.backend_pid, self._backend)
+        client = self._reader.read() or self._client
+        of_backend, of_client = _difference(self._backend, backend), _difference(self._client, client)
+        fresh = _sparse(service - self._service)
+        second = RoleSecond(
+            role_id=self.row,
+            t_ns=t_ns,
+            dt_ns=dt_ns,
+            statements=statements - self._statements,
+            rows=rows - self._rows,
+            in_flight_ns=self.in_flight_ns(t_ns),
+            max_us=min(histogram.bounds(max(fresh))[1], self.word(Word.MAX_NS) // 1000) if fresh else 0,
+            service=histogram.pack(fresh),
+            response=histogram.pack(_sparse(response - self._response)) if response.any() else None,
+            backend_cpu_ns=of_backend["cpu_ns"],
+            backend_runq_ns=of_backend["runq_ns"],
+            backend_switches=of_backend["switches"],
+            backend_read_bytes=of_backend["read_bytes"],
+            backend_write_bytes=of_backend["write_bytes"],
+            client_cpu_ns=of_client["cpu_ns"],
+            client_runq_ns=of_client["runq_ns"],
+            client_switches=of_client["switches"],
+            wait_event=wait.event if wait else None,
+        )
+        seen = SeenSecond(
+            t_ns=t_ns,
+            dt_ns=dt_ns,
+            in_flight_ns=second.in_flight_ns,
+            wait=wait,
+            backend_cpu_ns=of_backend["cpu_ns"],
+            backend_runq_ns=of_backend["runq_ns"],
+            backend_state=backend.state if backend else "",
+            client_cpu_ns=of_client["cpu_ns"],
+            client_state=client.state if client else "",
+            limited_ns=limited_ns - self._limited_ns,
+        )
+        self.seconds.append(seen)
+        self._statements, self._rows, self._limited_ns = statements, rows, limited_ns
+        self._service, self._response = service, response
+        self._backend, self._client = backend, client
+        return second, self._detect(second, service)
+
+    def _detect(self, second: RoleSecond, service: Counts) -> tuple[Change, ...]:
+        if self.detector is None:
+            return ()
+        if self.word(Word.STATE) >= State.DONE:
+            return self.detector.finish(self.word(Word.ENDED_NS) or second.t_ns)
+        p50_us, p99_us = _quantiles(service)
+        return self.detector.tick(
+            second.t_ns,
+            second.dt_ns,
+            rows=second.rows,
+            statements=second.statements,
+            in_flight_ns=second.in_flight_ns,
+            p50_us=p50_us,
+            p99_us=p99_us,
+        )
+
+    @property
+    def backend_used(self) -> dict[str, int]:
+        """What the connection's server process did since it was first seen."""
+        return _difference(self.backend_first, self._backend)
+
+    @property
+    def client_used(self) -> dict[str, int]:
+        """What its client process did since it was first seen."""
+        return _difference(self.client_first, self._client)
+
+    def counts(self, offset: int) -> Counts:
+        """A copy of the histogram at `SERVICE_OFFSET` or `RESPONSE_OFFSET`."""
+        return np.array(self.page.counts(self.slot, offset), dtype=np.int64)
+
+
+def totals(roles: Sequence[RoleWatch], seconds: float) -> RoleTotals:
+    """What connections of one role did in a step of so many seconds, added up."""
+
+    def words(word: Word) -> int:
+        return sum(role.word(word) for role in roles)
+
+    backends, clients = [role.backend_used for role in roles], [role.client_used for role in roles]
+    service = sum((role.counts(SERVICE_OFFSET) for role in roles), _none())
+    response = sum((role.counts(RESPONSE_OFFSET) for role in roles), _none())
+    return RoleTotals(
+        connections=len(roles),
+        statements=words(Word.STATEMENTS),
+        rows=words(Word.ROWS),
+        rows_actual=words(Word.ROWS_ACTUAL),
+        service_ns=words(Word.SERVICE_NS),
+        max_ns=max(role.word(Word.MAX_NS) for role in roles),
+        backend_cpu_ns=sum(task["cpu_ns"] for task in backends),
+        backend_runq_ns=sum(task["runq_ns"] for task in backends),
+        backend_switches=sum(task["switches"] for task in backends),
+        backend_involuntary=sum(task["involuntary"] for task in backends),
+        backend_read_bytes=sum(task["read_bytes"] for task in backends),
+        backend_write_bytes=sum(task["write_bytes"] for task in backends),
+        client_cpu_ns=sum(task["cpu_ns"] for task in clients),
+        client_runq_ns=sum(task["runq_ns"] for task in clients),
+        client_switches=sum(task["switches"] for task in clients),
+        short_deletes=words(Word.SHORT_DELETES),
+        min_lookups=words(Word.MIN_LOOKUPS),
+        min_lookup_ns=words(Word.MIN_LOOKUP_NS),
+        max_lookups=words(Word.MAX_LOOKUPS),
+        connect_ns=words(Word.CONNECT_NS),
+        late_max_ns=max(role.word(Word.LATE_MAX_NS) for role in roles),
+        paired=sum(role.word(Word.CPU_PLUS_1) > 0 for role in roles),
+        limited_ns=words(Word.LIMITED_NS),
+        coupled_ns=words(Word.COUPLED_NS),
+        saturated=any(task["cpu_ns"] > SATURATED * seconds * 1e9 for task in clients),
+        histogram=tuple(_sparse(service).items()),
+        response=tuple(_sparse(response).items()),
+        buckets=tuple(
+            sum(role.page.words[role.page.slot(role.slot) + Word.BUCKET_0 + bucket] for role in roles)
+            for bucket in range(len(histogram.REFERENCE_BUCKETS))
+        ),
+    )
+
+
+def _none() -> Counts:
+    return np.zeros(histogram.BUCKETS, dtype=np.int64)
+
+
+def _sparse(counts: Counts) -> dict[int, int]:
+    buckets = np.flatnonzero(counts)
+    return dict(zip(buckets.tolist(), counts[buckets].tolist(), strict=True))
+
+
+def _quantiles(counts: Counts) -> tuple[int | None, int | None]:
+    """Median and 99th percentile in us; None while nothing was counted."""
+    added = np.cumsum(counts)
+    if added[-1] == 0:
+        return None, None
+    p50, p99 = np.searchsorted(added, (0.5 * added[-1], 0.99 * added[-1]))
+    return histogram.bounds(int(p50))[1], histogram.bounds(int(p99))[1]
+
+
+def _difference(first: Task | None, last: Task | None) -> dict[str, int]:
+    if first is None or last is None:
+        return dict.fromkeys(("cpu_ns", "runq_ns", "switches", "involuntary", "read_bytes", "write_bytes"), 0)
+    return difference(first.counters(), last.counters())

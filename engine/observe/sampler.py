@@ -1,0 +1,317 @@
+"""Watches one step: reads the counters page and the kernel once a second, writes the journal, finds stalls.
+
+Nothing here waits for a client, and no client waits for this: a late tick makes a longer interval, never a
+slower statement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.core.clock import Anchor
+from engine.core.model import RoleTotals
+from engine.host.counters import Host
+from engine.host.procfs import difference
+from engine.journal.writer import JournalWriter
+from engine.observe import connection
+from engine.observe.causes import causes
+from engine.observe.connection import RoleWatch
+from engine.observe.evidence import Evidence, HostSecond, Partner
+from engine.observe.stall_snapshot import Snapshots
+from engine.observe.stalls import Change, StallRule
+from engine.postgres.activity import Activity, Observed
+from engine.postgres.pgstat import MonitorError
+from engine.postgres.processes import ServerProcesses, ServerSample
+from engine.postgres.serverlog import LogEvent, ServerLog
+from workloads import gate
+from workloads.base import Role
+from workloads.page import Page
+
+TICK_NS = 1_000_000_000
+LOOK_NS = 250_000_000
+# Ticks come this long after the full seconds of the step, at which the limiter releases its bursts: a burst that
+# fell on a tick would be counted now in one second, now in the next.
+TICK_OFFSET_NS = 100_000_000
+LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the clients start when it says
+LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
+CLOCK_STEP_NS = 100_000_000  # a wall clock that moves this far between two ticks was set
+
+
+Relations = Callable[[Role], frozenset[str]]  # the tables that a role works on
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the steps of a cell are watched through; all live longer than a step."""
+
+    journal: JournalWriter
+    processes: ServerProcesses
+    host: Host
+    log: ServerLog
+    activity: Activity
+    monitor_pid: int
+    rule: StallRule
+    # What the server's log reported lately, and which of it still lasts: a checkpoint may outlive its step.
+    recent: deque[LogEvent] = field(default_factory=lambda: deque(maxlen=100))
+    lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
+
+    def server(self, last: ServerSample | None = None) -> ServerSample:
+        """All server processes now; what was last seen of them when the server has exited.
+
+        Raises MonitorError when nothing was seen of it before.
+        """
+        sample = self.processes.sample() or last
+        if sample is None:
+            raise MonitorError("the server has exited")
+        return sample
+
+
+class StepSampler:
+    """Samples one step. Made when the clients stand at the barrier; `begin` opens the record, `watch` is
+    called often and does what is due, `finish` when all roles are done."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        attempt: int,
+        page: Page | None = None,
+        roles: Sequence[Role] = (),
+        relations: Relations = lambda _: frozenset(),
+    ) -> None:
+        self.sources = sources
+        self.attempt = attempt
+        self.step = 0
+        self._relations = relations
+        self.started_ns = self.ended_ns = 0
+        self.seconds = 0.0  # by `finish`: the length, without pauses
+        self._page = page
+        self.largest_rss_bytes = 0
+        self.role_totals: dict[str, RoleTotals] = {}  # by `finish`
+        self._server_first = self._server = sources.server()
+        self._host_first = self._host = sources.host.host()
+        self._device_first = self._device = sources.host.device()
+        self._engine_first_ns = self._engine_ns = time.process_time_ns()
+        self.roles = [
+            RoleWatch(slot, client, name, page, self._server)
+            for slot, (client, name) in enumerate(roles)
+            if page is not None
+        ]
+        self._anchor = Anchor.now()
+        self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
+        self._stopped_event: int | None = None  # while the postmaster is
+        self._observed = Observed({}, ())
+        self._snapshots = Snapshots(sources.activity)
+        self._host_seconds: deque[HostSecond] = deque(maxlen=connection.HISTORY_S)
+
+    def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
+        """Opens the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
+        journal = self.sources.journal
+        self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + LEAD_NS
+        self._ticked_active_ns = self.started_ns
+        self._due_ns = self.started_ns + TICK_OFFSET_NS + TICK_NS
+        self.step = journal.begin_step(self.attempt, ordinal, name, kind, work, plan, self.started_ns)
+        for role in self.roles:
+            row = journal.add_role(self.step, role.client, role.name, role.backend_pid, role.client_pid)
+            role.begin(row, self.sources.rule, self.started_ns)
+
+    def watch(self) -> None:
+        """Does what is due: a tick each second, a look at statements in flight four times as often."""
+        t_ns = time.monotonic_ns()
+        self._snapshots.poll()
+        if t_ns >= self._due_ns:
+            self._tick(t_ns)
+            self._due_ns += TICK_NS * (1 + (t_ns - self._due_ns) // TICK_NS)
+        elif t_ns - self._looked_ns >= LOOK_NS:
+            self._look(t_ns)
+
+    def finish(self, t_ns: int) -> None:
+        """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last, adds up the roles."""
+        self.ended_ns = t_ns
+        self._tick(max(t_ns, self._ticked_ns + 1))
+        self._snapshots.close()
+        for role in self.roles:
+            for change in role.detector.finish(t_ns) if role.detector else ():
+                self._record_stall(role, change)
+            role.close()
+        self.seconds = (self._active_ns(self.ended_ns) - self.started_ns) / 1e9
+        for name in dict.fromkeys(role.name for role in self.roles):
+            connections = [role for role in self.roles if role.name == name]
+            self.role_totals[name] = connection.totals(connections, self.seconds)
+        self.sources.journal.commit()
+
+    def server_totals(self) -> dict[str, int]:
+        """What all server processes did since the start, the bench's own monitor connection left out."""
+        return self._of_server(self._server_first, self._server)
+
+    def host_totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """What host and device counted since the start."""
+        return difference(self._host_first, self._host), difference(self._device_first, self._device)
+
+    @property
+    def stalling(self) -> bool:
+        """Whether a stall lasts."""
+        return any(role.detector is not None and role.detector.stall is not None for role in self.roles)
+
+    @property
+    def engine_cpu_ns(self) -> int:
+        """CPU time of the engine itself since the start: what watching costs."""
+        return self._engine_ns - self._engine_first_ns
+
+    def _active_ns(self, t_ns: int) -> int:
+        """The time without the server's pauses."""
+        return t_ns if self._page is None else gate.active_ns(self._page, t_ns)
+
+    def _tick(self, t_ns: int) -> None:
+        journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
+        if dt_ns > TICK_NS + TICK_OFFSET_NS + LATE_NS:
+            text = f"a tick came {(dt_ns - TICK_NS) / 1e9:.1f} s late"
+            self._note("gap", self._ticked_ns, t_ns, {"text": text})
+        self._watch_clock(t_ns)
+        self._poll_log()
+        last = self._server
+        server, host, device = sources.server(last), sources.host.host(), sources.host.device()
+        self._observed = self._observe()
+        self._watch_postmaster(t_ns, server)
+        self._sample_server(t_ns, dt_ns, server)
+        of_host, of_device = difference(self._host, host), difference(self._device, device)
+        journal.add_sample(self.step, t_ns, dt_ns, "host", of_host)
+        if device:
+            journal.add_sample(self.step, t_ns, dt_ns, "device", of_device)
+        self._host_seconds.append(HostSecond.of(t_ns, dt_ns, of_host, of_device))
+        self._server, self._host, self._device = server, host, device
+        changes: list[tuple[RoleWatch, Change]] = []
+        active_ns = self._active_ns(t_ns)
+        worked_ns, self._ticked_active_ns = max(1, active_ns - self._ticked_active_ns), active_ns
+        for role in self.roles:
+            second, found = role.tick(t_ns, worked_ns, server, self._observed.waits.get(role.backend_pid))
+            journal.add_role_second(second)
+            changes += [(role, change) for change in found]
+        # Only now, when every role's second is known: a stall may be the partner's doing.
+        for role, change in changes:
+            self._record_stall(role, change)
+        engine_ns = time.process_time_ns()
+        journal.add_sample(self.step, t_ns, dt_ns, "engine", {"cpu_ns": engine_ns - self._engine_ns})
+        self._engine_ns = engine_ns
+        if of_monitor := self._of_monitor(last, server):
+            journal.add_sample(self.step, t_ns, dt_ns, "monitor", of_monitor)
+        self._ticked_ns = self._looked_ns = t_ns
+        journal.commit()
+
+    def _look(self, t_ns: int) -> None:
+        self._looked_ns = t_ns
+        changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
+        if changes:
+            self._observed = self._observe()  # the last tick's may be from before the stall
+        for role, change in changes:
+            self._record_stall(role, change)
+        if changes:
+            self.sources.journal.commit()
+
+    def _sample_server(self, t_ns: int, dt_ns: int, server: ServerSample) -> None:
+        journal, last = self.sources.journal, self._server
+        self.largest_rss_bytes = max(self.largest_rss_bytes, server.total["largest_rss_bytes_now"])
+        journal.add_sample(self.step, t_ns, dt_ns, "server", self._of_server(last, server))
+        for kind, counters in server.kinds.items():
+            data = difference(last.kinds.get(kind, {}), counters)
+            if kind != "client backend" and (data.get("cpu_ns") or data.get("write_bytes")):
+                journal.add_sample(self.step, t_ns, dt_ns, f"process:{kind}", data)
+
+    def _of_server(self, first: ServerSample, last: ServerSample) -> dict[str, int]:
+        """What the server did between two samples, without what it did for the monitor."""
+        total = difference(first.total, last.total)
+        for key, value in self._of_monitor(first, last).items():
+            total[key] -= value
+        return total
+
+    def _of_monitor(self, first: ServerSample, last: ServerSample) -> dict[str, int]:
+        before, after = (sample.tasks.get(self.sources.monitor_pid) for sample in (first, last))
+        return difference(before.counters(), after.counters()) if before is not None and after is not None else {}
+
+    def _observe(self) -> Observed:
+        """What backends wait for; nothing for a second in which the server does not say."""
+        try:
+            return self.sources.activity.sample()
+        except MonitorError:
+            return Observed({}, ())
+
+    def _record_stall(self, role: RoleWatch, change: Change) -> None:
+        stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
+        journal = self.sources.journal
+        if change.kind == "began":
+            wait = self._observed.waits.get(role.backend_pid)
+            role.snapshot = self._snapshots.take(role.backend_pid, role.client_pid, wait, self._names())
+        record = stall.record() | ({"snapshot": role.snapshot.record()} if role.snapshot else {})
+        if change.kind == "began":
+            role.stall_event = journal.add_event(
+                "stall", stall.started_ns, record, attempt=self.attempt, step=self.step, role=role.name
+            )
+        else:
+            journal.update_event(role.stall_event, stall.ended_ns, record)
+
+    def _names(self) -> dict[int, str]:
+        """Who a pid is."""
+        roles = {other.backend_pid: f"{other.name} role" for other in self.roles}
+        return roles | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums}
+
+    def _explain(self, role: RoleWatch, change: Change) -> tuple[dict[str, Any], ...]:
+        now_ns = time.monotonic_ns()
+        evidence = Evidence(
+            role=role.name,
+            backend_pid=role.backend_pid,
+            client_pid=role.client_pid,
+            started_ns=change.stall.started_ns,
+            ended_ns=change.stall.ended_ns or now_ns,
+            seconds=tuple(role.seconds),
+            partners=[
+                Partner(other.name, other.in_flight_ns(now_ns), tuple(other.seconds))
+                for other in self.roles
+                if other.client == role.client and other is not role
+            ],
+            host=tuple(self._host_seconds),
+            events=tuple(self.sources.recent),
+            vacuums=self._observed.vacuums,
+            relations=self._relations(Role(role.client, role.name)),
+            names=self._names(),
+        )
+        return tuple(cause.record() for cause in causes(evidence))
+
+    def _watch_clock(self, t_ns: int) -> None:
+        now = Anchor.now()
+        step_ns = self._anchor.step_ns(now)
+        self._anchor = now
+        if abs(step_ns) >= CLOCK_STEP_NS:
+            self.sources.log.anchor = (now.monotonic_ns, now.wall_ns)
+            text = f"the wall clock was set by {step_ns / 1e9:+.1f} s"
+            self._note("clock_step", t_ns, t_ns, {"text": text, "step_ns": step_ns})
+
+    def _watch_postmaster(self, t_ns: int, server: ServerSample) -> None:
+        """Notes while the postmaster is stopped: backends go on, so that no stall tells it."""
+        if server.stopped and self._stopped_event is None:
+            data = {"text": "the postmaster is stopped: nobody can connect"}
+            self._stopped_event = self._note("server_stopped", t_ns, None, data)
+        elif not server.stopped and self._stopped_event is not None:
+            data = {"text": "the postmaster was stopped: nobody could connect"}
+            self.sources.journal.update_event(self._stopped_event, t_ns, data)
+            self._stopped_event = None
+
+    def _poll_log(self) -> None:
+        for event in self.sources.log.poll():
+            self.sources.recent.append(event)
+            key = (event.kind, event.started_ns, event.data.get("pid"))
+            row = self.sources.lasting.pop(key, None)
+            if row is not None:
+                self.sources.journal.update_event(row, event.ended_ns, event.data)
+                continue
+            row = self._note(event.kind, event.started_ns, event.ended_ns, event.data)
+            if event.ended_ns is None:
+                self.sources.lasting[key] = row
+
+    def _note(self, kind: str, started_ns: int, ended_ns: int | None, data: Mapping[str, Any]) -> int:
+        return self.sources.journal.add_event(
+            kind, started_ns, data, ended_ns=ended_ns, attempt=self.attempt, step=self.step
+        )

@@ -1,0 +1,109 @@
+"""What is kept of the moment in which a stall began: where the stalled backend and its client hung, and behind whom.
+
+The reading is `probes.snapshot`'s. A user stack comes some milliseconds later, without being waited for; it stands in
+the record from the stall's next second on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.postgres.activity import Activity, Wait
+from engine.postgres.pgstat import MonitorError
+from probes import snapshot
+from probes.snapshot import ProcessSnapshot, UserStack
+
+MOST_USER_STACKS = 20  # in a step: each stops a backend for some milliseconds
+MOST_HOLDERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StallSnapshot:
+    """One stall's: `record` is its JSON form as far as it is known by now."""
+
+    taken_ns: int
+    backend: ProcessSnapshot
+    client: ProcessSnapshot
+    wait: str
+    blocked_by: tuple[tuple[int, str], ...]
+    notes: tuple[str, ...] = ()
+    stack: UserStack | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Stacks are innermost first; `blocked_by` are the holders of the lock and what they were doing."""
+        notes = [*self.notes, *self.backend.notes, *(f"client: {note}" for note in self.client.notes)]
+        if self.stack is not None and self.stack.note:
+            notes.append(self.stack.note)
+        return {
+            "taken_ns": self.taken_ns,
+            **self.backend.record(),
+            "user": list(self.stack.frames) if self.stack is not None else [],
+            "wait": self.wait,
+            "blocked_by": [{"pid": pid, "what": what} for pid, what in self.blocked_by],
+            "client": self.client.record(),
+            "notes": notes,
+        }
+
+
+@dataclass(slots=True)
+class Snapshots:
+    """Takes the snapshots of one step. Nothing here waits, except for the monitor's query, and nothing raises."""
+
+    activity: Activity
+    _tool: str | None = field(default_factory=snapshot.find_stack_tool)
+    _left: int = MOST_USER_STACKS
+    _pending: list[UserStack] = field(default_factory=list)
+
+    def take(self, backend_pid: int, client_pid: int, wait: Wait | None, names: Mapping[int, str]) -> StallSnapshot:
+        """The moment now; `names` says who a pid is."""
+        taken_ns = time.monotonic_ns()
+        try:
+            # The backend first: what it does is what passes soonest.
+            backend, client = snapshot.take(backend_pid), snapshot.take(client_pid)
+            stack, note = self._user_stack(backend)
+            return StallSnapshot(
+                taken_ns=taken_ns,
+                backend=backend,
+                client=client,
+                wait=wait.event if wait else "",
+                blocked_by=self._doing(wait.blocked_by[:MOST_HOLDERS] if wait else (), names),
+                notes=tuple(text for text in (note, "" if wait else "the server did not report a wait event") if text),
+                stack=stack,
+            )
+        except Exception as error:  # whatever it is: the run is worth more than a look at it
+            backend, client = (ProcessSnapshot(pid, "", "", "", (), ()) for pid in (backend_pid, client_pid))
+            return StallSnapshot(taken_ns, backend, client, "", (), (f"no snapshot: {error!r}",))
+
+    def poll(self) -> None:
+        """Collects the user stacks that have arrived. Called often; costs nothing while none is pending."""
+        if self._pending:
+            self._pending = [stack for stack in self._pending if not stack.poll()]
+
+    def close(self) -> None:
+        """Abandons stacks that have not arrived."""
+        for stack in self._pending:
+            stack.cancel()
+        self._pending.clear()
+
+    def _user_stack(self, backend: ProcessSnapshot) -> tuple[UserStack | None, str]:
+        reason = snapshot.reason_not_to_attach(backend)
+        if not reason and self._tool is None:
+            reason = f"{snapshot.STACK_TOOL} not found: install elfutils"
+        if not reason and self._left <= 0:
+            reason = f"the limit of {MOST_USER_STACKS} per step is reached"
+        if reason or self._tool is None:
+            return None, f"no user stack: {reason}"
+        self._left -= 1
+        stack = UserStack(backend.pid, self._tool)
+        self._pending.append(stack)
+        return stack, ""
+
+    def _doing(self, pids: tuple[int, ...], names: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
+        try:
+            activities = self.activity.doing(pids) if pids else {}
+        except MonitorError:
+            activities = {}
+        return tuple((pid, ": ".join(part for part in (names.get(pid), activities.get(pid)) if part)) for pid in pids)

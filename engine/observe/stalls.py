@@ -1,0 +1,287 @@
+"""The stall detector: a pure, online function of what the counters show. No clocks, no I/O.
+
+A stall is an interval in which one connection makes (nearly) no progress. It begins on either of two signs:
+
+- **rate**: rows per second below `enter_fraction` of the trailing median for `enter_s`;
+- **in flight**: the statement in flight is older than max(`in_flight_floor_s`, `in_flight_p99_factor` x the
+  99th percentile of service time so far). This is seen while the statement is still running.
+
+and ends after `leave_s` above `leave_fraction` of the median that held when it began: stalled seconds never enter
+the median, or a long stall would become its own yardstick. A lower level that holds steadily for a whole window
+is a new level, not a stall without end; a crawl below `crawl_fraction` is never taken for a level.
+
+What is not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second
+counts fewer than `min_statements_per_tick` of them (its rate per second says nothing; the in-flight sign, which
+scales with its own percentile, still holds); a role that has finished its work.
+
+The same series of calls gives the same stalls, so whoever has the recorded series and the rule can check them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+SECOND_NS = 1_000_000_000
+# Ticks come at 1 Hz give or take the scheduler's jitter: two of them are "2 s" even when they sum up to 1.95.
+JITTER_S = 0.1
+
+Trigger = Literal["rate", "in_flight"]
+
+
+@dataclass(frozen=True, slots=True)
+class StallRule:
+    """The parameters; they stand in the manifest. Fractions are of the trailing median of rows per second."""
+
+    enter_fraction: float = 0.30
+    enter_s: float = 2.0
+    leave_fraction: float = 0.70
+    leave_s: float = 2.0
+    window_s: float = 60.0
+    in_flight_floor_s: float = 1.0
+    in_flight_p99_factor: float = 20.0
+    min_statements: int = 10  # before so many have finished, a percentile of them says nothing
+    min_statements_per_tick: float = 2.0
+    warm_up_s: float = 5.0
+    crawl_fraction: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One stall of one connection, as known so far; `ended_ns` is None while it lasts.
+
+    `started_ns` is when the statement in flight was sent, or the start of the first slow second. `duration_s` runs
+    to the end, or to the latest call. `depth` is the lowest rate over the median, 0 (nothing moved) to 1.
+    `missed_rows` is median x duration - rows done. `causes` is filled by the engine: most likely first.
+    """
+
+    role: str
+    client: int
+    started_ns: int
+    ended_ns: int | None
+    trigger: Trigger
+    depth: float
+    duration_s: float
+    max_in_flight_ns: int
+    missed_rows: int
+    median_per_s: float
+    causes: tuple[dict[str, Any], ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**dataclasses.asdict(self), "causes": [dict(cause) for cause in self.causes]}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a call found; `stall.started_ns` is the same from `began` to `ended`."""
+
+    kind: Literal["began", "went_on", "ended"]
+    stall: Stall
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    start_ns: int
+    end_ns: int
+    rows: int
+    rate_per_s: float
+
+
+class Detector:
+    """Watches one connection through one step: `tick` each second, `look` in between, `finish` at its end."""
+
+    def __init__(self, rule: StallRule, role: str, client: int, started_ns: int) -> None:
+        self.rule = rule
+        self.role = role
+        self.client = client
+        self.stall: Stall | None = None  # the one that lasts
+        self._warm_ns = started_ns + int(rule.warm_up_s * SECOND_NS)
+        self._last_ns = started_ns
+        self._free_ns = started_ns  # end of the previous stall: the next one cannot start before it
+        self._history: deque[_Tick] = deque()  # normal seconds, window_s of them
+        self._slow: list[_Tick] = []  # slow seconds in a row that are no stall yet
+        self._good: list[_Tick] = []  # fast seconds in a row while a stall lasts
+        self._stalled: deque[_Tick] = deque()  # the stall's seconds, window_s of them
+        self._stalled_rows = 0
+        self._over_ns = 0  # when the in-flight age was last seen over its limit
+        self._statements = 0
+        self._limit_ns: int | None = None
+        self._carried_rows = 0
+        self._finished = False
+
+    def tick(
+        self,
+        t_ns: int,
+        dt_ns: int,
+        *,
+        rows: int,
+        statements: int,
+        in_flight_ns: int = 0,
+        p50_us: int | None = None,
+        p99_us: int | None = None,
+    ) -> tuple[Change, ...]:
+        """Takes in the second that ends at `t_ns`.
+
+        `rows` and `statements` finished in it; `in_flight_ns` is the age of the statement in flight at `t_ns`
+        (0: none); the percentiles are of the service times of the step so far, this second included.
+        """
+        if self._finished:
+            return ()
+        self._statements += statements
+        if p99_us is not None and self._statements >= self.rule.min_statements:
+            floor_ns = int(self.rule.in_flight_floor_s * SECOND_NS)
+            self._limit_ns = max(floor_ns, int(self.rule.in_flight_p99_factor * p99_us * 1000))
+        start_ns = max(t_ns - dt_ns, self._last_ns)  # where ticks overlap, time is counted once
+        if dt_ns <= 0 or start_ns >= t_ns:
+            self._carried_rows += rows if dt_ns <= 0 else 0
+            return ()
+        rows += self._carried_rows
+        self._carried_rows = 0
+        self._last_ns = t_ns
+        tick = _Tick(start_ns, t_ns, rows, rows * SECOND_NS / dt_ns)
+        coarse = p50_us is not None and p50_us * 1000 * self.rule.min_statements_per_tick > dt_ns
+        if self.stall is not None:
+            return self._during(tick, in_flight_ns)
+        return self._before(tick, in_flight_ns, coarse)
+
+    def look(self, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
+        """A check between two ticks; reports at most that a stall began."""
+        if self._finished or not self._over_limit(t_ns, in_flight_ns):
+            return ()
+        if self.stall is not None:
+            self._see(t_ns, in_flight_ns)
+            return ()
+        return self._begin("in_flight", t_ns - in_flight_ns, t_ns, in_flight_ns)
+
+    def finish(self, t_ns: int) -> tuple[Change, ...]:
+        """The role's work, or the step, is over: a stall that still lasts ends with it. Later calls do nothing."""
+        if self._finished:
+            return ()
+        self._finished = True
+        if self.stall is None:
+            return ()
+        return self._end(self._good[0].start_ns if self._good else max(t_ns, self._last_ns))
+
+    def _before(self, tick: _Tick, in_flight_ns: int, coarse: bool) -> tuple[Change, ...]:
+        level = self._median()
+        if not coarse and level > 0 and tick.rate_per_s < self.rule.enter_fraction * level:
+            self._slow.append(tick)
+        else:
+            self._remember([*self._slow, tick])
+            self._slow.clear()
+        if self._over_limit(tick.end_ns, in_flight_ns):
+            return self._begin("in_flight", tick.end_ns - in_flight_ns, tick.end_ns, in_flight_ns)
+        slow_s = _seconds(self._slow)
+        if self._slow and slow_s + JITTER_S >= self.rule.enter_s and tick.end_ns > self._warm_ns:
+            return self._begin("rate", self._slow[0].start_ns, tick.end_ns, in_flight_ns)
+        return ()
+
+    def _begin(self, trigger: Trigger, start_ns: int, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
+        level = self._median()
+        start_ns = min(max(start_ns, self._free_ns), t_ns)
+        # One connection has one statement: while it is in flight nothing finishes, so the depth is 0.
+        depth = 0.0 if trigger == "in_flight" else min(tick.rate_per_s for tick in self._slow) / level
+        self.stall = Stall(
+            self.role, self.client, start_ns, None, trigger, depth, (t_ns - start_ns) / SECOND_NS, 0, 0, level
+        )
+        self._stalled_rows = 0
+        for tick in self._slow:
+            self._count(tick)
+        self._slow.clear()
+        self._see(t_ns, in_flight_ns)
+        self._update(t_ns)
+        return (Change("began", self.stall),)
+
+    def _during(self, tick: _Tick, in_flight_ns: int) -> tuple[Change, ...]:
+        assert self.stall is not None
+        over = self._over_limit(tick.end_ns, in_flight_ns)
+        self._see(tick.end_ns, in_flight_ns)
+        level = self.stall.median_per_s
+        # Without a level (most seconds see no statement end) the stall is over when its statement is.
+        if not over and (level == 0 or tick.rate_per_s > self.rule.leave_fraction * level):
+            self._good.append(tick)
+            if _seconds(self._good) + JITTER_S >= self.rule.leave_s:
+                return self._end(self._good[0].start_ns)
+        else:
+            for fast in self._good:
+                self._count(fast)
+            self._good.clear()
+            self._count(tick)
+            if not over and self._settled():
+                return self._end(tick.end_ns, new_level=True)
+        self._update(tick.end_ns)
+        return (Change("went_on", self.stall),)
+
+    def _end(self, ended_ns: int, new_level: bool = False) -> tuple[Change, ...]:
+        assert self.stall is not None
+        # The first good second may hold the end of the statement that was too long.
+        ended_ns = max(ended_ns, self._over_ns, self.stall.started_ns)
+        self._update(ended_ns)
+        stall = dataclasses.replace(self.stall, ended_ns=ended_ns)
+        if new_level:
+            self._history.clear()
+            self._remember(self._stalled)
+        self._remember(self._good)
+        self._good.clear()
+        self._stalled.clear()
+        self.stall = None
+        self._free_ns = ended_ns
+        self._over_ns = 0
+        return (Change("ended", stall),)
+
+    def _settled(self) -> bool:
+        """Whether a whole window of the stall ran at one level that is more than a crawl."""
+        assert self.stall is not None
+        if _seconds(self._stalled) + JITTER_S < self.rule.window_s:
+            return False
+        rates = [tick.rate_per_s for tick in self._stalled]
+        level = median(rates)
+        return (
+            level >= self.rule.crawl_fraction * self.stall.median_per_s
+            and level > 0
+            and min(rates) > self.rule.enter_fraction * level
+        )
+
+    def _over_limit(self, t_ns: int, in_flight_ns: int) -> bool:
+        return self._limit_ns is not None and t_ns > self._warm_ns and in_flight_ns > self._limit_ns
+
+    def _see(self, t_ns: int, in_flight_ns: int) -> None:
+        assert self.stall is not None
+        if self._over_limit(t_ns, in_flight_ns):
+            self._over_ns = t_ns
+        if in_flight_ns > self.stall.max_in_flight_ns:
+            self.stall = dataclasses.replace(self.stall, max_in_flight_ns=in_flight_ns)
+
+    def _count(self, tick: _Tick) -> None:
+        """Adds a second to the stall. What was done in the second before the statement was sent is not its."""
+        assert self.stall is not None
+        self._stalled.append(tick)
+        while _seconds(self._stalled) - self.rule.window_s >= JITTER_S and len(self._stalled) > 1:
+            self._stalled.popleft()
+        if tick.start_ns >= self.stall.started_ns:
+            self._stalled_rows += tick.rows
+        if self.stall.median_per_s > 0:
+            depth = min(self.stall.depth, tick.rate_per_s / self.stall.median_per_s)
+            self.stall = dataclasses.replace(self.stall, depth=depth)
+
+    def _update(self, t_ns: int) -> None:
+        assert self.stall is not None
+        duration_s = (t_ns - self.stall.started_ns) / SECOND_NS
+        missing = max(0, round(self.stall.median_per_s * duration_s) - self._stalled_rows)
+        self.stall = dataclasses.replace(self.stall, duration_s=duration_s, missed_rows=missing)
+
+    def _median(self) -> float:
+        return median(tick.rate_per_s for tick in self._history) if self._history else 0.0
+
+    def _remember(self, ticks: list[_Tick] | deque[_Tick]) -> None:
+        self._history.extend(ticks)
+        while _seconds(self._history) - self.rule.window_s >= JITTER_S and len(self._history) > 1:
+            self._history.popleft()
+
+
+def _seconds(ticks: list[_Tick] | deque[_Tick]) -> float:
+    return sum(tick.end_ns - tick.start_ns for tick in ticks) / SECOND_NS

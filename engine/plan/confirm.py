@@ -1,0 +1,69 @@
+"""Confirmation of what a record would execute: a run that was copied or mailed starts nothing by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.model import Build, Manifest
+from engine.core.text import visible
+from engine.host.files import strange_file
+from engine.journal.reader import JournalReader
+from engine.journal.runs import CONTROL
+from engine.postgres import builds, configs
+
+
+def confirm(
+    run: Path, manifest: Manifest, specs: Sequence[str], settings: Sequence[str], progress: Callable[[str], None]
+) -> None:
+    """Checks that an existing run may be continued.
+
+    Its builds are those of the catalog, or installs that `specs` name again as NAME=PATH; settings that start a program
+    are named again in `settings`. Its folder holds regular files only. Raises UserError, saying what to do, otherwise.
+    The builds of a run that is finished are never started, so they may be anything.
+    """
+    strange = strange_file(run, _made_by_an_engine)
+    if strange is not None:
+        raise UserError(f"{visible(str(strange))}: not a regular file, so not written by the engine; remove it")
+    confirmed = configs.overrides(settings)
+    for config in manifest.configs.values():
+        configs.check_recorded(config, confirmed)
+    given = {spec.partition("=")[0]: spec for spec in specs}
+    for name in given.keys() - {build.label for build in manifest.builds}:
+        raise UserError(f"--pg {visible(given[name])}: this run has no build of that name")
+    if _finished(run, manifest):
+        return
+    known = {entry.label for entry in builds.catalog()}
+    for build in manifest.builds:
+        _confirm_build(build, known, given.get(build.label), run.parent, progress)
+
+
+def _finished(run: Path, manifest: Manifest) -> bool:
+    if not (run / "journal.db").exists():  # its engine ended before it had made one
+        return False
+    with JournalReader(run) as journal:
+        done = {attempt.cell for attempt in journal.attempts(origins=False) if attempt.state == "finished"}
+    return done.issuperset(cell.id for cell in manifest.cells)
+
+
+def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, progress: Callable[[str], None]) -> None:
+    if build.label not in known and spec is None:
+        raise UserError(
+            f"build '{build.label}' of this run is not in the catalog; "
+            f"if you trust this install, confirm it with --pg {build.label}={visible(build.prefix)}"
+        )
+    (found,) = builds.resolve([spec or build.label], progress, out / ".builds", exact=True)
+    for what in ("prefix", "version", "digest", "initdb_args"):
+        here, recorded = getattr(found, what), getattr(build, what)
+        if here != recorded:
+            raise UserError(
+                f"build '{build.label}' has changed since the run began: its {what} is {visible(str(here))}, "
+                f"was {visible(str(recorded))}; start a new run"
+            )
+
+
+def _made_by_an_engine(path: str) -> bool:
+    """Clusters are their server's; the socket folder's symlink and the control socket are never followed."""
+    parts = path.split("/")
+    return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in ("data", "socket"))

@@ -1,0 +1,62 @@
+"""A plan as a TOML file: the entries of a `Request` and of its workload's options; what is left out has its default.
+
+builds = ["14.10", "16.3"]
+scale = "cached"
+placement = "paired"
+repeats = 6
+
+Older files, with a table `knobs` and the key `beside`, are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.core.errors import UserError, unknown
+from engine.core.record import parsed_toml
+from engine.core.request import Request, request_of
+from engine.core.text import visible
+from engine.host.files import read_text
+from workloads import workload
+from workloads.names import UnknownName
+from workloads.options import checked, given, options_of
+
+
+def read(path: Path) -> Request:
+    """The request that a file holds. Raises UserError, naming file and entry, for what is no plan."""
+    where = f"plan {visible(str(path))}"
+    entries = parsed_toml(read_text(path, "plan"), where)
+    try:
+        return request(entries)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def request(entries: Mapping[str, Any]) -> Request:
+    """The request of these entries, checked against its workload's options.
+
+    Raises UserError for an unknown name, or a value of another type or out of bounds.
+    """
+    try:
+        asked = request_of(entries)
+        chosen = workload(asked.workload)
+        known = {option.name for option in options_of(chosen.options)}
+        for name in asked.options:
+            if name not in known:
+                raise unknown("option", name, known | {option.name for option in options_of(Request)})
+        if asked.interleave == "slices":
+            chosen.abreast(asked.options)  # while it is known what was asked for: a default is not kept below
+        return msgspec.structs.replace(asked, options=given(checked(chosen.options, asked.options)))
+    except (UnknownName, ValueError) as error:
+        raise refused(error) from None
+
+
+def refused(error: UnknownName | ValueError) -> UserError:
+    """An error of options, for the user."""
+    if isinstance(error, UnknownName):
+        return unknown(error.kind, error.name, error.choices)
+    return UserError(visible(str(error)))

@@ -1,0 +1,77 @@
+"""In which order, and for how long, servers that are up side by side are driven in turns.
+
+A slice is one turn of one server. A block holds two slices of each, all of one length: an order and its mirror image,
+so that every server has the same mean place in it and a drift that is linear in time adds the same to all. Lengths
+vary from block to block, or else blocks would beat against whatever the machine or a server does at fixed intervals.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from engine.core.model import Subject
+
+SHORTEST, LONGEST = 0.8, 1.2  # of a slice, as multiples of the length asked for
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSeed:
+    """What the blocks of a step are drawn from: the plan's seed, the repeat, and the step's name."""
+
+    plan: int
+    repeat: int
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`ordinal` counts from 0, `order` says whose turn it is (2 k places), `slice_ns` is the length of each turn."""
+
+    ordinal: int
+    order: tuple[Subject, ...]
+    slice_ns: int
+
+
+def blocks(subjects: Sequence[Subject], seed: SliceSeed, slice_ms: float) -> Iterator[Block]:
+    """The blocks of a step, without end; the same ones for the same arguments, on every machine and Python.
+
+    Two subjects: ABBA or BAAB by coin. More: the rows of a Williams design in a random order, each followed by its
+    mirror image, then again in another; over k blocks (k odd: 2 k) every subject follows every other equally often.
+    `slice_ms` is the middle of the lengths. Raises ValueError unless there are two or more subjects, all different.
+    """
+    if len(subjects) < 2 or len(set(subjects)) < len(subjects):
+        raise ValueError("slices need two or more subjects, all different")
+    return _blocks(tuple(subjects), seed, slice_ms)
+
+
+def _blocks(subjects: tuple[Subject, ...], seed: SliceSeed, slice_ms: float) -> Iterator[Block]:
+    # Of Python's generator only random() is promised to stay the same in later versions, so nothing else is used.
+    draw = random.Random(f"{seed.plan}/{seed.repeat}/{seed.step}").random
+    for ordinal, row in enumerate(_rows(len(subjects), draw)):
+        slice_ns = round((SHORTEST + (LONGEST - SHORTEST) * draw()) * slice_ms * 1e6)
+        half = tuple(subjects[place] for place in row)
+        yield Block(ordinal, half + half[::-1], slice_ns)
+
+
+def _rows(count: int, draw: Callable[[], float]) -> Iterator[tuple[int, ...]]:
+    design = williams(count)
+    while True:
+        if count == 2:
+            yield design[draw() < 0.5]
+        else:
+            yield from sorted(design, key=lambda _: draw())
+
+
+def williams(count: int) -> tuple[tuple[int, ...], ...]:
+    """Orders of 0 .. count-1: over all, each number is in each place, and next after each other, equally often.
+
+    There are `count` rows, or 2 `count` of an odd number: the second half is then the first in reverse. Williams 1949:
+    0, 1, n-1, 2, n-2, … and its shifts modulo n.
+    """
+    first = [0]
+    for low, high in zip(range(1, count), range(count - 1, 0, -1), strict=True):
+        first += [low, high]
+    shifts = tuple(tuple((number + shift) % count for number in first[:count]) for shift in range(count))
+    return shifts if count % 2 == 0 else shifts + tuple(row[::-1] for row in shifts)

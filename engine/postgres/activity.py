@@ -1,0 +1,75 @@
+"""What the server's backends wait for, once a second, in one cheap question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.postgres.pgstat import Monitor, question
+
+PATIENCE_S = 0.2
+STATEMENT = "activity"
+HOLDERS_STATEMENT = "holders"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a backend does at one moment.
+
+    `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' when it runs.
+    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`.
+    """
+
+    event: str
+    state: str
+    blocked_by: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """A vacuum at work: `phase` as in pg_stat_progress_vacuum, `done` the part of the heap scanned, 0 to 1."""
+
+    pid: int
+    relation: str
+    phase: str
+    done: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One answer: client backends of the database by pid, and vacuums (manual ones and autovacuum's)."""
+
+    waits: dict[int, Wait]
+    vacuums: tuple[Vacuum, ...]
+
+
+class Activity:
+    """Samples activity over a monitor's connection; its query is prepared when this is made."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Raises MonitorError."""
+        self._monitor = monitor
+        self._database = (monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or "",)
+        for statement in (STATEMENT, HOLDERS_STATEMENT):
+            monitor.prepare(statement, question(statement, monitor.version) or "")
+
+    def sample(self) -> Observed:
+        """What the backends are doing now. Raises MonitorError when there is no answer within `PATIENCE_S`."""
+        waits: dict[int, Wait] = {}
+        vacuums: list[Vacuum] = []
+        for kind, pid, what, state, blocked_by, done, total in self._monitor.ask_prepared(
+            STATEMENT, self._database, patience_s=PATIENCE_S
+        ):
+            if kind == "wait":
+                pids = tuple(int(part) for part in blocked_by.split(",")) if blocked_by else ()
+                waits[int(pid or 0)] = Wait(what or "", state or "", pids)
+            else:
+                share = int(done or 0) / int(total) if total and total != "0" else 0.0
+                vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))
+        return Observed(waits, tuple(vacuums))
+
+    def doing(self, pids: Sequence[int]) -> dict[int, str]:
+        """What other server processes are doing, in words, for those that hold a lock. Raises MonitorError."""
+        array = "{" + ",".join(map(str, pids)) + "}"
+        rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (array,), patience_s=PATIENCE_S)
+        return {int(pid or 0): what or "" for pid, what in rows}

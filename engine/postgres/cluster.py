@@ -1,0 +1,170 @@
+"""A cluster's folder: who runs over it, what its log says at the end, how it is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+from engine.host.files import open_plain, read_plain
+from engine.host.procfs import processes_in
+from engine.postgres import ipc
+from engine.postgres.serverlog import PREFIX
+
+Progress = Callable[[str], None]
+
+PATIENCE_S = 2.0  # how long something may take before progress is reported, and reported again
+PIDFILE_MAX_BYTES = 16384
+LOG_TAIL_BYTES = 16384
+LEFTOVER_TIMEOUT_S = 10.0
+SOCKET_DIR_PREFIX = "pgbed-"
+_TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
+
+
+def wait_until(
+    done: Callable[[], bool],
+    timeout_s: float,
+    what: str = "",
+    progress: Progress = lambda _: None,
+    check: Callable[[], None] = lambda: None,
+) -> bool:
+    """Whether something is `done` in time. `progress` gets `what` now and then; `check` may raise to give it up."""
+    begun = reported = time.monotonic()
+    while not done():
+        now = time.monotonic()
+        if now - begun > timeout_s:
+            return False
+        if now - reported > PATIENCE_S:
+            reported = now
+            progress(f"{what} ({now - begun:.0f} s)")
+        check()
+        time.sleep(0.02)
+    return True
+
+
+def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
+    """End a server of the build in `bin` that user `uid` still runs over the cell's cluster; remove all but its logs.
+
+    For a cell whose engine was killed, or that is run again. Does nothing where there is nothing.
+    """
+    data_dir, link = cell_dir.absolute() / "data", cell_dir.absolute() / "socket"
+    if data_dir.is_symlink():
+        data_dir.unlink()
+    owner = living_server(data_dir)
+    if owner is not None and owner in servers_in(data_dir, bin):
+        _signal(owner, signal.SIGQUIT)
+        wait_until(lambda: not servers_in(data_dir, bin), LEFTOVER_TIMEOUT_S)
+    end_processes(data_dir, bin)
+    remove_shared_memory(data_dir, uid)
+    if link.is_symlink():
+        _remove_sockets(link.readlink(), data_dir, uid)
+        link.unlink()
+    if data_dir.exists():
+        remove_folder(data_dir)
+
+
+def living_server(data_dir: Path) -> int | None:
+    """The process id of a postmaster that runs over `data_dir`, if there is one."""
+    lines = pidfile(data_dir)
+    if not lines or not lines[0].lstrip("-").isdecimal():
+        return None
+    pid = abs(int(lines[0]))
+    return pid if pid in processes_in(data_dir) else None
+
+
+def servers_in(data_dir: Path, bin: Path) -> tuple[int, ...]:
+    """Processes over a cluster that run the `postgres` or `initdb` of `bin`; a shell that stands there is none."""
+    programs = {str((bin / name).resolve()) for name in ("postgres", "initdb")}
+    return tuple(pid for pid in processes_in(data_dir) if _program(pid) in programs)
+
+
+def end_processes(data_dir: Path, bin: Path) -> None:
+    """SIGKILL to all server processes over `data_dir`, and wait until they are gone.
+
+    Backends outlive a killed postmaster for a moment, and would write into a folder that is being removed.
+    """
+
+    def none_left() -> bool:
+        left = servers_in(data_dir, bin)
+        for pid in left:
+            _signal(pid, signal.SIGKILL)
+        return not left
+
+    wait_until(none_left, LEFTOVER_TIMEOUT_S)
+
+
+def remove_shared_memory(data_dir: Path, uid: int) -> None:
+    """Remove what a killed server left in shared memory, once none of its processes is left."""
+    words = " ".join(pidfile(data_dir)[6:7]).split()  # key and id
+    if len(words) == 2 and words[1].isdecimal():
+        ipc.remove_segments(int(words[1]), data_dir, uid)
+
+
+def _program(pid: int) -> str:
+    try:
+        # an install that was built anew while its server ran
+        return os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")  # noqa: PTH115 (text, with a mark on it)
+    except OSError:  # gone meanwhile, or another user's
+        return ""
+
+
+def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
+    """Removes a server's socket folder: what the server made there, if it was the one over `data_dir`.
+
+    The folder's name comes from a run directory, where somebody could have put any other.
+    """
+    with contextlib.suppress(OSError):
+        if not folder.name.startswith(SOCKET_DIR_PREFIX) or folder.is_symlink() or folder.stat().st_uid != uid:
+            return
+        lock = next(folder.glob(".s.PGSQL.*.lock"), None)
+        if lock is not None and read_plain(lock, PIDFILE_MAX_BYTES).decode().splitlines()[1:2] == [str(data_dir)]:
+            lock.with_suffix("").unlink(missing_ok=True)
+            lock.unlink()
+        folder.rmdir()
+
+
+def pidfile(data_dir: Path) -> list[str]:
+    """The lines of postmaster.pid (1: process, 5: socket folder, 7: shared memory, 8: state); empty without one."""
+    try:
+        text = read_plain(data_dir / "postmaster.pid", PIDFILE_MAX_BYTES).decode()
+    except (OSError, ValueError):
+        return []
+    return [line.strip() for line in text.splitlines()]
+
+
+def remove_folder(folder: Path, progress: Progress = lambda _: None) -> None:
+    """Remove a folder and all in it; `progress` is called every two seconds while that takes."""
+    with ThreadPoolExecutor(1) as worker:
+        removal = worker.submit(shutil.rmtree, folder)
+        wait_until(removal.done, math.inf, f"removing {folder}", progress)
+        try:
+            removal.result()
+        except OSError as error:
+            raise UserError(f"{folder} cannot be removed: {error.strerror}; remove it by hand") from None
+
+
+def last_words(log_path: Path, lines: int = 4) -> str:
+    """The telling lines at the end of a server's log as one line, without their prefix."""
+    try:
+        with os.fdopen(open_plain(log_path), "rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            tail = log.read(LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return "its log cannot be read"
+    messages = [text for line in tail if (text := visible(PREFIX.sub("", line).strip()))]
+    telling = [line for line in messages if _TELLING.search(line)] or messages
+    return " / ".join(dict.fromkeys(telling[-lines:])) or "its log is empty"
+
+
+def _signal(pid: int, what: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, what)

@@ -1,0 +1,308 @@
+"""Named settings overlays: the catalog, a user's files, scaling to this machine, fitting to a server version.
+
+A config is resolved once per run (`resolve`) and applied once per build (`apply`); what came out is kept in
+the manifest, so that a resumed run or a fuller disk never changes the settings between two cells.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from engine.core.errors import UserError, unknown
+from engine.core.model import Build, Config
+from engine.core.record import parsed_toml
+from engine.core.text import visible
+from engine.host import programs
+from engine.host.account import unprivileged
+from engine.host.environment import Machine
+from engine.host.files import is_name, read_text
+
+DEFAULT = "auto"
+SCALED = "auto"  # the value that stands for one scaled to the machine
+GIB = 1 << 30
+
+# What the bench sets itself for every server, or what would move the cluster away from its cell.
+RESERVED = frozenset({
+    "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "listen_addresses", "port",
+    "log_destination", "log_line_prefix", "logging_collector", "lc_messages", "data_directory", "config_file",
+    "hba_file", "ident_file", "external_pid_file",
+})  # fmt: skip
+_PRELOADS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
+_LIBRARIES = ("archive_library", "jit_provider", "oauth_validator_libraries")
+_SEARCHED = ("dynamic_library_path", "extension_control_path")
+_KEYS = {"description", "extends", "settings", "from"}
+_SUFFIXES = (".conf", ".toml")
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)?"
+_CONF_LINE = re.compile(rf"\s*({_NAME})(?:\s*=\s*|\s+)('(?:[^'\\]|\\.|'')*'|[^\s'#]+)\s*(?:#.*)?$")
+_UNRECOGNIZED = re.compile(r'unrecognized configuration parameter "([^"]+)"')
+_COMPLAINT = re.compile(r"(?:LOG|HINT|FATAL): +(?! |skipping missing|configuration file )(.+)")
+_ESCAPE = re.compile(r"\\(.)|''")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSpec:
+    """A config before it meets a server version: name, value and the first major version it is for (0: all)."""
+
+    name: str
+    description: str
+    origin: str
+    settings: tuple[tuple[str, str, int], ...]
+
+
+def catalog() -> tuple[ConfigSpec, ...]:
+    """The built-in configs in the order of configs.toml; `auto` is the last."""
+    return tuple(_built_in().values())
+
+
+def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
+    """The configs named, or the files given, by the user.
+
+    A built-in name wins over a file of that name; anything with a slash or ending in .conf or .toml is a
+    file. Raises UserError for an unknown name, an unreadable file, a bad line (file:line), or two configs of
+    one name.
+    """
+    found = tuple(_resolve_one(spec) for spec in specs)
+    names = [spec.name for spec in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"config '{name}' is given twice; rename one of the files or leave one out")
+    return found
+
+
+def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Name and value of each `NAME=VALUE` of the command line. Raises UserError for one that is not."""
+    found: list[tuple[str, str]] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().lower()
+        if not equals or not re.fullmatch(_NAME, name):
+            raise UserError(f"--set {text}: must be NAME=VALUE, such as work_mem=64MB")
+        if name in RESERVED:
+            raise UserError(f"--set {text}: the bench sets {name} itself for every server; leave it out")
+        found.append((name, value.strip()))
+    return tuple(found)
+
+
+def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tuple[str, str]] = ()) -> Config:
+    """The config as `build` takes it: scaled to `machine` where it says `auto`, with `changes` on top.
+
+    `Config.dropped` names what was left out: settings that this server does not know (it is asked), and those
+    that the bench sets itself. Raises UserError for a value that the server refuses.
+    """
+    values: dict[str, str] = {}
+    dropped: list[str] = []
+    scaled = scale(machine)
+    for name, value, first_major in (*spec.settings, *((name, value, 0) for name, value in changes)):
+        if name in RESERVED or build.major < first_major:
+            dropped.append(name)
+            continue
+        if value == SCALED:
+            if name not in scaled:
+                raise UserError(f"config '{spec.name}': '{name}' cannot be 'auto'; only {', '.join(scaled)} can")
+            value = scaled[name]
+        values.pop(name, None)  # the last of a repeated name wins, in its later place
+        values[name] = value
+    for name in _of_absent_libraries(values):
+        del values[name]
+        dropped.append(name)
+    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), f"config '{spec.name}' on {build.label}"):
+        del values[name]
+        dropped.append(name)
+    origin = spec.origin
+    if changes:
+        origin += f", with {', '.join(f'{name}={value}' for name, value in changes)}"
+    return Config(spec.name, tuple(values.items()), origin, tuple(dict.fromkeys(dropped)))
+
+
+def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError when a config of somebody else's plan has what no config could have, or runs a program.
+
+    `confirmed` are settings that the user has named again, which may.
+    """
+    for name, value in config.settings:
+        shown = f"{visible(name)}={visible(value)}"
+        # The server takes names in any case; `apply` writes them in small letters, by which they are judged here.
+        known_form = re.fullmatch(_NAME, name) and name == name.lower()
+        if not known_form or name in RESERVED or name.startswith("include"):
+            raise UserError(f"config '{visible(config.name)}' of this run: {shown} is not a setting of a config")
+        if not _is_harmless(name, value) and (name, value) not in confirmed:
+            raise UserError(
+                f"config '{visible(config.name)}' of this run makes the server run a program or load a library: "
+                f"{shown}; if that is intended, confirm it with --set '{shown}'"
+            )
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """Whether a setting starts nothing but what comes with the server itself."""
+    if name in _PRELOADS or name in _LIBRARIES:
+        return all(re.fullmatch(r'\s*"?(\$libdir/)?[A-Za-z0-9_]*"?\s*', part) for part in value.split(","))
+    runs = (
+        name in _SEARCHED or name.endswith(("_command", ".command")) or name.startswith(("plperl.on_", "pltcl.start_"))
+    )
+    return not (value and runs)
+
+
+def scale(machine: Machine) -> dict[str, str]:
+    """The values that `auto` stands for: shared_buffers, max_wal_size and min_wal_size for a machine.
+
+    shared_buffers: 62 % of memory from 16 GiB up (the reference's small servers), 25 % at 4 GiB and below
+    (a laptop with a desktop on it), in a straight line between. max_wal_size: twice that (the reference has
+    1.7 to 4 times), from 4 to 40 GB, and at most a quarter of the free disk: the data of the cell and of one
+    that was kept need the rest. min_wal_size: half of it, as in the reference. All are rounded down to coarse
+    steps, so that a machine gets the same config tomorrow although some files have come or gone.
+    """
+    memory_gib = round(machine.memory_bytes / GIB * 2) / 2
+    share = min(0.62, max(0.25, 0.25 + (memory_gib - 4) / (16 - 4) * (0.62 - 0.25)))
+    buffers_mib = int(max(memory_gib, 0.5) * share * 1024)
+    step_mib = 1024 if buffers_mib >= 2048 else 128
+    buffers_mib = max(128, buffers_mib // step_mib * step_mib)
+    wanted_gib = min(40.0, max(4.0, 2 * buffers_mib / 1024), machine.free_disk_bytes / 4 / GIB)
+    wal_gib = max((step for step in (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40) if step <= wanted_gib), default=1)
+    return {
+        "shared_buffers": f"{buffers_mib}MB",
+        "max_wal_size": f"{wal_gib}GB",
+        "min_wal_size": f"{wal_gib * 512}MB",
+    }
+
+
+@functools.cache
+def _built_in() -> dict[str, ConfigSpec]:
+    data = tomllib.loads(resources.files("engine.postgres").joinpath("configs.toml").read_text("utf-8"))
+    specs: dict[str, ConfigSpec] = {}
+    for name, record in data.items():
+        origin = "scaled to this machine" if name == DEFAULT else "built in"
+        specs[name] = _from_record(name, record, origin, "engine/configs.toml", specs)
+    return specs
+
+
+def _resolve_one(spec: str) -> ConfigSpec:
+    built_in = _built_in()
+    if spec in built_in:
+        return built_in[spec]
+    path = Path(spec)
+    if not ("/" in spec or path.suffix in _SUFFIXES or os.path.isfile(spec)):  # noqa: PTH113 (false, however long)
+        raise unknown("config", spec, built_in)
+    text = read_text(path, "config file")
+    if not is_name(path.stem):
+        raise UserError(f"config file {visible(spec)}: its name cannot name a config; rename it")
+    if path.stem in built_in:
+        raise UserError(f"config file {path} would be called '{path.stem}' like a built-in config; rename it")
+    origin = str(path.resolve())
+    if path.suffix != ".toml":
+        return ConfigSpec(path.stem, f"from {path}", origin, _parse_conf(text, path))
+    record = parsed_toml(text, f"config file {path}")
+    return _from_record(path.stem, record, origin, str(path), built_in)
+
+
+def _from_record(
+    name: str, record: Mapping[str, Any], origin: str, where: str, known: Mapping[str, ConfigSpec]
+) -> ConfigSpec:
+    for key in record.keys() - _KEYS:
+        raise UserError(f"{where}: unknown key '{key}' in config '{name}'; settings belong under [settings]")
+    base, later = record.get("extends"), record.get("from", {})
+    if base is not None and not (isinstance(base, str) and base in known):
+        raise unknown("config", str(base), known)
+    if not isinstance(later, dict):
+        raise UserError(f"{where}: [from] of config '{name}' must hold tables such as [from.13]")
+    settings = list(known[base].settings) if base is not None else []
+    sections: list[tuple[int, Any]] = [(0, record.get("settings", {}))]
+    for major, table in later.items():
+        if not re.fullmatch(r"[0-9]{1,3}", major):
+            raise UserError(f"{where}: [from.{major}] of config '{name}' must name a major version such as 13")
+        sections.append((int(major), table))
+    for first_major, table in sections:
+        for setting, value in _flat(table, where, name):
+            settings.append((setting, _text(value, setting, where), first_major))
+    description = str(record.get("description", f"from {where}"))
+    return ConfigSpec(name, description, origin, tuple(settings))
+
+
+def _flat(table: Any, where: str, config: str) -> list[tuple[str, Any]]:
+    """Settings of a TOML table; `pg_stat_statements.track = …` arrives as a table in the table."""
+    if not isinstance(table, dict):
+        raise UserError(f"{where}: the settings of config '{config}' must be a table of name = value")
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        nested = value.items() if isinstance(value, dict) else None
+        pairs += [(f"{key}.{inner}", item) for inner, item in nested] if nested is not None else [(key, value)]
+    for key, _ in pairs:
+        if not re.fullmatch(_NAME, key):
+            raise UserError(f"{where}: '{key}' is not a valid name of a setting")
+    return [(key.lower(), value) for key, value in pairs]
+
+
+def _text(value: Any, name: str, where: str) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise UserError(f"{where}: the value of '{name}' must be text, a number, true or false")
+
+
+def _parse_conf(text: str, path: Path) -> tuple[tuple[str, str, int], ...]:
+    """A postgresql.conf fragment by the server's own grammar, except that it may not include others."""
+    settings: list[tuple[str, str, int]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _CONF_LINE.match(line)
+        if match is None:
+            raise UserError(f"config file {path}:{number}: not a line of the form NAME = VALUE: {line.strip()}")
+        name = match[1].lower()
+        if name in ("include", "include_if_exists", "include_dir"):
+            raise UserError(f"config file {path}:{number}: {name} is not supported; put the settings into this file")
+        settings.append((name, _unquoted(match[2]), 0))
+    return tuple(settings)
+
+
+def _unquoted(value: str) -> str:
+    if not value.startswith("'"):
+        return value
+    return _ESCAPE.sub(lambda m: "'" if m[1] is None else _ESCAPED.get(m[1], m[1]), value[1:-1])
+
+
+def quoted(value: str) -> str:
+    """A value as it is written in postgresql.conf."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"
+
+
+def _of_absent_libraries(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Settings of extensions (`pg_stat_statements.track`) whose library is not among those preloaded."""
+    listed = ",".join(values.get(key, "") for key in _PRELOADS).split(",")
+    loaded = {Path(library.strip().strip('"')).stem for library in listed} | {"plpgsql"}
+    return tuple(name for name in values if "." in name and name.partition(".")[0] not in loaded)
+
+
+@functools.cache
+def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str) -> tuple[str, ...]:
+    """The names that a server does not know, found by letting it read the settings without starting.
+
+    `postgres -C` reads the configuration as a start does and needs no cluster. (`--describe-config` would
+    leave out the developer's settings, and says nothing of values.) Raises UserError for a refused value.
+    """
+    account = unprivileged()
+    with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp") as folder:
+        conf = Path(folder, "postgresql.conf")
+        conf.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings), encoding="utf-8")
+        account.own(conf)  # before the folder, in which its owner could put something else in its place
+        account.own(Path(folder))
+        asked = programs.ask((str(postgres), "-D", folder, "-C", "port"), account)
+    if asked.code == 0:
+        return ()
+    missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(asked.errors))
+    if missing:  # the server looks at values only when it knows all names
+        left = tuple((name, value) for name, value in settings if name not in missing)
+        return missing + _unknown_to(postgres, left, what)
+    complaints = _COMPLAINT.findall(asked.errors)
+    raise UserError(f"{what}: {visible(' / '.join(complaints)) or asked.shown}")

@@ -1,0 +1,92 @@
+"""Shared memory that a killed server leaves: its System V segment, and the files of its dynamic segments in /dev/shm.
+
+PostgreSQL removes them at the next start over the same cluster, which a removed cluster never has. The segment's
+header names the cluster's folder by device and inode, so that nobody else's is taken (PGShmemHeader in
+storage/pg_shmem.h, dsm_control_header in storage/ipc/dsm.c).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from engine.host.files import read_plain
+
+SHM = Path("/dev/shm")
+_MAGIC, _CONTROL_MAGIC = 679834894, 0x9A503D32
+_HEADER = struct.Struct("@iiNNIPQQ")  # magic, creator, total, used, control segment, index, device, inode
+_CONTROL = struct.Struct("=III")  # magic, items, most items
+_ITEMS_AT = 16
+_ITEM_BYTES = {True: 24, False: 40}  # before version 14, and since
+_SHM_RDONLY, _IPC_RMID = 0o10000, 0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.shmat.restype = ctypes.c_void_p
+
+
+def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
+    """Removes a System V segment and the dynamic ones that go with it.
+
+    None unless the segment was made for the cluster in `data_dir` by the user `uid`, and no process is attached to it.
+    """
+    if segment not in _unattached(uid):
+        return
+    header = _header(segment)
+    try:
+        folder = data_dir.stat()
+    except OSError:
+        return
+    if header is None or header[0] != _MAGIC or header[6:] != (folder.st_dev, folder.st_ino):
+        return
+    for handle in _dynamic(header[4], _is_old(data_dir)):
+        with suppress(OSError):
+            if _path(handle).lstat().st_uid == uid:
+                _path(handle).unlink()
+    _LIBC.shmctl(segment, _IPC_RMID, None)
+
+
+def _unattached(uid: int) -> set[int]:
+    """Ids of System V segments of a user that no process is attached to."""
+    try:
+        lines = Path("/proc/sysvipc/shm").read_text().splitlines()
+    except OSError:
+        return set()
+    columns = lines[0].split()
+    rows = [dict(zip(columns, line.split(), strict=False)) for line in lines[1:]]
+    return {int(row["shmid"]) for row in rows if row["nattch"] == "0" and row["uid"] == str(uid)}
+
+
+def _header(segment: int) -> tuple[int, ...] | None:
+    address = _LIBC.shmat(segment, None, _SHM_RDONLY)
+    if address in (None, ctypes.c_void_p(-1).value):
+        return None
+    try:
+        return _HEADER.unpack(ctypes.string_at(address, _HEADER.size))
+    finally:
+        _LIBC.shmdt(ctypes.c_void_p(address))
+
+
+def _dynamic(control: int, old: bool) -> list[int]:
+    """The handles of all dynamic segments, the one that lists the others last."""
+    if not control:
+        return []
+    handles: list[int] = []
+    with suppress(OSError, struct.error):
+        data = read_plain(_path(control))
+        magic, items, most = _CONTROL.unpack_from(data)
+        if magic == _CONTROL_MAGIC and items <= most:
+            places = range(_ITEMS_AT, _ITEMS_AT + items * _ITEM_BYTES[old], _ITEM_BYTES[old])
+            handles += [struct.unpack_from("=I", data, place)[0] for place in places if place + 4 <= len(data)]
+    return [*handles, control]
+
+
+def _path(handle: int) -> Path:
+    return SHM / f"PostgreSQL.{handle}"
+
+
+def _is_old(data_dir: Path) -> bool:
+    try:
+        return int(read_plain(data_dir / "PG_VERSION", 16)) < 14
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,196 @@
+"""The Nix commands that builds need, for Nix 2.8 and later: put a file into the store, realise a derivation.
+
+Nothing is evaluated, so what is in the store already needs neither the network nor the flake.
+
+Environment, set by the `bench` wrapper:
+    PGBED_PACKAGE_SET       what derivations are made of: `nixpkgs`, or `hostpkgs` (the machine's own tools)
+    PGBED_BPFTRACE          the derivation of the bpftrace that runs the probes
+    PGBED_BPFTRACE_VERSION  its version, known before it is built
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from engine.core.errors import UserError
+
+Progress = Callable[[str], None]
+
+STORE_NAME = re.compile(r"/nix/store/([a-z0-9]{32})-[^/]+")
+STEP = re.compile(r"^(building|copying path|downloading) '(?:/nix/store/[a-z0-9]{32}-)?([^']+?)(?:\.drv)?'", re.M)
+MISMATCH = re.compile(
+    r"hash mismatch in fixed-output derivation '/nix/store/[a-z0-9]{32}-(.+?)\.drv'"
+    r".*?specified:\s+(\S+).*?got:\s+(\S+)",
+    re.S,
+)
+FAILED_BUILDER = re.compile(r"error: (builder for|Cannot build|build of)")
+NIX_ITSELF = re.compile(
+    r"(building|copying path|downloading) '|(this|these) .*(derivation|path)s? will be |/nix/store/\S+$|warning: "
+)
+ARCHIVES = (".jar", ".tgz", ".tar.bz2")
+POLL_S = 0.5
+SILENCE_S = 10.0
+MESSAGE_CHARS = 300
+
+
+def over_hostpkgs() -> bool:
+    """Whether sources cannot be fetched, because the package set is the machine's own tools."""
+    return os.environ.get("PGBED_PACKAGE_SET") == "hostpkgs"
+
+
+def store_hash(path: Path) -> str | None:
+    """The hash part of a store path, which names its content; None for any other path."""
+    match = STORE_NAME.fullmatch(str(path))
+    return match[1] if match else None
+
+
+def is_valid(store_path: str) -> bool:
+    """Whether the store holds this path."""
+    nix_store = shutil.which("nix-store")
+    if nix_store is None:
+        return False
+    asked = subprocess.run([nix_store, "--check-validity", store_path], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+def add_fixed(file: Path, name: str) -> None:
+    """Put `file` into the store as `name`. Its path is made of name and hash, so Nix then has nothing to fetch."""
+    with TemporaryDirectory(dir=_cache_folder()) as folder:
+        named = Path(folder) / name
+        shutil.copyfile(file, named)
+        command = ["nix-store", "--add-fixed", "sha256", str(named)]
+        try:
+            added = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise _no_nix() from error
+    if added.returncode != 0:
+        raise UserError(f"{file} cannot be put into the Nix store: {_last_words(added.stderr)}")
+
+
+def realise(label: str, drv: str, on_progress: Progress, link: Path | None) -> Path:
+    """The store path that `drv` makes, built or fetched unless it is there and kept by `link`.
+
+    `label` is for messages. Raises UserError when it is not available.
+    """
+    log = _cache_folder() / f"build-{label}.log"
+    started = time.monotonic()
+    output = _run_logged(realise_command(drv, link), log, lambda doing: on_progress(f"{label}: {doing}"))
+    if output is None:
+        raise UserError(f"{explain_failure(label, log.read_text(errors='replace'))} (all of it: {log})")
+    on_progress(f"{label}: ready after {time.monotonic() - started:.0f} s")
+    return Path(output.strip()).resolve()
+
+
+def realise_command(drv: str, link: Path | None) -> list[str]:
+    """The command that builds one derivation and prints what it makes."""
+    command = ["nix-store", "--realise", f"{drv}!out"]
+    if link is not None:
+        command += ["--add-root", str(link)]
+    if over_hostpkgs():
+        # The machine's own tools are outside any sandbox, and a cache that cannot be reached only costs time.
+        command += ["--option", "sandbox", "false", "--option", "substituters", ""]
+    return command
+
+
+def fetch_bpftrace(on_progress: Progress, roots: Path) -> None:
+    """See to it that the wrapper's bpftrace is there, kept by a link in `roots`.
+
+    A failure is reported, not raised: the machine may have a bpftrace of its own.
+    """
+    drv = os.environ.get("PGBED_BPFTRACE")
+    if not drv:
+        return
+    try:
+        realise("bpftrace", drv, on_progress, roots / "bpftrace")
+    except UserError as error:
+        on_progress(str(error))
+    os.environ.pop("PGBED_BPFTRACE_VERSION", None)  # from now on what is there counts, not what was announced
+
+
+def _run_logged(command: list[str], log: Path, on_doing: Progress) -> str | None:
+    """Stdout of the command, or None if it failed. Stderr goes to `log`; `on_doing` gets each action."""
+    try:
+        with (
+            log.open("wb") as sink,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink, text=True) as process,
+        ):
+            try:
+                output = _wait(process, log, on_doing)
+            except BaseException:
+                # Leaving the block waits for the build, which whoever stops us does not want to do.
+                process.terminate()
+                raise
+    except FileNotFoundError as error:
+        raise _no_nix() from error
+    return output if process.returncode == 0 else None
+
+
+def _wait(process: subprocess.Popen[str], log: Path, on_doing: Progress) -> str:
+    """Waits for the command; reports each new action at once, and one that lasts again every few seconds."""
+    reported, reported_s, started = "", 0.0, time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=POLL_S)[0]
+        except subprocess.TimeoutExpired:
+            doing, now = doing_now(log.read_text(errors="replace")), time.monotonic()
+        if doing and (doing != reported or now - reported_s > SILENCE_S):
+            on_doing(f"{doing} ({now - started:.0f} s)")
+            reported, reported_s = doing, now
+
+
+def doing_now(log: str) -> str:
+    """What Nix is at, from what it has printed so far: `building postgresql-13.16`; empty before the first."""
+    steps = STEP.findall(log)
+    if not steps:
+        return ""
+    verb, name = steps[-1]
+    # Nix says "building" of a download too, when a registry's client makes it.
+    fetching = verb != "building" or name.endswith(ARCHIVES)
+    return f"{'fetching' if fetching else 'building'} {name}"
+
+
+def explain_failure(label: str, log: str) -> str:
+    """One line from a failed `nix build`: the hash that did not match, or the last words of what failed."""
+    mismatch = MISMATCH.search(log)
+    if mismatch is None:
+        return f"build '{label}' failed: {_last_words(log)}"
+    name, pinned, got = mismatch.groups()
+    return f"build '{label}': download of {name} refused, its hash is {got} and the pinned one {pinned}"
+
+
+def _last_words(log: str) -> str:
+    """The end of a log as one line: what the builder printed last, else what Nix called an error."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    failed = next((place for place, line in enumerate(lines) if FAILED_BUILDER.match(line)), None)
+    printed: list[str] = []
+    if failed is not None:
+        printed = [line for line in lines[:failed] if not NIX_ITSELF.match(line)][-3:]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")][:1]
+    words = " | ".join(printed or errors or lines[-1:]) or "its log is empty"
+    return words if len(words) <= MESSAGE_CHARS else "…" + words[-MESSAGE_CHARS:]
+
+
+def no_catalogue() -> UserError:
+    """The error for a build that only the wrapper's catalogue could know."""
+    return UserError(
+        "servers are built with Nix: start bench from its flake (`nix run .#bench`) or by ./bench, "
+        "or name an install of your own: --pg NAME=/path/to/postgresql"
+    )
+
+
+def _no_nix() -> UserError:
+    return UserError("Nix is not installed: start with ./bench, which installs it")
+
+
+def _cache_folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache) / "pgbed"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

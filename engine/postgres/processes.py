@@ -1,0 +1,186 @@
+"""All processes of one server together, and by kind, the ones that ended included.
+
+`difference` of `engine.host.procfs` makes intervals of the counters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.host.procfs import CHILDREN_FILES, HeldFiles, Task, TaskReader, children, read_whole
+
+READ_ATTEMPTS = 3
+STARTING = "starting"
+UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSample:
+    """All processes of a server at one moment; counters are cumulative, see `Task.counters`.
+
+    `total` also has `processes_now`, and `largest_rss_bytes_now`: the memory of the process with the largest
+    address space, as the Insert Benchmark reports it. `kinds` has the same counters for each kind of process
+    (`kind_of_title`), and for `unseen`: what processes did between their last sample and their end, wholly when
+    they lived between two samples. The kinds add up to the total. A kind that has not been yet is not a key.
+    `tasks` are the living children by pid: a role's backend is looked up here, not read again. `stopped` says
+    whether the postmaster is (by SIGSTOP, or a debugger): nobody can connect, and no background process is started.
+    """
+
+    total: Mapping[str, int]
+    kinds: Mapping[str, Mapping[str, int]]
+    tasks: dict[int, Task]
+    stopped: bool = False
+
+
+KINDS = (
+    "checkpointer",
+    "background writer",
+    "walwriter",
+    "walsummarizer",
+    "walsender",
+    "walreceiver",
+    "autovacuum launcher",
+    "autovacuum worker",
+    "parallel worker",
+    "logical replication",
+    "stats collector",
+    "io worker",
+    "archiver",
+    "startup",
+    "logger",
+    "slotsync worker",
+)
+CLIENT_TITLE = re.compile(r"\[local\]|\S\(\d+\)|^client backend")
+
+
+def kind_of_title(cmdline: bytes) -> str:
+    """The kind of a server process by its title, in the words of `pg_stat_activity.backend_type`.
+
+    `postgres: bench ib [local] INSERT` is a `client backend`; a title of no known form is `other`, and a process that
+    has not set its title yet (it still shows the postmaster's command line) is `starting`.
+    """
+    title = cmdline.rstrip(b"\0 ").decode(errors="replace")
+    if not title.startswith("postgres: "):
+        return STARTING
+    title = title.removeprefix("postgres: ")
+    if CLIENT_TITLE.search(title) and not title.startswith("walsender"):
+        return "client backend"
+    # With cluster_name set the title begins with it.
+    for kind in KINDS:
+        if title.startswith(kind) or f": {kind}" in title:
+            return kind
+    return "other"
+
+
+def process_kind(pid: int) -> str:
+    """The kind of a living server process, `starting` when it cannot be read."""
+    try:
+        return kind_of_title(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return STARTING
+
+
+class ServerProcesses(HeldFiles):
+    """All processes of one server, those that ended included. A context manager.
+
+    The kernel adds a child's CPU time and block I/O to its parent's "children" counters at the moment it is
+    reaped, in ns and bytes. So own + reaped + living is the time of everything the postmaster ever
+    started, be it a backend that began before the step or a vacuum worker that lived for half a second
+    between two samples. Reaped CPU time can only be read in ticks, which is the error: under two ticks.
+    Run-queue wait and switches of the dead are not handed up by the kernel: their last value seen is kept.
+    """
+
+    def __init__(self, postmaster_pid: int) -> None:
+        """Raises OSError when there is no such process."""
+        super().__init__()
+        self.pid = postmaster_pid
+        self._postmaster = TaskReader(postmaster_pid)
+        self._children_fd = -1
+        if CHILDREN_FILES:
+            self._children_fd = self._hold(f"/proc/{postmaster_pid}/task/{postmaster_pid}/children")
+        self._readers: dict[int, TaskReader] = {}
+        self._kinds: dict[int, str] = {}
+        self._last: dict[int, Task] = {}
+        self._dead: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._unseen_cpu_ns = 0
+
+    def sample(self) -> ServerSample | None:
+        """All processes now; None once the postmaster is gone."""
+        for _ in range(READ_ATTEMPTS):
+            before = self._children()
+            living = {pid: task for pid in before if (task := self._read(pid)) is not None}
+            stat, own = self._postmaster.stat(), self._postmaster.read()
+            # A child that was reaped while we read is counted twice or not at all: read again.
+            if set(self._children()).issuperset(before):
+                break
+        if stat is None or own is None or own.state in "ZX":
+            return None
+        for pid in self._readers.keys() - living.keys():
+            self._bury(pid)
+        self._last = living
+        return self._sum(own, stat.reaped_cpu_ns)
+
+    def close(self) -> None:
+        for reader in (self._postmaster, *self._readers.values()):
+            reader.close()
+        self._readers.clear()
+        super().close()
+
+    def _children(self) -> list[int]:
+        if self._children_fd < 0:
+            return children(self.pid)
+        try:
+            return [int(pid) for pid in read_whole(self._children_fd).split()]
+        except OSError:
+            return []
+
+    def _read(self, pid: int) -> Task | None:
+        """A living child; opens it when it is new, or when its pid now belongs to another process."""
+        reader = self._readers.get(pid)
+        if reader is not None:
+            task = reader.read()
+            if task is not None:
+                return task
+            self._bury(pid)
+        try:
+            self._readers[pid] = reader = TaskReader(pid)
+        except OSError:
+            return None
+        return reader.read()
+
+    def _bury(self, pid: int) -> None:
+        reader, last, kind = self._readers.pop(pid, None), self._last.pop(pid, None), self._kinds.pop(pid, STARTING)
+        if reader is not None:
+            reader.close()
+        if last is not None:
+            self._dead[kind].update(last.counters())
+
+    def _sum(self, own: Task, reaped_cpu_ns: int) -> ServerSample:
+        kinds = defaultdict(Counter[str], {kind: counters.copy() for kind, counters in self._dead.items()})
+        # The postmaster's own I/O counters already hold all I/O of its reaped children.
+        reaped = {"cpu_ns": reaped_cpu_ns, "read_bytes": own.read_bytes, "write_bytes": own.write_bytes}
+        for counters in self._dead.values():
+            reaped = {key: value - counters[key] for key, value in reaped.items()}
+        # Never back: what moves from living to reaped loses up to two ticks in the reading. Bytes lose nothing.
+        self._unseen_cpu_ns = max(self._unseen_cpu_ns, reaped["cpu_ns"])
+        kinds[UNSEEN] = Counter(reaped | {"cpu_ns": self._unseen_cpu_ns})
+        kinds["postmaster"] = Counter(own.counters() | {"read_bytes": 0, "write_bytes": 0, "processes_now": 1})
+        largest = own
+        for pid, task in self._last.items():
+            kind = self._kinds.get(pid)
+            if kind is None:
+                kind = process_kind(pid)
+                if kind != STARTING:
+                    self._kinds[pid] = kind
+            kinds[kind].update(task.counters() | {"processes_now": 1})
+            if task.vsz_bytes > largest.vsz_bytes:
+                largest = task
+        total = Counter[str]()
+        for counters in kinds.values():
+            total.update(counters)
+        total["largest_rss_bytes_now"] = largest.rss_bytes
+        return ServerSample(total, dict(kinds), dict(self._last), stopped=own.state in "Tt")

@@ -1,0 +1,384 @@
+"""One PostgreSQL server over one fresh cluster: initialised, configured, started, watched, removed.
+
+The server is a direct child of the engine and asks the kernel to shut it down (SIGQUIT) when the engine is
+gone, so that not even `kill -9` of the engine leaves a server behind. It leads its own session: Ctrl-C in
+the terminal does not reach it.
+
+    with Server(build, config, cell_dir) as server:
+        server.create_database()
+        with server.connect("ib") as connection: ...
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from engine.core.errors import UserError
+from engine.core.model import Build, Config
+from engine.core.text import visible
+from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
+from engine.host.files import open_plain
+from engine.host.programs import kill_group
+from engine.postgres.cluster import (
+    SOCKET_DIR_PREFIX,
+    Progress,
+    end_processes,
+    last_words,
+    living_server,
+    pidfile,
+    remove_folder,
+    remove_shared_memory,
+    wait_until,
+)
+from engine.postgres.configs import quoted
+from engine.postgres.serverlog import line_prefix
+
+StopMode = Literal["fast", "immediate"]
+
+SUPERUSER = "bench"
+DATABASE = "ib"
+PORT = 5432
+START_TIMEOUT_S = 120.0
+CONNECT_TIMEOUT_S = 10
+INITDB_LOG_MAX_BYTES = 16 << 20
+SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
+
+# The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
+INITDB_ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
+# What the bench reads from the log; a config may say otherwise. Defaults differ by version, and so would the record.
+OBSERVED = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
+_STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
+    "fast": (signal.SIGINT, 600.0),
+    "immediate": (signal.SIGQUIT, 10.0),  # then it is killed: a server that was stopped by a signal obeys no other
+}
+
+
+class ServerError(UserError):
+    """A server that does not start, or is no more; holds the end of its log."""
+
+
+@dataclass(eq=False)
+class Server:
+    """A server of `build` under `config`, its cluster in `cell_dir`/data, its log in `cell_dir`/server.log.
+
+    Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On leaving, the
+    server is stopped; the cluster is removed unless `keep`. `progress` is called with what is waited for
+    when that takes longer than two seconds; `check` is called while it starts, and may raise to give it up.
+    `sockets` is the folder in which the private socket folder is made: PGBED_SOCKETS, else $XDG_RUNTIME_DIR when
+    the server runs as the engine's own user, else /tmp.
+    """
+
+    build: Build
+    config: Config
+    cell_dir: Path
+    _: KW_ONLY
+    keep: bool = False
+    progress: Progress = lambda _: None
+    check: Callable[[], None] = lambda: None
+    account: Account = field(default_factory=unprivileged)
+    sockets: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.cell_dir = self.cell_dir.absolute()
+        self.data_dir = self.cell_dir / "data"
+        self.log_path = self.cell_dir / "server.log"
+        self.initdb_command = (
+            str(self.build.bin / "initdb"),
+            f"--pgdata={self.data_dir}",
+            f"--username={SUPERUSER}",
+            *INITDB_ARGS,
+            *self.build.initdb_args,
+        )
+        self.socket_dir: Path | None = None
+        self._sockets = self.sockets or socket_base(self.account)
+        self._postmaster: subprocess.Popen[bytes] | None = None
+        self._initialised = False
+
+    def __enter__(self) -> Server:
+        try:
+            self.start()
+        except BaseException:
+            self.close(keep=False)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close(keep=self.keep)
+
+    # -- life cycle
+
+    def start(self) -> None:
+        """Initialise the cluster, configure it, start the server and wait until it takes connections.
+
+        Raises UserError when a folder cannot be used, ServerError when initdb fails or the server does not start.
+        """
+        self._check_folders()
+        make_passable(self.cell_dir)
+        self._initialise()
+        self._make_socket_dir()
+        self._configure()
+        with self.log_path.open("ab") as log:
+            self._postmaster = self._spawn(
+                (str(self.build.bin / "postgres"), "-D", str(self.data_dir)), log, signal.SIGQUIT
+            )
+        self._await_connections()
+
+    def _configure(self) -> None:
+        path = self.data_dir / "postgresql.conf"
+        try:  # the folder is the account's, which could have put anything there
+            conf_fd = open_plain(path, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            raise ServerError(f"{path} cannot be written: {error.strerror}") from None
+        with os.fdopen(conf_fd, "a", encoding="utf-8") as conf:
+            if os.fstat(conf_fd).st_nlink != 1:
+                raise ServerError(f"{path} cannot be written: it has another name, too")
+            conf.write(f"\n# config {visible(self.config.name)} ({visible(self.config.origin)})\n")
+            conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.config.settings)
+            conf.write("\n# set by the bench for every server\n")
+            conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.harness_settings.items())
+
+    @property
+    def harness_settings(self) -> dict[str, str]:
+        """What is appended after the config: private socket, no network, a log that can be read by machine."""
+        return {
+            "unix_socket_directories": str(self.socket_dir or ""),
+            "unix_socket_permissions": "0700",
+            "listen_addresses": "",
+            "port": str(PORT),
+            "log_destination": "stderr",
+            "log_line_prefix": line_prefix(self.build.major),
+            "logging_collector": "off",
+            "lc_messages": "C",
+            **{name: value for name, value in OBSERVED.items() if name not in dict(self.config.settings)},
+        }
+
+    def record(self) -> dict[str, Any]:
+        """How the cluster was made and is run, for the journal (JSON)."""
+        return {
+            "initdb": list(self.initdb_command),
+            "harness_settings": self.harness_settings,
+            "settings": dict(self.config.settings),
+            "settings_dropped": list(self.config.dropped),
+            "account": self.account.name,
+            "data_dir": str(self.data_dir),
+            "kept": self.keep,
+        }
+
+    def create_database(self, name: str = DATABASE) -> None:
+        """Create a database for the workload; template1 gets pgstattuple first if this build ships it."""
+        with self.connect("template1") as connection:
+            if connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'pgstattuple'").fetchone():
+                connection.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
+        with self.connect("postgres") as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop the server and wait for it; one that does not go in time is stopped at once, then killed."""
+        if self._postmaster is None or self._postmaster.poll() is not None:
+            return
+        for kind, (number, timeout_s) in _STOPS.items():
+            if mode in (kind, "fast"):
+                self._postmaster.send_signal(number)
+                what = f"stopping {self.build.label} ({kind})"
+                if wait_until(lambda: not self.alive(), timeout_s, what, self.progress):
+                    return
+        self._postmaster.kill()
+        end_processes(self.data_dir, self.build.bin)
+        self._postmaster.wait()
+
+    def close(self, *, keep: bool) -> None:
+        """Stop the server and remove its socket folder and, unless `keep`, its cluster."""
+        self.stop("fast" if keep else "immediate")  # a cluster that is thrown away needs no shutdown checkpoint
+        if self.socket_dir is not None:
+            shutil.rmtree(self.socket_dir, ignore_errors=True)
+            (self.cell_dir / "socket").unlink(missing_ok=True)
+            self.socket_dir = None
+        if self._initialised:
+            end_processes(self.data_dir, self.build.bin)
+            remove_shared_memory(self.data_dir, self.account.uid)
+        if self._initialised and not keep:
+            remove_folder(self.data_dir, self.progress)
+            self._initialised = False
+
+    # -- while it runs
+
+    def dsn(self, dbname: str = DATABASE) -> str:
+        """Connection string of a database, for the superuser over the private socket."""
+        if self.socket_dir is None:
+            raise ServerError(f"server {self.build.label} is not running")
+        return make_conninfo(host=str(self.socket_dir), port=PORT, user=SUPERUSER, dbname=dbname)
+
+    def connect(self, dbname: str = DATABASE) -> psycopg.Connection[Any]:
+        """An autocommit connection, named pgbed so that samplers can tell it from the workload's."""
+        return psycopg.connect(
+            self.dsn(dbname), autocommit=True, application_name="pgbed", connect_timeout=CONNECT_TIMEOUT_S
+        )
+
+    @property
+    def pid(self) -> int:
+        """The postmaster's process id."""
+        if self._postmaster is None:
+            raise ServerError(f"server {self.build.label} is not running")
+        return self._postmaster.pid
+
+    def alive(self) -> bool:
+        """Whether the postmaster runs."""
+        return self._postmaster is not None and self._postmaster.poll() is None
+
+    def died_reason(self) -> str | None:
+        """How the postmaster ended and its last log lines; None before it was started and while it is alive."""
+        status = self._postmaster.poll() if self._postmaster is not None else None
+        if status is None:
+            return None
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return f"server {self.build.label} {how}: {last_words(self.log_path)} (log: {self.log_path})"
+
+    # -- the parts of start
+
+    def _check_folders(self) -> None:
+        owner = living_server(self.data_dir)
+        if owner is not None:
+            raise ServerError(f"{self.data_dir} is in use by a running server (process {owner}); stop it first")
+        if self.data_dir.exists() and any(self.data_dir.iterdir()):
+            raise ServerError(f"{self.data_dir} already contains a cluster; remove it or choose another --out")
+        check_places(self.build, self.account, self.cell_dir, self._sockets)
+
+    def _initialise(self) -> None:
+        try:
+            if self.data_dir.is_symlink():
+                raise ServerError(f"{self.data_dir} is a symlink, which is not followed; remove it")
+            self.data_dir.mkdir(mode=0o700, exist_ok=True)
+            self.account.own(self.data_dir)
+        except OSError as error:
+            raise ServerError(f"{self.data_dir} cannot be made: {error.strerror}") from None
+        self._initialised = True
+        with self.log_path.open("wb") as log:
+            # SIGKILL: at SIGTERM initdb would tidy up while the folder is being removed from here
+            child = self._spawn(self.initdb_command, log, signal.SIGKILL)
+            try:
+                what = f"initialising the cluster of {self.build.label}"
+                wait_until(lambda: child.poll() is not None, START_TIMEOUT_S, what, self.progress, self._check_initdb)
+            finally:
+                kill_group(child)
+        if child.returncode != 0:
+            words = last_words(self.log_path)
+            raise ServerError(f"initdb of {self.build.label} failed: {words} (log: {self.log_path})")
+
+    def _make_socket_dir(self) -> None:
+        try:
+            self.socket_dir = Path(tempfile.mkdtemp(prefix=SOCKET_DIR_PREFIX, dir=self._sockets)).absolute()
+            link = self.cell_dir / "socket"  # by it `kill_leftover` finds the folder after a crash
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.socket_dir)
+            self.account.own(self.socket_dir)
+        except OSError as error:
+            raise ServerError(f"no socket folder can be made in {self._sockets}: {error.strerror}") from None
+
+    def _spawn(self, command: tuple[str, ...], log: IO[bytes], death: signal.Signals) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=self.data_dir,  # by it `processes_in` finds initdb too
+            env=_environment(self.build, os.environ),
+            umask=0o077,
+            start_new_session=True,
+            preexec_fn=bound_to_engine(death),
+            **self.account.identity(),
+        )
+
+    def _await_connections(self) -> None:
+        def ready() -> bool:
+            if not self.alive():
+                raise ServerError(str(self.died_reason()))
+            return pidfile(self.data_dir)[7:8] == ["ready"]
+
+        what = f"waiting for server {self.build.label} to accept connections"
+        if not wait_until(ready, START_TIMEOUT_S, what, self.progress, self.check):
+            raise ServerError(
+                f"server {self.build.label} accepts no connections after {START_TIMEOUT_S:.0f} s: "
+                f"{last_words(self.log_path)} (log: {self.log_path})"
+            )
+        try:
+            self.connect("postgres").close()
+        except psycopg.OperationalError as error:
+            raise ServerError(f"server {self.build.label} refuses connections: {str(error).splitlines()[0]}") from None
+
+    def _check_initdb(self) -> None:
+        self.check()
+        if self.log_path.stat().st_size > INITDB_LOG_MAX_BYTES:
+            raise ServerError(f"initdb of {self.build.label} produces endless output; see {self.log_path}")
+
+
+def _environment(build: Build, environ: Mapping[str, str]) -> dict[str, str]:
+    """What servers see: nothing that could change a cluster comes from the user's shell.
+
+    PATH is where initdb finds `locale`, which says what collations there are; the wrapper names it. Only an install of
+    the user's own may want the user's LD_LIBRARY_PATH.
+    """
+    seen = {"PATH": environ.get("PGBED_SERVER_PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+    if build.provenance == "local" and "LD_LIBRARY_PATH" in environ:
+        seen["LD_LIBRARY_PATH"] = environ["LD_LIBRARY_PATH"]
+    return seen
+
+
+def ignore_libpq_variables() -> None:
+    """Takes out of the environment what the user has set for other servers (PGHOST, PGOPTIONS …).
+
+    Connections to the bench's own servers, the engine's and the clients', would obey it.
+    """
+    for name in [*os.environ]:
+        if name.startswith("PG") and not name.startswith("PGBED_"):
+            del os.environ[name]
+
+
+def check_places(build: Build, account: Account, folder: Path, sockets: Path) -> None:
+    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet."""
+    barred = account.barred_at(folder)
+    if barred is not None:
+        raise ServerError(
+            f"user {account.name}, who runs the server, may not enter {barred}: "
+            f"choose another folder with --out, or name another user in PGBED_USER"
+        )
+    for program in ("initdb", "postgres"):
+        if not account.may_execute(build.bin / program):
+            raise ServerError(
+                f"build {build.label}: user {account.name} cannot run {build.bin / program}; "
+                f"is it there, and may that user enter every folder on the way?"
+            )
+    check_sockets(sockets)
+
+
+def check_sockets(base: Path) -> None:
+    """Raises ServerError when no private socket folder can be made in `base`, or its path would be too long."""
+    if not base.is_dir():
+        raise ServerError(f"folder for sockets {base} does not exist; set PGBED_SOCKETS to one that does")
+    length = len(os.fsencode(f"{base.absolute()}/{SOCKET_DIR_PREFIX}xxxxxxxx/.s.PGSQL.{PORT}"))
+    if length > SOCKET_PATH_MAX:
+        raise ServerError(
+            f"the server's socket in {base} would have a path of {length} bytes, more than the "
+            f"{SOCKET_PATH_MAX} that a Unix socket may have; set PGBED_SOCKETS to a shorter folder"
+        )
+
+
+def socket_base(account: Account) -> Path:
+    """The folder in which private socket folders are made; see `Server`."""
+    chosen = os.environ.get("PGBED_SOCKETS")
+    if chosen:
+        return Path(chosen)
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
+    usable = not account.switch and os.access(runtime, os.W_OK) and len(os.fsencode(runtime)) < 60
+    return runtime if usable else Path("/tmp")

@@ -1,0 +1,66 @@
+"""A statement under way on a connection of its own, asked after and never waited for.
+
+Vacuums take minutes while the engine samples, so they are sent and polled. Threads would do too, but the engine
+forks, and a process with threads should not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGresult
+
+from engine.core.closing import Closing
+
+
+class AsyncStatement(Closing):
+    """Sends a statement at once; `done` says whether it has ended, `error` how. A context manager.
+
+    What the server has to say meanwhile (VACUUM VERBOSE) is kept in `notices`, a line each.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], statement: str) -> None:
+        self.statement = statement
+        self.error: str | None = None
+        self.notices: list[str] = []
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._pgconn.notice_handler = self._note
+        self._ended = False
+        try:
+            self._pgconn.send_query(statement.encode())
+            self._pgconn.flush()
+        except psycopg.Error as error:
+            self._end(str(error))
+
+    def done(self) -> bool:
+        """Whether the statement has ended; never blocks."""
+        try:
+            while not self._ended:
+                self._pgconn.consume_input()
+                if self._pgconn.is_busy():
+                    return False
+                result = self._pgconn.get_result()
+                if result is None:
+                    self._ended = True
+                elif result.status == ExecStatus.FATAL_ERROR:
+                    self.error = f"{self.statement}: {result.error_message.decode(errors='replace').strip()}"
+        except psycopg.Error as error:
+            self._end(str(error))
+        return True
+
+    def close(self) -> None:
+        """Ends the connection, and with it the statement if it still runs."""
+        self._connection.close()
+
+    def _note(self, result: PGresult) -> None:
+        for field in (DiagnosticField.MESSAGE_PRIMARY, DiagnosticField.MESSAGE_DETAIL):
+            text = result.error_field(field)
+            if text:
+                self.notices += text.decode(errors="replace").splitlines()
+
+    def _end(self, error: str) -> None:
+        self.error = f"{self.statement}: {error}"
+        self._ended = True

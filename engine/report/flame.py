@@ -1,0 +1,219 @@
+"""Flame graphs of a run's sampled stacks: one page that holds all it needs, drawn by the library d3-flame-graph.
+
+In a differential one a frame's width is its part of the second profile (or, by a button, of the first), its colour how
+that part has changed. The first profile's samples are scaled before: to the same number of statements where both are
+known, so that a statement that costs more is seen to; else to the same number of samples, which shows shares only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from engine.analysis import results
+from engine.analysis.results import CellResult
+from engine.core.errors import UserError, unknown
+from engine.core.model import Subject
+from engine.journal.manifest import read_manifest
+from engine.tracing import stacks
+
+LIBRARY_VARIABLE = "PGBED_FLAMEGRAPH"  # the folder of LIBRARY
+LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMapper.min.js")
+STYLE = "d3-flamegraph.css"
+
+MAIN_LOOP = "PostgresMain"
+# What a later version calls a function of an earlier one: each would be gone there and new here.
+RENAMED: Mapping[str, str] = {
+    "pg_analyze_and_rewrite": "pg_analyze_and_rewrite_fixedparams",
+    "pg_analyze_and_rewrite_params": "pg_analyze_and_rewrite_withcb",
+    "parse_analyze": "parse_analyze_fixedparams",
+    "CommitTransactionCommandInternal": "CommitTransactionCommand",
+}
+
+Node = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The samples of one role in one step: folded line -> count. `statements` is None when they were not counted."""
+
+    name: str
+    folded: Mapping[str, int]
+    statements: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """The total number of samples."""
+        return sum(self.folded.values())
+
+
+def labels(run: Path) -> dict[str, Subject]:
+    """What can be named in a run: `16.3`, which is under the first config that it ran under, or `16.3/cx7`."""
+    named: dict[str, Subject] = {}
+    for cell in read_manifest(run).cells:
+        for name in (cell.subject.name, f"{cell.subject.name}/{cell.subject.config}"):
+            named.setdefault(name, cell.subject)
+    return named
+
+
+def subject_of(run: Path, label: str | None) -> Subject:
+    """What a label names, the run's base for None. Raises UserError for an unknown one."""
+    known = labels(run)
+    wanted = label or read_manifest(run).base
+    if wanted not in known:
+        raise unknown(f"build in {run.name}", wanted, known)
+    return known[wanted]
+
+
+def profile(run: Path, subject: Subject, step: str, role: str) -> Profile:
+    """What was sampled in a run, over all repeats of a subject. Raises UserError when that is nothing."""
+    folded = under_main_loop(stacks.read_folded(run, subject, step, role))
+    sampled = {
+        path.parents[1].name
+        for (owner, named, _), paths in stacks.recorded(run).items()
+        for path in paths
+        if (owner, named) == (subject, step)
+    }
+    cells = [cell for cell in results.load(run).cells if cell.cell.id in sampled]
+    counts = [_statements(cell, step, role) for cell in cells]
+    name = f"{subject.name} ({run.name})"
+    return Profile(name, folded, sum(counts) if all(counts) else None)
+
+
+def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
+    """The same stacks from the backend's main loop on, where they have one.
+
+    How the postmaster comes there differs by version and tells nothing about a statement.
+    """
+
+    def below(frames: list[str]) -> list[str]:
+        return frames[frames.index(MAIN_LOOP) if MAIN_LOOP in frames else 0 :]
+
+    return _refolded(folded, below)
+
+
+def under_one_name(folded: Mapping[str, int]) -> dict[str, int]:
+    """The same stacks with functions called as later versions do."""
+
+    def renamed(old: list[str]) -> list[str]:
+        frames: list[str] = []
+        for name in old:
+            # Where a function was split in two, one of them is left.
+            if name not in RENAMED or frames[-1:] != [RENAMED[name]]:
+                frames.append(RENAMED.get(name, name))
+        return frames
+
+    return _refolded(folded, renamed)
+
+
+def _refolded(folded: Mapping[str, int], changed: Callable[[list[str]], list[str]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for line, count in folded.items():
+        found[";".join(changed(line.split(";")))] += count
+    return found
+
+
+def _statements(cell: CellResult, step: str, role: str) -> int:
+    """How many the role has finished; 0 where that is not known: the cell is unfinished, or the role is no client's."""
+    if step not in cell.steps:
+        return 0
+    totals = cell.steps[step].totals
+    # All workers of a kind by its word, as the stacks are read; `query` is also the first worker's name.
+    own = totals.of_kind(role) or [found for name, found in totals.roles.items() if name == role]
+    return sum(found.statements for found in own)
+
+
+def tree(folded: Mapping[str, int]) -> Node:
+    """The nested form: each node's `value` is all its samples. Kernel functions are marked as such."""
+    return _tree({line: (float(count), 0.0) for line, count in folded.items()}, differential=False)
+
+
+def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
+    """The nested forms that are as wide as the second and as the first profile, and how they were made comparable.
+
+    `change` of a node is what changed in it alone, second less first, in samples of the profile that sets the width.
+    """
+    if base.statements and new.statements:
+        scale, text = new.statements / base.statements, "per statement"
+    else:
+        scale, text = new.samples / base.samples, "as shares of all samples"
+    before, after = Counter(under_one_name(base.folded)), Counter(under_one_name(new.folded))
+    lines = {*before, *after}
+    as_new = {line: (float(after[line]), after[line] - before[line] * scale) for line in lines}
+    as_base = {line: (float(before[line]), after[line] / scale - before[line]) for line in lines}
+    return _tree(as_new, differential=True), _tree(as_base, differential=True), text
+
+
+def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str:
+    """The whole page. Raises UserError when the library cannot be found."""
+    library = _library()
+    if base is None:
+        title = f"{role} in {step}: {new.name}"
+        note = f"{new.samples} samples on CPU"
+        graphs = [{"label": new.name, "tree": tree(new.folded)}]
+    else:
+        as_new, as_base, how = difference(base, new)
+        title = f"{role} in {step}: {new.name} against {base.name}"
+        note = (
+            f"{new.samples} samples against {base.samples}, compared {how}. Red takes more than in {base.name}, blue "
+            "less; the paler, the less has changed"
+        )
+        graphs = [
+            {"label": f"as wide as in {new.name}; orange is new", "tree": as_new},
+            {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": as_base},
+        ]
+    flat = all(";" not in line for profile in (new, base) if profile for line in profile.folded)
+    if flat:
+        note += ". Only the innermost functions are known: these binaries keep no frame pointers"
+    # "<" would let a name in the data end the script.
+    data = json.dumps({"differential": base is not None, "graphs": graphs}).replace("<", "\\u003c")
+    return Template(files("engine.report").joinpath("flame.html").read_text(encoding="utf-8")).substitute(
+        title=escape(title),
+        note=escape(note),
+        style=library[STYLE],
+        library="\n".join(f"<script>{library[name]}</script>" for name in LIBRARY),
+        data=data,
+    )
+
+
+def _tree(lines: Mapping[str, tuple[float, float]], name: str = "all", *, differential: bool) -> Node:
+    """A node of the stacks (count, change) that go on below it; the empty one ends in it."""
+    below: dict[str, dict[str, tuple[float, float]]] = {}
+    for line, found in sorted(lines.items()):
+        if line:
+            child, _, rest = line.partition(";")
+            below.setdefault(child, {})[rest] = found
+    value = sum(count for count, _ in lines.values())
+    node: Node = {
+        "name": name,
+        "value": round(value, 2) if value % 1 else int(value),
+        "children": [_tree(own, child, differential=differential) for child, own in below.items()],
+    }
+    if differential:
+        node["change"] = round(lines.get("", (0, 0))[1], 2)
+    if name.endswith("_[k]"):
+        node["libtype"] = "kernel"
+    return node
+
+
+def _library() -> dict[str, str]:
+    folder = os.environ.get(LIBRARY_VARIABLE)
+    if not folder:
+        raise UserError(
+            f"flame graphs are drawn by the library d3-flame-graph, which {LIBRARY_VARIABLE} must name; "
+            "start bench by ./bench or nix run, which bring it"
+        )
+    try:
+        return {name: (Path(folder) / name).read_text(encoding="utf-8") for name in (*LIBRARY, STYLE)}
+    except OSError as error:
+        raise UserError(
+            f"{error.filename}: {error.strerror}; {LIBRARY_VARIABLE} must name a folder with {', '.join(LIBRARY)}"
+        ) from error

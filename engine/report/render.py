@@ -1,0 +1,183 @@
+"""A comparison as tables for the terminal, Markdown, CSV, or JSON. Every table is complete in 80 columns.
+
+Arrows and words are the user's view: `slower` (down) for less throughput and for more CPU per operation, too.
+
+The JSON (`--json`) is `engine.core.comparison.Comparison`, of which keys are only ever added; see `OLD_KEYS`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from engine.core.comparison import Comparison
+from engine.core.text import csv_text, visible, visible_lines
+from engine.report.tables import WHERE, Notes, Section, headline, sections
+
+ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
+# What the JSON had under other names is written under both until the next release, ratios and spreads of a renamed
+# metric twice.
+OLD_METRICS = {"server_cpu_us_per_op": "dbms_cpu_us_per_op"}
+OLD_KEYS = {
+    "": {"comparability": "likeness"},
+    "workload": {"non_default": "departures"},
+    "spreads": {"bimodal": "two_modes"},
+    "cells": OLD_METRICS,
+}
+OLD_STALL_KEYS = {"max_in_flight_ns": "greatest_in_flight_ns", "missed_rows": "rows_not_done"}
+
+
+def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
+    """Prints a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
+    plain = (console.encoding or "").lower().replace("-", "") not in ("utf8", "utf16")
+    notes = Notes()
+    for answer in comparison.answer:
+        text = Text(_spelled(visible(answer.text), plain), style="bold")
+        console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
+    for line in header(comparison):
+        console.print(Text(visible(line)), soft_wrap=True)
+    shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
+    for section in shown:
+        console.print()
+        console.print(Text(visible(section.title), style="bold"))
+        console.print(_table(section, plain))
+    console.print()
+    for line in footer(comparison, notes):
+        console.print(Text(_spelled(visible(line), plain)), soft_wrap=False)
+
+
+def to_json(comparison: Comparison) -> str:
+    """The documented JSON, and the same under the names of `OLD_KEYS`."""
+    record: dict[str, Any] = msgspec.to_builtins(comparison)
+    for part, names in OLD_KEYS.items():
+        place = record if not part else record[part]
+        for each in place if isinstance(place, list | tuple) else (place,):
+            each |= {old: each[name] for name, old in names.items()}
+    for cell in record["cells"]:
+        for stall in cell["stalls"]:
+            stall |= {old: stall[name] for name, old in OLD_STALL_KEYS.items()}
+    for part in ("ratios", "spreads"):
+        old_metrics = [{**each, "metric": old} for each in record[part] if (old := OLD_METRICS.get(each["metric"]))]
+        record[part] = [*record[part], *old_metrics]
+    return json.dumps(record, indent=1, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def to_csv(comparison: Comparison) -> str:
+    """One line per step, subject and metric, the base included: medians, ratios, verdicts."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ("step", "subject", "build", "config", "kernel", "arm", "metric", "cells", "median", "ratio", "low", "high",
+         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect")
+    )  # fmt: skip
+    for step in comparison.steps:
+        for subject in comparison.subjects:
+            for metric in comparison.metrics:
+                values = comparison.values(subject.name, step, metric.name)
+                if not values:
+                    continue
+                found = comparison.ratio(subject.name, step, metric.name)
+                judged = (
+                    (found.ratio, found.low, found.high, found.pairs, found.verdict, found.more_pairs,
+                     found.noise_floor, "; ".join(found.remarks), found.stands_out, found.visible_effect)
+                    if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
+                )  # fmt: skip
+                place = (step, subject.name, subject.build, subject.config, subject.kernel, subject.arm, metric.name)
+                row = (*place, len(values), comparison.median(subject.name, step, metric.name), *judged)
+                writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue()
+
+
+def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
+    """The same tables as on the terminal, for a ticket or a page."""
+    notes = Notes()
+    parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
+    parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
+    for section in sections(comparison, notes, published=published):
+        columns = [column.replace("\n", " ") for column in section.columns]
+        lines = [
+            f"### {_markdown(section.title)}",
+            "",
+            _markdown_row(columns),
+            "| " + " | ".join(["---", *["---:"] * (len(columns) - 1)]) + " |",
+        ]
+        for row, _ in section.rows:
+            cells = [_markdown(cell.strip()) for cell in row]
+            cells = [f"**{cells[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else cells
+            lines.append("| " + " | ".join(cells) + " |")
+        parts.append("\n".join(lines))
+    parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison, notes)))
+    return "\n\n".join(parts) + "\n"
+
+
+def header(comparison: Comparison) -> list[str]:
+    """What was compared, and how."""
+    workload, most = comparison.workload, comparison.pairs
+    lines = [f"run {run}" for run in comparison.runs]
+    lines.append(
+        f"{workload.text}, {workload.clients} client{'s' if workload.clients != 1 else ''}; base {comparison.base}"
+    )
+    if workload.non_default:
+        lines.append(f"non-default workload options: {', '.join(workload.non_default)}")
+    if comparison.design != "cells":
+        lines.append(
+            f"servers side by side, query steps in {comparison.design}: not comparable with runs of whole cells"
+        )
+    if most > 1:
+        lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
+    return lines
+
+
+def footer(comparison: Comparison, notes: Notes) -> list[str]:
+    """Legend, reasons, findings, and what is missing."""
+    lines = ["▲ better  ▼ worse  = same  ~ inconclusive  ? verdict withheld"]
+    lines += notes.lines()
+    if comparison.pairs == 1:
+        lines.append("one pair: ratios only, no verdict can be given; run again with --repeats 4 or more")
+    elif comparison.pairs == 2:
+        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 4 or 6")
+    elif comparison.pairs:
+        lines.append(
+            "verdicts hold together: in at most 1 of 20 comparisons of equal servers any rate is called different, and "
+            "in at most 1 any server CPU; each interval is a 95 % one by itself; other figures have no verdict, an "
+            "arrow marks those that stand out"
+        )
+    lines += comparison.findings
+    lines += [cell.text for cell in comparison.left_out]
+    if not comparison.cells:
+        lines.append("no cell has finished yet: nothing to compare")
+    return lines
+
+
+def _spelled(text: str, plain: bool) -> str:
+    return "".join(ASCII.get(letter, letter) for letter in text).replace("·", ".") if plain else text
+
+
+def _table(section: Section, plain: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, column in enumerate(section.columns):
+        words = column in ("verdict", "its cause", WHERE)  # these may be folded, and so may names; figures never
+        left = place == 0 or words or column == "unit"
+        heading = Text(visible_lines(column))
+        table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=place > 0 and not words)
+    for row, style in section.rows:
+        table.add_row(*(Text(_spelled(visible_lines(cell), plain)) for cell in row), style=style)
+    return table
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(_markdown(cell) for cell in cells) + " |"
+
+
+def _markdown(text: str) -> str:
+    """Text as it stands: no tag, no link, no column begins in it."""
+    text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("|", "\\|").replace("[", "\\[")

@@ -1,0 +1,103 @@
+"""An attempt at a cell: a fresh cluster, its server, all its steps, and a record of how it ended."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import traceback
+from collections.abc import Generator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from engine.core.errors import UserError
+from engine.core.model import Cell, Manifest
+from engine.host import environment
+from engine.host.account import make_passable
+from engine.host.drift import drift
+from engine.postgres.server import Server
+from engine.run.control import Commands
+from engine.run.step import Phase, StepRunner
+from engine.run.stop import Interrupted, StepFailed, Stop
+
+Phases = Generator[Phase, None, None]
+
+
+class Attempt:
+    """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only."""
+
+    def __init__(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> None:
+        self.finished = False
+        self.phase: Phase | None = None  # of the step that runs
+        self.runner: StepRunner | None = None  # once the server is up
+        self._commands = commands
+        self._left = self._phases(folder, manifest, cell, stop, commands)
+
+    def advance(self) -> bool:
+        """Goes on to the next phase; False when the attempt has ended."""
+        if self.runner is not None and self.phase is not None:
+            self._commands.attempt, self._commands.probing = self.runner.attempt, self.runner.probing
+        self.phase = next(self._left, None)
+        return self.phase is not None
+
+    def fail(self, error: Exception) -> None:
+        """Ends the attempt with an error, where it still runs: that is recorded, as if it had come from within."""
+        if self.phase is not None:
+            with suppress(StopIteration, type(error)):
+                self._left.throw(error)
+        self.phase = None
+
+    def close(self) -> None:
+        """Ends what still runs, without a record: the engine is ending."""
+        self._left.close()
+
+    def _phases(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> Phases:
+        journal = commands.journal
+        attempt = commands.attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
+        state, reason = "failed", None
+        try:
+            yield from self._run(folder, manifest, cell, attempt, stop, commands)
+            state = "finished"
+        except Interrupted as interrupt:
+            state, reason = "interrupted", str(interrupt)
+        except (UserError, StepFailed, psycopg.Error, sqlite3.Error, OSError) as error:
+            # The cluster is gone by now, so a disk that was full has room again for saying so.
+            reason = " ".join(str(error).split()) or type(error).__name__
+        except Exception as error:
+            traceback.print_exc()  # into engine.log: this is a fault of ours
+            reason = f"internal error, see engine.log: {type(error).__name__}: {error}"
+        if state == "failed":
+            journal.recover()
+        journal.end_attempt(attempt, time.monotonic_ns(), state, reason)
+        self.finished = state == "finished"
+
+    def _run(
+        self, folder: Path, manifest: Manifest, cell: Cell, attempt: int, stop: Stop, commands: Commands
+    ) -> Phases:
+        def note(kind: str, text: str) -> None:
+            t_ns = time.monotonic_ns()
+            journal.add_event(kind, t_ns, {"text": text}, ended_ns=t_ns, attempt=attempt)
+            journal.commit()
+
+        journal = commands.journal
+        make_passable(folder)
+        build = manifest.build(cell.subject.build)
+        origin: dict[str, Any] = {"environment": environment.record(folder)}
+        for finding in drift(manifest.environment, origin["environment"]):
+            note("drift", finding)
+        config, progress = manifest.config(cell.subject), partial(note, "progress")
+        with Server(build, config, folder, keep=manifest.keep, progress=progress, check=stop.check) as server:
+            origin["server"] = server.record()
+            journal.update_origin(attempt, origin)
+            with StepRunner(manifest, cell, server, attempt, stop, commands) as runner:
+                self.runner = runner
+                for ordinal, step in enumerate(runner.steps):
+                    stop.check()
+                    yield from runner.run(ordinal, step)
+        origin["environment_after"] = environment.record(folder)
+        journal.update_origin(attempt, origin)
+        for finding in drift(origin["environment"], origin["environment_after"], under_load=True):
+            note("drift", finding)

@@ -1,0 +1,189 @@
+"""Commands to an engine that runs, and its answers: a socket in the run directory, a line of JSON each way.
+
+    {"probe": NAME, "on": true|false}   attaches or detaches a probe, for the rest of the cell
+    {"mark": TEXT}                      an event of the user's, for finding a moment again
+    {"stop": true}                      as Ctrl-C
+
+The answer is {"ok": TEXT} or {"error": TEXT}. The engine polls the socket ten times a second and never
+waits for a caller.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from engine.core.errors import UserError
+from engine.journal.lock import is_locked
+from engine.journal.runs import CONTROL
+from engine.journal.writer import JournalWriter
+from engine.tracing.attach import Probing
+
+LINE_MAX_BYTES = 4096
+PATIENCE_S = 5.0  # for a line that was begun
+ANSWER_TIMEOUT_S = 60.0  # the engine is deaf while it starts a server
+ANSWER_MAX_BYTES = 65536
+CALLERS_MAX = 8
+MARK_MAX = 500
+
+Answer = Callable[[dict[str, Any]], str]
+
+
+@dataclass(slots=True)
+class Commands:
+    """Answers `control.ask`. `attempt`, `step` and `probing` are those under way, if any."""
+
+    journal: JournalWriter
+    attempt: int | None = None
+    step: int | None = None
+    probing: Probing | None = None
+    stop_wanted: bool = False
+
+    def answer(self, record: dict[str, Any]) -> str:
+        """Does what a caller asks; returns the answer. Raises UserError for what cannot be done."""
+        match record:
+            case {"probe": str(name), "on": bool(on)}:
+                return self._switch(name, on)
+            case {"mark": str(text)}:
+                return self._mark(text)
+            case {"stop": True}:
+                self.stop_wanted = True
+                return "stopping"
+            case _:
+                known = '{"probe": NAME, "on": true}, {"mark": TEXT} or {"stop": true}'
+                raise UserError(f"control: unknown command; give {known}")
+
+    def _switch(self, name: str, on: bool) -> str:
+        if self.probing is None:
+            raise UserError(f"probe {name}: no server is up yet; try again once a step runs")
+        reason = self.probing.switch(name, on)
+        if reason:
+            raise UserError(reason)
+        self.journal.commit()
+        return f"{name} {'starts' if on else 'stops'}"
+
+    def _mark(self, text: str) -> str:
+        t_ns = time.monotonic_ns()
+        data = {"text": text[:MARK_MAX]}
+        self.journal.add_event("mark", t_ns, data, ended_ns=t_ns, attempt=self.attempt, step=self.step)
+        self.journal.commit()
+        return "marked"
+
+
+class Control:
+    """The engine's end of the socket, a context manager. Only its own user, and root, may talk to it."""
+
+    def __init__(self, run: Path) -> None:
+        self._callers: list[tuple[socket.socket, bytes, float]] = []  # with what they have sent, and since when
+        self._run = run
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        mask = os.umask(0o177)
+        # A file system without sockets makes an engine that cannot be talked to, which is no reason not to run.
+        with suppress(OSError), _short(run) as path:
+            path.unlink(missing_ok=True)  # of an engine that died
+            self._socket.bind(str(path))
+            self._socket.listen(CALLERS_MAX)
+        os.umask(mask)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for caller, _sent, _since_s in self._callers:
+            caller.close()
+        self._socket.close()
+        (self._run / CONTROL).unlink(missing_ok=True)
+
+    def poll(self, answer: Answer) -> None:
+        """Answers each caller that has sent a whole line. `answer` returns the answer's text, or raises UserError."""
+        with suppress(OSError):
+            while len(self._callers) < CALLERS_MAX:
+                caller, _ = self._socket.accept()
+                caller.setblocking(False)
+                self._callers.append((caller, b"", time.monotonic()))
+        callers, self._callers = self._callers, []
+        for caller, sent, since_s in callers:
+            received = _received(caller)
+            sent += received or b""
+            if b"\n" in sent or len(sent) > LINE_MAX_BYTES:
+                _reply(caller, sent.partition(b"\n")[0], answer)
+            elif received == b"" or time.monotonic() - since_s > PATIENCE_S:
+                caller.close()
+            else:
+                self._callers.append((caller, sent, since_s))
+
+
+def ask(run: Path, record: dict[str, Any]) -> str:
+    """Sends a command to the engine of a run; returns its answer. Raises UserError when it refuses, or is not there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, _short(run) as path:
+        caller.settimeout(ANSWER_TIMEOUT_S)
+        try:
+            caller.connect(str(path))
+            caller.sendall(json.dumps(record).encode() + b"\n")
+            with caller.makefile("rb") as answers:
+                answered = answers.readline(ANSWER_MAX_BYTES)
+        except PermissionError:
+            raise UserError(f"{run}: its engine belongs to another user; repeat this as that user or as root") from None
+        except TimeoutError:
+            raise UserError(f"{run}: the engine is busy and did not answer; try again once a step runs") from None
+        except OSError:
+            answered = b""
+    if not answered:
+        gone = "did not answer: it is exiting, or has no control socket" if is_locked(run) else "is not running"
+        raise UserError(f"{run}: the engine {gone}; `bench list runs` shows which runs are")
+    try:
+        match msgspec.json.decode(answered):
+            case {"error": str(error)}:
+                raise UserError(error)
+            case {"ok": str(text)}:
+                return text
+    except (ValueError, RecursionError):
+        pass
+    raise UserError(f"{run}: the engine gave no answer that can be understood")
+
+
+def _received(caller: socket.socket) -> bytes | None:
+    """What a caller has sent since; None when nothing, b"" when it has gone."""
+    try:
+        return caller.recv(LINE_MAX_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _reply(caller: socket.socket, line: bytes, answer: Answer) -> None:
+    try:
+        record = msgspec.json.decode(line, type=dict[str, Any])
+    except (ValueError, RecursionError):
+        answered = {"error": "control: give one JSON object a line"}
+    else:
+        try:
+            answered = {"ok": answer(record)}
+        except sqlite3.Error:
+            raise  # the journal's, which the run must know of
+        except Exception as error:
+            answered = {"error": str(error) or type(error).__name__}
+    with caller, suppress(OSError):  # the caller may have gone
+        caller.send(json.dumps(answered).encode() + b"\n")
+
+
+@contextmanager
+def _short(run: Path) -> Iterator[Path]:
+    """The socket's path in few bytes: the kernel takes 107, and run directories may lie deep."""
+    folder = os.open(run, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield Path(f"/proc/self/fd/{folder}") / CONTROL
+    finally:
+        os.close(folder)

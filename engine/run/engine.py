@@ -1,0 +1,111 @@
+"""The engine: runs the cells of a manifest one after another, and leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from engine.core.model import Cell, Manifest
+from engine.host.account import unprivileged
+from engine.host.lock import exclusive_run
+from engine.journal.runs import planned
+from engine.journal.writer import JournalWriter
+from engine.postgres.cluster import kill_leftover
+from engine.postgres.server import ignore_libpq_variables
+from engine.run.abreast import run_abreast
+from engine.run.attempt import Attempt
+from engine.run.control import Commands, Control
+from engine.run.reaper import reaper
+from engine.run.step import POLL_S, Phase
+from engine.run.stop import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: how many cells failed, and whether it was asked to stop."""
+
+    failed: int
+    interrupted: bool
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """SIGINT, SIGTERM and SIGHUP ask the run to stop; it then ends its cell and can be resumed."""
+    stop = Stop()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        stop.reason = stop.reason or f"{signal.Signals(number).name} received"
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def execute(run: Path) -> Outcome:
+    """Runs every cell of a run that is not finished yet. libpq's variables in the environment are removed.
+
+    Raises UserError when another engine has the run, or its manifest or journal cannot be read.
+    """
+    ignore_libpq_variables()
+    manifest = planned(run)
+    with (
+        stop_on_signals() as stop,
+        exclusive_run(concurrent=manifest.allow_concurrent),
+        JournalWriter.open(run) as journal,
+        Control(run) as control,
+        reaper(run) as clearing,
+    ):
+        commands = Commands(journal)
+
+        def poll_control() -> None:
+            control.poll(commands.answer)
+            if commands.stop_wanted:
+                stop.reason = stop.reason or "asked to stop"
+
+        stop.poll_control = poll_control
+        orphans, uid = journal.close_orphans(), unprivileged().uid
+        places = {cell.id: (run / "cells" / cell.id, manifest.build(cell.subject.build).bin) for cell in manifest.cells}
+        for cell in manifest.cells:
+            if cell.id in orphans:
+                kill_leftover(*places[cell.id], uid)
+        finished = journal.finished_cells()
+        failed = 0
+        for cells in _groups(manifest):
+            if any(together.issuperset(cell.id for cell in cells) for together in finished):
+                continue
+            if stop.reason:
+                break
+            with clearing.watching([places[cell.id] for cell in cells], uid):
+                for cell in cells:
+                    # Also where clusters are kept: a cell that is run again needs the place of the one before.
+                    kill_leftover(*places[cell.id], uid)
+                attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
+                if len(attempts) == 1:
+                    _run_alone(attempts[0])
+                else:
+                    run_abreast(attempts, manifest, unprivileged())
+            failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+        return Outcome(failed, bool(stop.reason))
+
+
+def _groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
+    """Cells that run together: each by itself, or those of a repeat side by side."""
+    if manifest.interleave == "cells":
+        return [(cell,) for cell in manifest.cells]
+    return [tuple(group) for _, group in itertools.groupby(manifest.cells, key=lambda cell: cell.repeat)]
+
+
+def _run_alone(attempt: Attempt) -> None:
+    while attempt.advance():
+        if attempt.phase is Phase.RUNNING:
+            time.sleep(POLL_S)

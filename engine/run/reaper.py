@@ -1,0 +1,94 @@
+"""A process that outlives the engine: clears what the running cell left when the engine ends without doing so itself.
+
+A signal that no handler sees, or a fault in a library, can end the engine. Its clients and its server are then ended by
+the kernel (`bound_to_engine`); cluster, socket folder, shared memory and control socket are cleared here. It sleeps on
+a pipe that the engine alone holds open, and so costs nothing until the engine is gone.
+
+    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import engine
+from engine.core.errors import UserError
+from engine.journal.lock import held
+from engine.journal.runs import CONTROL
+from engine.postgres.cluster import kill_leftover
+
+LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and gives up the lock in no certain order
+
+
+@dataclass(frozen=True, slots=True)
+class Reaper:
+    """The engine's end of the pipe."""
+
+    pipe: IO[bytes]
+
+    @contextmanager
+    def watching(self, places: Sequence[tuple[Path, Path]], uid: int) -> Iterator[None]:
+        """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins."""
+        self._send([{"cell": str(cell.absolute()), "bin": str(bin), "uid": uid} for cell, bin in places])
+        try:
+            yield
+        finally:
+            self._send([])
+
+    def _send(self, cells: Sequence[dict[str, str | int]]) -> None:
+        with suppress(BrokenPipeError):  # it was killed; the next engine on this run clears
+            self.pipe.write(json.dumps(cells).encode() + b"\n")
+            self.pipe.flush()
+
+
+@contextmanager
+def reaper(run: Path) -> Iterator[Reaper]:
+    """Starts one for the engine of a run, in a session of its own; it ends with the engine."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine.run.reaper", str(run.absolute())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        cwd=Path(engine.__file__).parents[1],
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    try:
+        yield Reaper(process.stdin)
+    finally:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait()
+
+
+def main() -> None:
+    """Waits for the engine to end; clears what it left, unless another engine has the run."""
+    run, last = Path(sys.argv[1]), b"[]"
+    for line in sys.stdin.buffer:
+        last = line
+    cells = json.loads(last)
+    if not cells:
+        return
+    until_s = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            with held(run):
+                for cell in cells:
+                    kill_leftover(Path(cell["cell"]), Path(cell["bin"]), cell["uid"])
+                (run / CONTROL).unlink(missing_ok=True)
+            return
+        except UserError:
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,404 @@
+"""Runs the steps of one cell on a server that is up: clients started, watched, waited for, totals recorded."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import workloads
+from engine.core.clock import Anchor
+from engine.core.model import PROBED_ARM, Cell, Manifest, StepTotals
+from engine.core.record import converted
+from engine.host import disk
+from engine.host.account import bound_to_engine
+from engine.host.counters import Host, cpu_busy_ns, device_of
+from engine.observe.sampler import Sources, StepSampler
+from engine.observe.stalls import StallRule
+from engine.postgres import pgstat
+from engine.postgres.activity import Activity
+from engine.postgres.processes import ServerProcesses
+from engine.postgres.server import DATABASE, Server
+from engine.postgres.serverlog import ServerLog
+from engine.postgres.statement import AsyncStatement
+from engine.run.clients import Launcher
+from engine.run.conductor import Side
+from engine.run.control import Commands
+from engine.run.stop import StepFailed, Stop
+from engine.tracing import planstats
+from engine.tracing.attach import Pace, Probing
+from engine.tracing.selection import choice_of
+from probes.figures import ProbeRecord
+from workloads import workload
+from workloads.base import Maintenance, Place, Step, role_kind
+from workloads.page import Control, Page, State, Word
+
+POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
+CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: is everybody alive?
+BETWEEN_STEPS_PATIENCE_S = 120.0
+READY_TIMEOUT_S = 60.0  # and for each of the step's roles, so much more:
+READY_TIMEOUT_PER_ROLE_S = 0.5
+BLAME_S = 0.5
+
+
+class Phase(Enum):
+    """How far a step is. Whoever runs it waits `POLL_S` after RUNNING; cells abreast meet at the others."""
+
+    READY = 1  # a step that may be sliced: its clients stand at the barrier
+    RUNNING = 2
+    DONE = 3  # all clients have done their work, and are still connected
+    FINISHED = 4  # its totals are recorded
+
+
+@dataclass(eq=False)
+class StepRunner:
+    """What all steps of a cell share: the monitor connection and the samplers. A context manager."""
+
+    manifest: Manifest
+    cell: Cell
+    server: Server
+    attempt: int
+    stop: Stop
+    commands: Commands
+
+    def __post_init__(self) -> None:
+        self.journal = self.commands.journal
+        self.workload = workload(self.manifest.workload["name"])
+        self.steps = self.workload.steps(self.manifest.workload)
+        self._background: list[AsyncStatement] = []
+        self.step, self.step_name = 0, ""  # the journal's, while one runs
+        self.side: Side | None = None  # of a step that may be sliced
+        self._planstats = planstats.PROBE in self.manifest.observers
+        self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
+
+    def __enter__(self) -> Self:
+        self._open = ExitStack()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # several descriptors are kept for each connection
+        with ExitStack() as opened:
+            self.server.create_database()
+            anchor = Anchor.now()
+            self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn(DATABASE)))
+            self.sources = Sources(
+                journal=self.journal,
+                processes=opened.enter_context(ServerProcesses(self.server.pid)),
+                host=opened.enter_context(Host(device_of(self.server.data_dir))),
+                log=opened.enter_context(ServerLog(self.server.log_path, (anchor.monotonic_ns, anchor.wall_ns))),
+                activity=Activity(self.monitor),
+                monitor_pid=self.monitor.backend_pid,
+                rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
+            )
+            if self._planstats:
+                planstats.begin(self.monitor)
+            self.journal.add_settings(self.attempt, pgstat.settings(self.monitor))
+            # Last, so that they are the first to go: attached over the server, before any client is there.
+            self.probing = opened.enter_context(self._probing())
+            self.commands.probing = self.probing
+            opened.callback(setattr, self.commands, "probing", None)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _probing(self) -> Probing:
+        manifest = self.manifest
+        # Where the probes' cost is asked, every other cell goes without.
+        bare = manifest.probes_in_arm and self.cell.subject.arm != PROBED_ARM
+        names = () if bare else manifest.observers
+        return Probing(
+            [choice_of(name) for name in names if name != planstats.PROBE],
+            self.server.build,
+            self.server.pid,
+            self.journal,
+            self.attempt,
+            self.server.cell_dir,
+            allow_slow=manifest.allow_slow_probes,
+            budget_percent=manifest.probe_budget,
+            check=self._check_alive,
+        )
+
+    def run(self, ordinal: int, step: Step) -> Iterator[Phase]:
+        """Runs one step and records its totals, in turns with whoever asks for the next phase.
+
+        Raises StepFailed when a role or the server fails, Interrupted when the run was asked to stop.
+        """
+        try:
+            work = self.workload.maintenance(self.manifest.workload, step, self.server.build.major)
+            self._start_background(work)
+            sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
+            with self._patient_monitor() as monitor:
+                pgstat.settle(monitor)
+                differences = pgstat.difference(self._before, pgstat.snapshot(monitor, self._views))
+                self.journal.add_differences(sampler.step, differences)
+                probed, observers = self.probing.finish_step(sampler.ended_ns, step.name)
+                if self._planstats:
+                    counted = planstats.record(differences[planstats.PROBE].values(), sampler.seconds)
+                    probed[planstats.ROLE] = {planstats.PROBE: counted}
+                    observers = tuple(sorted((*observers, planstats.PROBE)))
+                totals = self._totals(step, sampler, probed, observers)
+                self.journal.end_step(sampler.step, sampler.ended_ns, totals)
+        except pgstat.MonitorError as error:
+            raise StepFailed(self._blame(str(error))) from error
+        finally:
+            self.commands.step = None
+        yield Phase.FINISHED
+
+    def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
+        """First snapshots, with all clients connected and none at work, then the step's record. The clock runs."""
+        with self._patient_monitor() as monitor:
+            self._before = pgstat.snapshot(monitor, self._views)
+            self._wal_first = pgstat.wal_lsn(monitor)
+        try:
+            relations = partial(self.workload.relations, self.manifest.workload)
+            sampler = StepSampler(self.sources, self.attempt, page, step.roles, relations)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise StepFailed(self._blame("a client or server process ended before the step began")) from error
+        plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
+        sampler.begin(ordinal, step.name, step.kind, step.work, plan)
+        self.commands.step, self.step = sampler.step, sampler.step
+        return sampler
+
+    def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
+        """The probes' frames are this step's from now on."""
+        roles = {self.monitor.backend_pid: "monitor"}
+        roles |= {role.backend_pid: role.name for role in sampler.roles}
+        clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles}
+        clients |= {launcher: "client"} if launcher else {}
+        busy = step.headline is not None and step.headline.live
+        self.probing.begin_step(sampler.step, sampler.started_ns, roles | clients, tuple(clients), busy=busy)
+
+    def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
+        """Last samples, with the clients still connected: what they do to disconnect is not the step's."""
+        sampler.finish(ended_ns)
+        with self._patient_monitor() as monitor:
+            self._wal_last = pgstat.wal_lsn(monitor)
+
+    @contextmanager
+    def _patient_monitor(self) -> Iterator[pgstat.Monitor]:
+        """The monitor between steps: it may take its time, as nothing is measured."""
+        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check):
+            yield self.monitor
+
+    def _check(self) -> None:
+        """Raises Interrupted when asked to stop, StepFailed when the server has ended."""
+        self.probing.idle()
+        self._check_alive()
+        self._poll_background()
+
+    def _check_alive(self) -> None:
+        self.stop.check()
+        reason = self.server.died_reason()
+        if reason:
+            raise StepFailed(reason)
+
+    def _totals(
+        self, step: Step, sampler: StepSampler, probed: dict[str, dict[str, ProbeRecord]], observers: tuple[str, ...]
+    ) -> StepTotals:
+        sizes = pgstat.sizes(self.monitor)
+        self.journal.add_sizes(sampler.step, sizes)
+        roles = sampler.role_totals
+        server = sampler.server_totals()
+        host, device = sampler.host_totals()
+        return StepTotals(
+            seconds=sampler.seconds,
+            roles=roles,
+            server_cpu_ns=server["cpu_ns"],
+            server_runq_ns=server["runq_ns"],
+            server_switches=server["switches"],
+            server_read_bytes=server["read_bytes"],
+            server_write_bytes=server["write_bytes"],
+            client_cpu_ns=sum(role.client_cpu_ns for role in roles.values()),
+            engine_cpu_ns=sampler.engine_cpu_ns,
+            wal_bytes=self._wal_last - self._wal_first,
+            rows_indexed=step.rows_indexed,
+            rows_expected=step.work,
+            rate_target_per_s=step.rate_per_s,
+            heap_bytes=sum(size.bytes for size in sizes if size.kind in ("heap", "toast")),
+            index_bytes=sum(size.bytes for size in sizes if size.kind == "index"),
+            database_bytes=pgstat.database_bytes(self.monitor),
+            cluster_bytes=disk.folder_bytes(self.server.data_dir),
+            rss_bytes=sampler.largest_rss_bytes,
+            host=host,
+            device=device,
+            observers=observers,
+            probes=probed,
+            headline=step.headline,
+        )
+
+    # -- a step with clients
+
+    def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
+        with self._launched(step) as (page, launcher):
+            self._await_ready(page, launcher)
+            if step.sliced:
+                self.step_name, self.side = step.name, self._side(step, page)
+                yield Phase.READY
+            sampler = self._begin(ordinal, step, page)
+            page.words[Control.START_NS] = sampler.started_ns
+            self._begin_probing(step, sampler, launcher.process.pid)
+            self.journal.commit()
+            yield from self._watch(sampler, partial(_done, page), partial(self._check_clients, page, launcher))
+            yield Phase.DONE
+            self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
+            page.words[Control.RELEASE] = 1
+            launcher.await_end()
+        return sampler
+
+    @contextmanager
+    def _launched(self, step: Step) -> Iterator[tuple[Page, Launcher]]:
+        """A counters page and the launcher that works on it; whatever happens, no client survives this."""
+        page = Page.create(len(step.roles))
+        log = self.server.cell_dir / "clients.log"
+        place = Place(self.server.dsn(DATABASE), page.fd, self.manifest.seed, self.cell.repeat)
+        launch = self.workload.launch(self.manifest.workload, step, place)
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                launch.command,
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(page.fd,),
+                cwd=Path(workloads.__file__).parents[1],
+                start_new_session=True,
+                preexec_fn=bound_to_engine(signal.SIGKILL),
+                **self.server.account.identity(),
+            )
+        launcher = Launcher(process, log)
+        try:
+            launcher.send(launch.stdin)
+            yield page, launcher
+        finally:
+            page.words[Control.STOP] = 1
+            page.words[Control.RELEASE] = 1
+            launcher.end()
+            page.close()
+
+    def _side(self, step: Step, page: Page) -> Side:
+        """This server, as the conductor knows it."""
+        backends = tuple(page.word(slot, Word.BACKEND_PID) for slot in range(page.roles))
+        judged = step.headline.role if step.headline else ""
+        headline = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == judged)
+        return Side(
+            self.cell.subject, page.fd, page.roles, headline, self.server.pid, backends, self.monitor.backend_pid
+        )
+
+    def _await_ready(self, page: Page, launcher: Launcher) -> None:
+        patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles
+        deadline = time.monotonic() + patience_s
+        while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
+            self._check_clients(page, launcher)
+            if time.monotonic() > deadline:
+                raise StepFailed(f"clients were not ready within {patience_s:.0f} s; see {launcher.log}")
+            self._check()
+            time.sleep(0.005)
+        self._check_clients(page, launcher)
+
+    def _check_clients(self, page: Page, launcher: Launcher) -> None:
+        if page.words[Control.STOP]:  # a role that fails sets it, for its partners
+            errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
+            if errors:
+                raise StepFailed(self._blame(errors[0]))
+        if launcher.process.poll() is not None:
+            raise StepFailed(self._blame(launcher.reason()))
+
+    # -- a step without clients
+
+    def _maintain(self, ordinal: int, step: Step, work: Maintenance) -> Generator[Phase, None, StepSampler]:
+        """A step that consists of SQL: its groups one after another, and the rest of its time."""
+        sampler = self._begin(ordinal, step)
+        self._begin_probing(step, sampler)
+        self.journal.commit()
+        until_ns = sampler.started_ns + round(work.least_s * 1e9)
+        for statements in work.groups:
+            yield from self._execute_all(sampler, statements)
+        yield from self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
+        self._finish(sampler, time.monotonic_ns())
+        return sampler
+
+    def _start_background(self, work: Maintenance) -> None:
+        """Starts statements that go on during the next step, a session each; `_poll_background` sees them end."""
+        for statements in work.background:
+            for statement in statements:
+                connection = self.server.connect(DATABASE)
+                self._background.append(self._open.enter_context(AsyncStatement(connection, statement)))
+            until = time.monotonic() + work.gap_s
+            while time.monotonic() < until:
+                self._check()
+                time.sleep(POLL_S)
+
+    def _poll_background(self) -> None:
+        """Ends the sessions of background statements that are done. Raises StepFailed for one that failed."""
+        done = [statement for statement in self._background if statement.done()]
+        self._background = [statement for statement in self._background if statement not in done]
+        for statement in done:
+            statement.close()
+        self._conclude(done)
+
+    def _execute_all(self, sampler: StepSampler, statements: Sequence[str]) -> Iterator[Phase]:
+        """Runs statements side by side, a session each, and watches until all are done. Keeps what they report."""
+        with ExitStack() as opened:
+            sessions = [
+                opened.enter_context(AsyncStatement(self.server.connect(DATABASE), statement))
+                for statement in statements
+            ]
+            yield from self._watch(sampler, lambda: all(session.done() for session in sessions))
+        self._conclude(sessions)
+
+    def _conclude(self, ended: Sequence[AsyncStatement]) -> None:
+        """Adds what statements reported to the cell's maintenance.log. Raises StepFailed for one that failed."""
+        if ended:
+            with (self.server.cell_dir / "maintenance.log").open("a") as log:
+                for each in ended:
+                    log.writelines(f"{line}\n" for line in (each.statement, *each.notices))
+        for each in ended:
+            if each.error:
+                raise StepFailed(self._blame(each.error))
+
+    # -- watching
+
+    def _watch(
+        self, sampler: StepSampler, done: Callable[[], bool], check: Callable[[], None] = lambda: None
+    ) -> Iterator[Phase]:
+        """Samples until `done`; raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop."""
+        polls = 0
+        while not done():
+            if polls % CHECK_POLLS == 0:
+                check()
+                self._check()
+            polls += 1
+            sampler.watch()
+            self.probing.watch(partial(_pace, sampler), stalling=sampler.stalling)
+            yield Phase.RUNNING
+        check()
+
+    def _blame(self, reason: str) -> str:
+        """The server's end when it ended, else `reason`. Clients notice a killed server before it can be reaped."""
+        deadline = time.monotonic() + BLAME_S
+        while time.monotonic() < deadline:
+            died = self.server.died_reason()
+            if died:
+                return died
+            time.sleep(POLL_S)
+        return reason
+
+
+def _done(page: Page) -> bool:
+    """Whether all roles have done their work, or cannot."""
+    return all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
+
+
+def _pace(sampler: StepSampler) -> Pace:
+    """What the step has been like so far."""
+    seconds = max(0.001, (time.monotonic_ns() - sampler.started_ns) / 1e9)
+    statements = sum(role.word(Word.STATEMENTS) for role in sampler.roles)
+    host, _ = sampler.host_totals()
+    return Pace(statements / seconds, (cpu_busy_ns(host) or 0) / 1e9 / seconds)

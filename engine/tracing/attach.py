@@ -1,0 +1,371 @@
+"""The probes of a cell: attached before its clients start, read once a second, laid out by role in the journal.
+
+Nothing here waits for bpftrace while a step is measured, and nothing that becomes of a probe ends a step: what there
+is to say becomes an event `probe`, a time without figures an event `probe_gap`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from engine.core.closing import Closing
+from engine.core.model import Build
+from engine.journal.writer import JournalWriter
+from engine.tracing import selection, stacks
+from engine.tracing.selection import Choice
+from engine.tracing.step_frames import ProbedStep
+from probes import budget, elf, figures, folding, requirements, resolve
+from probes.errors import ProbeError
+from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
+from probes.table import BY_ID, SCRIPTED
+
+MESSAGES_MAX = 20  # per probe and cell: what repeats itself each second should not fill the journal
+PERIOD_S = 1.0
+LAST_FRAME_S = 1.6  # how long after a step its last frame is waited for
+DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
+STALLS_MAX = 20  # so often in a step a probe is attached around stalls
+IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps
+
+_facts = cache(selection.facts)  # what this machine offers, as it was when the engine first asked
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a step's last second was like, for telling what a probe would cost."""
+
+    statements_per_s: float
+    busy_cpus: float
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session that was started, and how many of its messages have been recorded."""
+
+    choice: Choice
+    session: ProbeSession
+    messages: int = 0
+    gaps: int = 0
+    silent_told: bool = False
+    frame_ns: int = 0  # end of the last frame
+
+
+@dataclass(eq=False)
+class Probing(Closing):
+    """All probes of one cell, a context manager over a server that is up and has no clients yet.
+
+    `cell_dir` keeps scripts, origins and raw streams in `probes/`, and the stacks (`engine.tracing.stacks`). `check` is
+    called while the probes start, and may raise.
+    """
+
+    choices: Sequence[Choice]
+    build: Build
+    postmaster: int
+    journal: JournalWriter
+    attempt: int
+    cell_dir: Path
+    _: KW_ONLY
+    allow_slow: bool = False
+    budget_percent: float = budget.LIMIT_PERCENT
+    check: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._choices = {choice.probe: choice for choice in self.choices}
+        binary = selection.binary_of(self.build)
+        self._target = Target(self.postmaster, binary, self.build.major, launchers=(os.getpid(),))
+        self._open: dict[str, _Open] = {}
+        self._ending: list[_Open] = []
+        self._step: ProbedStep | None = None
+        self._message_counts: Counter[str] = Counter()
+        self._polled_s = 0.0
+        self._space: folding.Space | None = None
+
+    def __enter__(self) -> Self:
+        self._read_binary()
+        missing = selection.lacks(self._choices, _facts()) if self._choices else {}
+        for line in dict.fromkeys(missing.values()):
+            self._say(next(probe for probe in missing if missing[probe] == line), line)
+        for probe in missing:
+            del self._choices[probe]
+        try:
+            for choice in self._choices.values():
+                if not choice.mode:
+                    self._start(choice)
+            self._await_baselines()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Ends all probes; takes a fraction of a second, some seconds if bpftrace hangs."""
+        everything = [*self._open.values(), *self._ending]
+        for one in everything:
+            one.session.ask_stop()  # all at once, so that they end side by side
+        for one in everything:
+            one.session.stop()
+        self._open, self._ending = {}, []
+        for one in everything:
+            self._record_words(one)
+
+    # -- for the step
+
+    def begin_step(
+        self, step: int, started_ns: int, roles: Mapping[int, str], clients: Sequence[int], *, busy: bool
+    ) -> None:
+        """A step begins; `roles` are by pid, `clients` the pids that are no server's, `busy` says statements will run.
+
+        The caller commits.
+        """
+        self.poll()
+        self._step = ProbedStep(step, started_ns, roles, tuple(clients), busy)
+        self._arm()
+        for one in self._open.values():
+            self._look_active(one)
+        self._retarget()
+
+    def watch(self, pace: Callable[[], Pace], *, stalling: bool = False) -> None:
+        """Once a second reads what has come, and attaches or detaches what is due. Never waits; called often.
+
+        `stalling` says that a stall lasts: what is to be attached around stalls is attached at once.
+        """
+        step = self._step
+        if step is None:
+            return
+        t_ns = time.monotonic_ns()
+        if stalling:
+            step.stalled_ns = t_ns
+            for choice in self._of_mode("stalls"):
+                self._follow(choice, True, step)
+        if time.monotonic() - self._polled_s < PERIOD_S:
+            return
+        self.poll()
+        for choice in self._of_mode("stalls"):
+            self._follow(choice, budget.around_stall(t_ns, step.stalled_ns), step)
+        for choice in self._of_mode("window"):
+            self._follow(choice, budget.in_window(t_ns, step.started_ns), step)
+        for choice in self._of_mode("budget"):
+            if t_ns - step.started_ns >= DECIDE_NS and choice.probe not in step.decided:
+                step.decided.add(choice.probe)
+                self._admit(choice, pace())
+
+    def finish_step(
+        self, ended_ns: int, name: str
+    ) -> tuple[dict[str, dict[str, figures.ProbeRecord]], tuple[str, ...]]:
+        """The step has ended: waits for its last frames; returns what was counted by role, and the active probes."""
+        step = self._step
+        assert step is not None
+        step.ended_ns = ended_ns
+        until_s = time.monotonic() + LAST_FRAME_S
+        while time.monotonic() < until_s and any(
+            one.session.state is State.RUNNING and one.frame_ns < ended_ns for one in self._open.values()
+        ):
+            self.poll()
+            time.sleep(0.02)
+        for probe, one in list(self._open.items()):
+            if one.choice.mode:
+                self._end(probe)
+        step.conclude()
+        for role, folded in stacks.by_role(step.folded).items():
+            try:
+                stacks.write_folded(self.cell_dir, name, role, folded)
+            except OSError as error:
+                self._say("stacks", f"probes: stacks of {name} are not kept: {error.strerror}")
+        self._step = None
+        self._retarget()
+        return step.totals, tuple(sorted(step.active))
+
+    def poll(self) -> None:
+        """Records the frames and words that have come."""
+        self._polled_s = time.monotonic()
+        for one in [*self._open.values(), *self._ending]:
+            frames = one.session.poll()
+            self._look_active(one)
+            for frame in frames:
+                one.frame_ns = frame.t_ns
+                for row in self._step.add(frame, one.choice.mode, self._space) if self._step else ():
+                    self.journal.add_probe_frame(row)
+            self._record_words(one)
+        for probe in [probe for probe, one in self._open.items() if one.session.state is State.FAILED]:
+            self._ending.append(self._open.pop(probe))  # so that it can be switched on again
+            if self._step is not None:
+                self._step.decided.add(probe)  # but not by itself
+        for one in [one for one in self._ending if one.session.over]:
+            one.session.stop()  # which has nothing left to wait for
+            self._ending.remove(one)
+
+    def idle(self) -> None:
+        """For the time between steps: sees to it that bpftrace never waits for a reader."""
+        if self._step is None and self._open and time.monotonic() - self._polled_s > IDLE_S:
+            self.poll()
+
+    def switch(self, name: str, on: bool) -> str:
+        """Attaches or detaches a probe at once, for the rest of the cell; returns why not, empty when it will."""
+        choice = selection.choice_of(name)
+        if choice.probe in selection.ALWAYS:
+            return f"{choice.probe} is always on"
+        if choice.probe not in SCRIPTED:
+            return f"{choice.probe} must be there when the server starts: name it in --probes of bench run"
+        if not on:
+            was = self._choices.pop(choice.probe, None)
+            if choice.probe in self._open:
+                self._end(choice.probe)
+            elif was is None:
+                return f"{choice.probe} is not on"
+            return ""
+        if choice.probe in self._open:
+            return f"{choice.probe} is on already"
+        reason = selection.lacks((choice.probe,), _facts()).get(choice.probe, "")
+        if reason:  # as it was when the run began: it may have been remedied
+            _facts.cache_clear()
+            reason = selection.lacks((choice.probe,), _facts()).get(choice.probe, "")
+        if not reason and not choice.mode:
+            reason = self._start(choice)
+        if not reason:
+            self._choices[choice.probe] = choice
+            self._arm()
+        return reason
+
+    # -- attaching
+
+    def _start(self, choice: Choice) -> str:
+        """Starts a probe and does not wait for it; returns why it is not available, which is recorded too."""
+        target = replace(self._target, clients=self._step.clients) if self._step else self._target
+        session = ProbeSession(
+            target,
+            choice.probe,
+            folder=self.cell_dir / "probes",
+            allow_slow=self.allow_slow,
+            tracking=requirements.trackable(_facts()),
+            mount_tracefs=os.geteuid() == 0,
+        )
+        try:
+            if choice.probe == "stacks" and self._space is None:
+                self._space = self._read_space()
+            session.start()
+        except Exception as error:  # whatever it is: it ends the probe, not the cell
+            reason = str(error) if isinstance(error, (ProbeError, OSError)) else f"{type(error).__name__}: {error}"
+            self._say(choice.probe, reason)
+            return reason
+        self._open[choice.probe] = _Open(choice, session)
+        return ""
+
+    def _end(self, probe: str) -> None:
+        one = self._open.pop(probe)
+        one.session.ask_stop()
+        self._ending.append(one)
+
+    def _await_baselines(self) -> None:
+        """Waits until all that happens from now on is counted: a probe's first reading is what it counts from."""
+        until_s = time.monotonic() + START_TIMEOUT_S
+        for one in self._open.values():
+            while one.session.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
+                if one.session.wait_baseline(0.05):
+                    break
+                self.check()
+        self.poll()
+
+    def _retarget(self) -> None:
+        """Says whom to follow if bpftrace must be started again: the clients that are there by then."""
+        clients = self._step.clients if self._step else ()
+        for one in self._open.values():
+            one.session.target = replace(one.session.target, clients=clients)
+
+    def _of_mode(self, mode: str) -> list[Choice]:
+        return [choice for choice in self._choices.values() if choice.mode == mode]
+
+    def _arm(self) -> None:
+        """What would attach in a stall is an observer of the step, stall or not: so cells are observed the same way."""
+        if self._step is not None:
+            self._step.active |= dict.fromkeys(choice.name for choice in self._of_mode("stalls"))
+
+    def _follow(self, choice: Choice, due: bool, step: ProbedStep) -> None:
+        if due and choice.probe not in self._open:
+            if choice.mode == "stalls" and choice.probe not in step.decided:
+                self._ration(choice, step)
+            if choice.probe not in step.decided:
+                step.decided.add(choice.probe)  # one that is not available is not tried again each second
+                if not self._start(choice):
+                    step.decided.discard(choice.probe)
+        elif not due and choice.probe in self._open:
+            self._end(choice.probe)
+
+    def _ration(self, choice: Choice, step: ProbedStep) -> None:
+        """Attaching takes half a second of a CPU: a step that stalls each few seconds should not pay that each time."""
+        times = step.attached[choice.probe] = step.attached.get(choice.probe, 0) + 1
+        if times > STALLS_MAX:
+            step.decided.add(choice.probe)
+            self._say(choice.probe, f"probes: {choice.name}: attached {STALLS_MAX} times in this step, and no more")
+
+    def _admit(self, choice: Choice, pace: Pace) -> None:
+        try:
+            found = selection.attachments(choice.probe, self.build, allow_slow=self.allow_slow)
+            slow = resolve.slow_hits(found, BY_ID[choice.probe].events)
+        except ProbeError:  # the start will say so
+            slow = 0
+        estimate = budget.estimate(
+            choice.probe,
+            pace.statements_per_s,
+            pace.busy_cpus,
+            slow_hits=slow,
+            limit_percent=self.budget_percent,
+        )
+        if estimate.admitted:
+            self._say(choice.probe, f"probes: {choice.probe} starts: about {estimate.percent:.1f} % of this step")
+            self._start(choice)
+        else:
+            self._say(choice.probe, estimate.text)
+
+    def _read_binary(self) -> None:
+        """Has what takes a while to read at hand: a probe may be switched on while a step is measured."""
+        if os.geteuid() == 0:  # nobody else is asked, which may take sudo some seconds, before there is a wish
+            with suppress(ProbeError, OSError):
+                _facts()
+        with suppress(ProbeError):
+            folding.symbols_of(elf.read(self._target.binary))
+
+    # -- recording
+
+    def _look_active(self, one: _Open) -> None:
+        step, session = self._step, one.session
+        if step is None or step.ended_ns:
+            return
+        if session.state is State.RUNNING:
+            step.active[one.choice.name] = None
+        # Around a stall it is as it should be that nothing is counted.
+        if step.busy and session.silent and not one.silent_told and one.choice.mode != "stalls":
+            one.silent_told = True
+            self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
+
+    def _read_space(self) -> folding.Space | None:
+        """Where the server's code lies, which is the same in all its processes."""
+        maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
+        space = folding.space(maps, complete=resolve.keeps_frame_pointers(elf.read(self._target.binary)))
+        if not space.complete:
+            self._say("stacks", f"probes: stacks: {folding.quality(space)}")
+        return space
+
+    def _record_words(self, one: _Open) -> None:
+        for text in one.session.messages[one.messages :]:
+            self._say(one.choice.probe, text)
+        one.messages = len(one.session.messages)
+        for gap in one.session.gaps[one.gaps :]:
+            self._event("probe_gap", gap.began_ns, gap.ended_ns, {"probe": gap.probe, "text": gap.reason})
+        one.gaps = len(one.session.gaps)
+
+    def _say(self, probe: str, text: str) -> None:
+        self._message_counts[probe] += 1
+        if self._message_counts[probe] <= MESSAGES_MAX:
+            t_ns = time.monotonic_ns()
+            self._event("probe", t_ns, t_ns, {"probe": probe, "text": text})
+
+    def _event(self, kind: str, began_ns: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
+        step = self._step.id if self._step else None
+        self.journal.add_event(kind, began_ns, data, ended_ns=ended_ns, attempt=self.attempt, step=step)

@@ -1,0 +1,174 @@
+"""Which probes a run is to have, and whether they can be had here.
+
+`--probes` is a list of names, `default` (tiers 0 and 1, as far as the machine has them) or `none`. A costly probe
+(tier 2) is taken by its name, by `NAME:window` (10 s of every 60), by `NAME:budget` (only in steps in which it is
+estimated to cost no more than --probe-budget), or by `NAME:stalls` (from when a stall is seen, which is while it lasts,
+to 5 s after it; 20 times in a step at most). What was asked for by name must be there; `default` takes what is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.core.errors import UserError, unknown
+from engine.core.model import Build
+from engine.tracing import planstats
+from probes import elf, helper, requirements, resolve
+from probes.errors import ProbeError
+from probes.table import BY_ID, PROBES
+from probes.tracer import direct_command, helper_command
+
+DEFAULT = ("sched", "stacks")  # sched holds all that runq has
+ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
+MODES = ("", "window", "budget", "stalls")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A probe that a run is to have. `mode` is of MODES: all the time, in windows, where it is cheap, around stalls."""
+
+    probe: str
+    mode: str = ""
+
+    @property
+    def name(self) -> str:
+        """As it was asked for: `planner`, `planner:window`."""
+        return f"{self.probe}:{self.mode}" if self.mode else self.probe
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for; `required` are those asked for by name."""
+
+    choices: tuple[Choice, ...]
+    required: tuple[Choice, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The choices as a manifest has them."""
+        return tuple(choice.name for choice in self.choices)
+
+
+def choice_of(name: str) -> Choice:
+    """The choice that a name stands for. Raises UserError for an unknown probe or mode."""
+    probe, _, mode = name.partition(":")
+    if probe not in BY_ID:
+        raise unknown("probe", probe, (*BY_ID, "default", "none"))
+    if mode not in MODES:
+        raise unknown("probe mode", mode, MODES[1:])
+    if mode and BY_ID[probe].tier < 2:
+        raise UserError(f"--probes {name}: {probe} is cheap enough to be always on; give {probe}")
+    return Choice(probe, mode)
+
+
+def select(names: Sequence[str]) -> Selection:
+    """What `--probes` names. Raises UserError for unknown names and for contradictions."""
+    if "none" in names and len(names) > 1:
+        raise UserError("--probes none excludes all others; give either none or the others")
+    required = tuple(
+        choice_of(name) for name in dict.fromkeys(names) if name not in ("default", "none") and name not in ALWAYS
+    )
+    by_probe = {name: Choice(name) for name in (DEFAULT if "default" in names else ())}
+    for choice in required:
+        if choice.probe in by_probe and by_probe[choice.probe] != choice:
+            raise UserError(f"--probes: {choice.probe} is given twice with different modes; give it once")
+        by_probe[choice.probe] = choice
+    if "sched" in by_probe and "runq" in by_probe:
+        del by_probe["runq"]
+    return Selection(tuple(by_probe.values()), required)
+
+
+def facts() -> requirements.Facts:
+    """What this machine offers to the helper, which may have privileges that the engine has not."""
+    return requirements.facts(sudo=by_sudo())
+
+
+SUDO_TIMEOUT_S = 5.0  # it may ask a server who may do what
+
+
+def by_sudo() -> bool:
+    """Whether the helper would be started by sudo, which would not ask for a password."""
+    sudo = shutil.which("sudo")
+    if sudo is None or helper_command()[0] != "sudo":
+        return False
+    # With arguments, as a rule that ends in * wants some; which ones, the helper judges.
+    command = [sudo, "-n", "-l", *direct_command(), "runq"]
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=SUDO_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0
+
+
+def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
+    """The probes that are not available here, each with the line that says why and what to do."""
+    findings = requirements.check(found)
+    # For root the helper mounts it and says so; for others it changes nothing.
+    if found.uid == 0:
+        findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
+    first = {probe: finding.text for finding in reversed(findings) for probe in finding.off}
+    return {probe: first[probe] for probe in probes if probe in first}
+
+
+def attachments(probe: str, build: Build, *, allow_slow: bool) -> dict[str, tuple[resolve.Attachment, ...]]:
+    """Where each event of a probe attaches in a build's binary. Raises ProbeError, and OSError without a binary."""
+    binary, kernel = elf.read(binary_of(build)), helper.kernel_version()
+    return resolve.resolve_all(binary, BY_ID[probe].events, build.major, kernel=kernel, allow_slow=allow_slow)
+
+
+def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
+    """Why a probe finds no place in a build's binary, as one line; empty when it does."""
+    if probe == planstats.PROBE:
+        return planstats.unavailable(build)
+    if not BY_ID[probe].events:
+        return ""
+    try:
+        attachments(probe, build, allow_slow=allow_slow)
+    except (ProbeError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def admit(selection: Selection, builds: Iterable[Build], *, allow_slow: bool = False) -> tuple[str, ...]:
+    """Lines that say which of the default probes the run will lack.
+
+    Raises UserError, with one such line, when a probe that was asked for by name is not available.
+    """
+    if not selection.choices:
+        return ()
+    missing = lacks((choice.probe for choice in selection.choices), facts())
+    for choice in selection.required:
+        line = missing.get(choice.probe, "")
+        for build in () if line else builds:
+            line = line or unattachable(choice.probe, build, allow_slow=allow_slow)
+        if line:
+            raise UserError(f"probe {choice.name} is not available: {line.removeprefix('probes: ')}")
+    return tuple(dict.fromkeys(missing.values()))
+
+
+def listing() -> list[dict[str, Any]]:
+    """All probes with what they answer, cost and need, and their state on this machine."""
+    missing = lacks((probe.id for probe in PROBES), facts())
+    return [
+        {
+            "probe": probe.id,
+            "tier": probe.tier,
+            "question": probe.question,
+            "cost": probe.cost,
+            "needs": list(probe.needs),
+            "state": missing.get(probe.id, "always on" if probe.id in ALWAYS else "ready"),
+        }
+        for probe in PROBES
+    ]
+
+
+def binary_of(build: Build) -> Path:
+    """The program that a build's servers run."""
+    return (build.bin / "postgres").resolve()

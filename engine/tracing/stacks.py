@@ -1,0 +1,88 @@
+"""The sampled stacks of a run: one file per step and role in each cell's folder `stacks/`, in the folded form.
+
+A line is `outermost;...;leaf count`, as all flame graph tools read it. Written when a step ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.core.errors import UserError, unknown
+from engine.core.model import Subject
+from engine.host.files import read_plain
+from engine.journal.runs import planned
+from probes import folding
+from workloads.base import role_kind
+
+FOLDER = "stacks"
+SUFFIX = ".folded"
+MAX_BYTES = 256 << 20
+
+
+def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
+    """What `probes.folding.fold` makes, `role;outermost;...;leaf`, parted by role and without it."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for line, count in folded.items():
+        role, _, frames = line.partition(";")
+        found[role][frames or folding.UNKNOWN] += count
+    return dict(found)
+
+
+def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int]) -> None:
+    """Keeps the stacks of one role in one step: line -> samples. An earlier attempt's are replaced.
+
+    Raises OSError when the folder cannot be written.
+    """
+    folder = cell_dir / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{step}.{role}{SUFFIX}").write_text(folding.lines(folded), encoding="utf-8")
+
+
+def read_folded(run: Path, subject: Subject, step: str, role: str) -> dict[str, int]:
+    """The stacks of a step and role over all repeats of a subject, samples added up.
+
+    A role is a name (`query2`) or the word for several workers (`query`). Raises UserError when there are none; says
+    whether the run has none at all, or others.
+    """
+    there = recorded(run)
+    if not there:
+        raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes stacks")
+    own = {place: files for place, files in there.items() if place[0] == subject}
+    if not own:
+        raise UserError(f"{run.name}: no stacks of {subject.name} were recorded; its cells have not reached that step")
+    if step not in {name for _, name, _ in own}:
+        raise unknown("step", step, (name for _, name, _ in own))
+    roles = {name for _, named, name in own if named == step}
+    if role not in roles and role not in map(role_kind, roles):
+        raise unknown(f"role in {step}", role, roles)
+    merged = Counter[str]()
+    for (_, named, name), files in own.items():
+        if named == step and role in (name, role_kind(name)):
+            for path in files:
+                merged.update(parse(path))
+    return merged
+
+
+def recorded(run: Path) -> dict[tuple[Subject, str, str], list[Path]]:
+    """The files of a run, by (subject, step, role): one for each repeat. Empty ones are left out."""
+    found: dict[tuple[Subject, str, str], list[Path]] = {}
+    for cell in planned(run).cells:
+        for path in sorted((run / "cells" / cell.id / FOLDER).glob(f"*{SUFFIX}")):
+            step, _, role = path.name.removesuffix(SUFFIX).rpartition(".")
+            if step and path.lstat().st_size:
+                found.setdefault((cell.subject, step, role), []).append(path)
+    return found
+
+
+def parse(path: Path) -> dict[str, int]:
+    """The lines of one file. Raises UserError when it is damaged, or no plain file."""
+    folded = Counter[str]()
+    try:
+        for line in read_plain(path, MAX_BYTES).decode().splitlines():
+            frames, _, count = line.rpartition(" ")
+            folded[frames] += int(count)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: no folded stacks can be read from it: {error}") from error
+    return folded

@@ -1,0 +1,121 @@
+"""What probes counted in one step: frames laid out by role for the journal, and added up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.journal.reader import ProbeFrame
+from probes import figures, folding
+from probes.frames import Frame, Quality, Stack, by_role
+
+FULLISH_PERCENT = 50  # from here on a map's name is worth keeping
+BREAK_NS = 100_000_000  # between two frames there is another bpftrace, or an attachment anew
+LASTING = ("monitor", "client")  # roles that the engine names and that live on outside the step
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Of one probe: the good part of the step that its frames cover, how long all are, how many.
+
+    Scripts count on: what a frame misses comes with the next good one, if that begins where it ended, and covers the
+    time of both.
+    """
+
+    good_ns: int = 0
+    owed_ns: int = 0
+    until_ns: int = 0
+    framed_ns: int = 0
+    frames: int = 0
+    mode: str | None = None
+
+
+@dataclass(slots=True)
+class ProbedStep:
+    """The step that frames belong to. `roles` are by pid; `ended_ns` is 0 while it runs.
+
+    `active` are the probes that watched it, by the names that they were asked for; `stalled_ns` is when a stall was
+    last seen; `decided` are probes that are not to be started by themselves any more, `attached` how often some were.
+    """
+
+    id: int
+    started_ns: int
+    roles: Mapping[int, str]
+    clients: tuple[int, ...]
+    busy: bool  # statements run that probes must see
+    ended_ns: int = 0
+    totals: dict[str, dict[str, figures.ProbeRecord]] = field(default_factory=dict)
+    folded: Counter[str] = field(default_factory=Counter)
+    active: dict[str, None] = field(default_factory=dict)
+    decided: set[str] = field(default_factory=set)
+    stalled_ns: int | None = None
+    attached: dict[str, int] = field(default_factory=dict)
+    _counted: dict[str, _Counted] = field(default_factory=dict)
+
+    def add(self, frame: Frame, mode: str, space: folding.Space | None) -> Iterator[ProbeFrame]:
+        """Adds a frame of a probe in a mode; yields its rows for the journal, none where it lies outside the step."""
+        began_ns = frame.t_ns - frame.dt_ns
+        if frame.t_ns <= self.started_ns or (self.ended_ns and began_ns >= self.ended_ns):
+            return
+        within_ns = min(frame.t_ns, self.ended_ns or frame.t_ns) - max(began_ns, self.started_ns)
+        self._count(frame, within_ns, mode)
+        roles = dict(self.roles)
+        roles |= {pid: "observer" for pid, group in frame.groups.items() if group == 2 and pid not in roles}
+        quality = _quality(frame.quality) | ({"mode": mode} if mode else {})
+        records = by_role(frame, roles)
+        for role, found in self._phases(frame.stacks, roles, space).items():
+            records.setdefault(role, {})["phases"] = found
+        own = set(self.roles.values()).difference(LASTING)
+        for role, record in records.items():
+            share = 1.0 if role in own else within_ns / frame.dt_ns
+            figures.add(self.totals.setdefault(role, {}).setdefault(frame.probe, {}), record, frame.probe, share)
+            yield ProbeFrame(self.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
+
+    def conclude(self) -> None:
+        """Writes into the totals how they were counted."""
+        for probes in self.totals.values():
+            for probe, record in probes.items():
+                counted = self._counted[probe]
+                record["seconds"], record["frame_s"] = counted.good_ns / 1e9, counted.framed_ns / 1e9
+                record["frames"], record["mode"] = counted.frames, counted.mode
+
+    def _count(self, frame: Frame, within_ns: int, mode: str) -> None:
+        counted = self._counted.setdefault(frame.probe, _Counted())
+        if frame.quality.full or frame.t_ns - frame.dt_ns > counted.until_ns + BREAK_NS:
+            counted.owed_ns = 0
+        counted.owed_ns += 0 if frame.quality.full else within_ns
+        if frame.quality.good:
+            counted.good_ns, counted.owed_ns = counted.good_ns + counted.owed_ns, 0
+        counted.until_ns = frame.t_ns
+        counted.framed_ns += frame.dt_ns
+        counted.frames += 1
+        # One that was switched while it ran was attached by somebody's wish.
+        counted.mode = mode if counted.mode in (None, mode) else ""
+
+    def _phases(
+        self, sampled: Sequence[Stack], roles: Mapping[int, str], space: folding.Space | None
+    ) -> dict[str, dict[str, int]]:
+        """Folds sampled stacks into the step's; returns the samples by phase where stacks are whole."""
+        if not sampled:
+            return {}
+        clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
+        folded = folding.fold(
+            sampled,
+            lambda pid: roles.get(pid, "server"),
+            lambda pid: None if pid in clients else space,
+        )
+        self.folded.update(folded)
+        if space is None or not space.complete:
+            return {}
+        connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
+        return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}
+
+
+def _quality(quality: Quality) -> dict[str, Any]:
+    """What of a frame's quality is worth a word, and how the probe was attached."""
+    present = {name: value for name in Quality.__slots__ if (value := getattr(quality, name))}
+    if quality.map_keys_pct < FULLISH_PERCENT:
+        present.pop("fullest_map", None)
+    return present

@@ -1,0 +1,80 @@
+"""Events of a run in words: a stall with its likeliest cause, a checkpoint, a vacuum, what a probe reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.core.format import short
+from engine.core.text import visible
+from engine.journal.reader import EventRow
+
+
+def lasts(event: EventRow, at_ns: int) -> bool:
+    """Whether an event that lasts had not ended at a time."""
+    return event.ended_ns is None or event.ended_ns > at_ns
+
+
+def until_ns(event: EventRow, at_ns: int) -> int:
+    """When an event ended, or the time while it lasts."""
+    return at_ns if event.ended_ns is None or lasts(event, at_ns) else event.ended_ns
+
+
+def stall_seconds(stall: EventRow, at_ns: int) -> float:
+    """How long a stall lasted, or has lasted so far."""
+    return max(0.0, (until_ns(stall, at_ns) - stall.started_ns) / 1e9)
+
+
+def cause(stall: EventRow) -> str:
+    """The likeliest cause in words; empty while none is known."""
+    causes = stall.data.get("causes")
+    likeliest = causes[0] if isinstance(causes, list) and causes else None
+    return visible(str(likeliest.get("text", ""))) if isinstance(likeliest, dict) else ""
+
+
+def stall_words(stall: EventRow, at_ns: int) -> str:
+    """`STALL insert 3.2s so far: backend 123 is stopped (SIGSTOP)`."""
+    lasting = " so far" if lasts(stall, at_ns) else ""
+    because = f": {text}" if (text := cause(stall)) else ""
+    return f"STALL {visible(str(stall.role))} {stall_seconds(stall, at_ns):.1f}s{lasting}{because}"
+
+
+def event_words(event: EventRow, at_ns: int) -> str:
+    """An event as a few words, safe to print."""
+    if event.kind == "stall":
+        return stall_words(event, at_ns)
+    data = event.data
+    if event.kind == "probe_gap":
+        seconds = (until_ns(event, at_ns) - event.started_ns) / 1e9
+        lasting = " so far" if lasts(event, at_ns) else ""
+        return visible(f"{data.get('probe')}: no figures for {seconds:.0f} s{lasting}: {data.get('text', '')}")
+    if lasts(event, at_ns):  # of one that is replayed, what it came to is known, but not yet true
+        data = {name: value for name, value in data.items() if name not in _AT_END}
+    words = _WORDS.get(event.kind)
+    return visible(words(data) if words else str(data.get("text") or data.get("message") or event.kind))
+
+
+def _checkpoint(data: dict[str, Any]) -> str:
+    if "total_s" not in data:
+        return f"checkpoint begins: {data.get('cause', '')}"
+    return (
+        f"checkpoint ({data.get('cause', '')}) wrote {short(data.get('buffers'))} buffers"
+        f" in {data['total_s']}s, sync {data.get('sync_s', 0)}s"
+    )
+
+
+def _autovacuum(data: dict[str, Any]) -> str:
+    what = f"auto{data.get('operation', 'vacuum')} {data.get('relation', '')}"
+    if "elapsed_s" not in data:
+        return what
+    removed = f", {short(data['tuples_removed'])} tuples removed" if "tuples_removed" in data else ""
+    return f"{what} {data['elapsed_s']}s{removed}"
+
+
+_AT_END = ("total_s", "elapsed_s")  # known once such an event is over
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "checkpoint": _checkpoint,
+    "autovacuum": _autovacuum,
+    "autovacuum_cancelled": lambda data: f"autovacuum of {data.get('relation', '')} was cancelled",
+    "mark": lambda data: f"mark: {data.get('text', '')}",
+}

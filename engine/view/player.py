@@ -1,0 +1,330 @@
+"""Live and replay: the state of a run at a moment that advances.
+
+Live the moment is now; in a replay it is where the clock of the replay stands. What is read, and how it is shown,
+is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Self
+
+from engine.core.clock import Clock
+from engine.core.errors import UserError
+from engine.core.model import SLA_FRACTION, Cell, sla
+from engine.journal.lock import is_locked
+from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
+from engine.view.events import lasts
+from engine.view.step_series import SECOND_NS, StepSeries
+from engine.view.view_state import Sla, ViewState, machine, role_lines
+
+SPEEDS = (1, 2, 4, 8, 16, 32, 64)
+TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
+FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
+MEDIAN_NS = 60 * SECOND_NS
+LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
+SETTLED_S = 2.0  # earlier, a mean is too uncertain to compare with the base's
+
+
+@contextmanager
+def legible(run: Path) -> Iterator[None]:
+    """Turns what a damaged record does to those who read it into one line for the user."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise UserError(f"{run}: damaged manifest or journal ({problem})") from error
+
+
+class Player:
+    """The states of a run, or of the replay of one cell. A context manager."""
+
+    def __init__(self, run: Path, clock: Clock | None = None, cell: str | None = None, step: str | None = None) -> None:
+        self.run = run
+        self._clock = clock or Clock()
+        with legible(run):
+            self.reader = JournalReader(run)
+            self.manifest = self.reader.manifest
+            self._cells = {known.id: known for known in self.manifest.cells}
+        self._attempts: dict[int, Attempt] = {}
+        self._sessions: dict[int, EngineStart] = {}
+        self._series: dict[int, StepSeries] = {}  # by step: all that a replay came to, live the newest
+        self._notices: list[EventRow] = []  # what probes reported, and times without their figures
+        self._rates = cache(self.reader.rates)  # of an attempt that has finished
+        self.replay = cell is not None
+        self.speed = 1
+        self.playing = self.replay
+        self._played: Attempt | None = None
+        self._steps: list[StepRow] = []
+        self._anchor = (0, 0)  # (position of the replay, the clock when it was set)
+        if cell is not None:
+            with legible(run):
+                self._open(cell, step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the journal."""
+        self.reader.__exit__(None, None, None)
+
+    def look(self) -> ViewState:
+        """The state at this moment. Raises UserError when the journal cannot be read (any more)."""
+        if not (self.run / "journal.db").exists():
+            raise UserError(f"{self.run}: the run directory no longer exists")
+        with legible(self.run):
+            running = is_locked(self.run)  # before its cells are read: an engine that just ended has not died
+            self._read_attempts()
+            return self._replayed(self._played) if self._played is not None else self._live(running)
+
+    def notices(self) -> tuple[EventRow, ...]:
+        """Messages of probes in the newest attempt, and intervals without their figures."""
+        with legible(self.run):
+            known = [self.reader.event(event.id) if event.ended_ns is None else event for event in self._notices]
+            new = self.reader.events(after_id=known[-1].id if known else 0, kinds=("probe", "probe_gap"))
+            self._notices = known + new
+        newest = max(self._attempts, default=0)
+        return tuple(event for event in self._notices if event.attempt_id == newest)
+
+    # Live
+
+    def _live(self, running: bool) -> ViewState:
+        attempts = list(self._attempts.values())
+        blank = self._blank("running" if running else self._ended())
+        if not attempts:
+            return replace(
+                blank, doing="starting the engine" if running else "no cell was started; r in Launch resumes the run"
+            )
+        attempt = attempts[-1]
+        view = replace(blank, cell=self._cells.get(attempt.cell))
+        if not running and attempt.state == "running":
+            view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
+        now_ns = self._clock.monotonic_ns()
+        step = self.reader.latest_step(attempt.id)
+        if step is None:
+            at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
+            doing = self._waiting("starting the server", attempt, attempt.started_ns) if running else view.doing
+            return replace(view, doing=doing, at_ns=at_ns, wall_ns=self._wall(attempt, at_ns))
+        series = self._series_of(step)
+        step = series.step
+        if running and attempt.state == "running" and step.state == "running":
+            return self._at(view, attempt, series, max(now_ns, series.newest_ns))
+        if running:
+            doing = self._waiting(f"after {step.name}", attempt, step.ended_ns or step.started_ns)
+            view = replace(view, doing=doing)
+        return self._at(view, attempt, series, step.ended_ns or series.newest_ns)
+
+    def _ended(self) -> str:
+        states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
+        if sum(state == "finished" for state in states.values()) == len(self._cells):
+            return "finished"
+        return "failed" if "failed" in states.values() else "stopped"
+
+    def _waiting(self, between: str, attempt: Attempt, since_ns: int) -> str:
+        """Where in a cell the engine is between steps, and after a colon what it waits for if that takes long."""
+        waits = self.reader.events(attempt=attempt.id, kinds=("progress",))
+        return f"{between}: {waits[-1].data.get('text', '')}" if waits and waits[-1].started_ns >= since_ns else between
+
+    # Replay
+
+    def _open(self, cell: str, step: str | None) -> None:
+        self._read_attempts()
+        found = [attempt for attempt in self._attempts.values() if attempt.cell == cell]
+        found = [attempt for attempt in found if attempt.state == "finished"] or found
+        if not found:
+            raise UserError(f"{self.run.name}: cell {cell} has not been run")
+        self._played = found[-1]
+        self._steps = self.reader.steps(self._played.id)
+        if not self._steps:
+            raise UserError(f"{self.run.name}: cell {cell} has no step")
+        named = [known for known in self._steps if known.name == step]
+        if step is not None and not named:
+            raise UserError(f"{self.run.name}: cell {cell} has no step {step}")
+        self.seek((named or self._steps)[0].started_ns)
+
+    @property
+    def position_ns(self) -> int:
+        """Where the replay stands."""
+        stood_ns, at_ns = self._anchor
+        if not self.playing:
+            return stood_ns
+        return min(stood_ns + (self._clock.monotonic_ns() - at_ns) * self.speed, self._end_ns())
+
+    def seek(self, t_ns: int) -> None:
+        """Goes to a time of the cell, which is held within its steps."""
+        t_ns = max(self._steps[0].started_ns, min(t_ns, self._end_ns()))
+        self._anchor = (t_ns, self._clock.monotonic_ns())
+
+    def pause(self, playing: bool) -> None:
+        """Stands still, or continues; from the end it begins again."""
+        at_ns = self.position_ns
+        if playing and at_ns >= self._end_ns():
+            at_ns = self._steps[0].started_ns
+        self.playing = playing
+        self.seek(at_ns)
+
+    def faster(self, by: int) -> None:
+        """The next speed, or the one before."""
+        at_ns = self.position_ns
+        self.speed = SPEEDS[max(0, min(SPEEDS.index(self.speed) + by, len(SPEEDS) - 1))]
+        self.seek(at_ns)
+
+    def seek_stall(self, by: int) -> bool:
+        """To the next stall of the cell, or the one before; False when there is none."""
+        at_ns = self.position_ns
+        with legible(self.run):
+            stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
+        begins = [stall.started_ns for stall in stalls]
+        wanted = [t for t in begins if t > at_ns] if by > 0 else [t for t in begins if t < at_ns - SECOND_NS]
+        if not wanted:
+            return False
+        self.seek(min(wanted) if by > 0 else max(wanted))
+        return True
+
+    def _end_ns(self) -> int:
+        last = self._steps[-1]
+        return last.ended_ns or self._series_of(last).newest_ns
+
+    def _replayed(self, attempt: Attempt) -> ViewState:
+        at_ns = self.position_ns
+        step = [step for step in self._steps if step.started_ns <= at_ns][-1]
+        view = replace(
+            self._blank("replay"), cell=self._cells.get(attempt.cell), speed=self.speed, playing=self.playing
+        )
+        if step.ended_ns is not None and at_ns > step.ended_ns:
+            view = replace(view, doing=f"after {step.name}")
+        return self._at(view, attempt, self._series_of(step), at_ns)
+
+    # Both
+
+    def _read_attempts(self) -> None:
+        running = [attempt.id for attempt in self._attempts.values() if attempt.state == "running"]
+        known = min(running) - 1 if running else max(self._attempts, default=0)  # of cells abreast any may end first
+        for attempt in self.reader.attempts(known, origins=False):
+            self._attempts[attempt.id] = attempt
+
+    def _series_of(self, step: StepRow) -> StepSeries:
+        series = self._series.get(step.id)
+        if series is None:
+            series = StepSeries(self.reader, step)
+            with legible(self.run):
+                series.catch_up()
+            self._series = {**self._series, step.id: series} if self.replay else {step.id: series}
+        elif not self.replay:
+            series.catch_up()
+        return series
+
+    def _blank(self, state: str) -> ViewState:
+        done = {attempt.cell for attempt in self._attempts.values() if attempt.state == "finished"}
+        failed = (attempt for attempt in self._attempts.values() if attempt.state == "failed")
+        failures = tuple(attempt for attempt in failed if attempt.cell not in done)
+        return ViewState(
+            self.run.name,
+            state,
+            len(self._cells),
+            len(done),
+            len({attempt.cell for attempt in failures}),
+            repeats=self.manifest.repeats,
+            base=self.manifest.base,
+            failures=failures,
+        )
+
+    def _at(self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int) -> ViewState:
+        step = series.step
+        kind = step.headline.role if step.headline else "insert"
+        until_ns = min(at_ns, step.ended_ns or at_ns)
+        length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
+        newest_ns = series.tick_ns(until_ns)
+        events = [event for event in series.events if event.started_ns <= at_ns]
+        if view.state == "died":  # nobody saw the end of what lasted
+            events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
+        stalls = tuple(event for event in events if event.kind == "stall")
+        lasting = [stall for stall in stalls if lasts(stall, at_ns)]
+        silent = until_ns - newest_ns > LATE_NS  # what was last known is not shown as current
+        after_ns = max(newest_ns - TICK_NS, 0)
+        seconds = [] if silent else self.reader.seconds(step.id, after_ns, newest_ns)
+        tick = [second for second in seconds if second.t_ns == newest_ns]
+        rates = series.rates.get(kind)
+        rate = rates.at(newest_ns) if rates and not silent else None
+        base = self._base_rate(view.cell, step.name)
+        counted_s = series.worked_s(newest_ns)
+        done = series.done(kind, newest_ns)
+        samples = {
+            source: (dt_ns, data)
+            for _, dt_ns, source, data in ([] if silent else self.reader.samples(step.id, after_ns, newest_ns))
+        }
+        fraction = self._fraction(series, kind, until_ns, counted_s + (until_ns - newest_ns) / 1e9)
+        goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
+        return replace(
+            view,
+            at_ns=at_ns,
+            wall_ns=self._wall(attempt, at_ns),
+            step=step,
+            series=series,
+            length_s=length_s,
+            fraction=fraction,
+            eta_s=length_s * (1 - fraction) / fraction if fraction and goes_on else None,
+            silent_s=(until_ns - newest_ns) / 1e9 if silent else None,
+            headline=kind,
+            rate_per_s=rate if step.headline and step.headline.live else None,
+            median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,
+            base_per_s=base,
+            relative=done / counted_s / base if base and counted_s > SETTLED_S and step.kind != "index" else None,
+            sla=self._sla(series, until_ns),
+            roles=role_lines(series.roles, tick, lasting, kind),
+            machine=machine(samples, rate or 0.0),
+            frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
+            stalls=stalls,
+            events=tuple(events),
+        )
+
+    def _fraction(self, series: StepSeries, kind: str, until_ns: int, worked_s: float) -> float | None:
+        step = series.step
+        if step.state == "finished" and step.ended_ns is not None and until_ns >= step.ended_ns:
+            return 1.0
+        if step.kind == "index" or kind == "index":
+            return None
+        if step.work and kind == "insert":
+            return min(1.0, series.done("insert", until_ns) / step.work)
+        nominal_s = float(step.plan.get("seconds") or 0)
+        return min(1.0, worked_s / nominal_s) if nominal_s else None
+
+    def _sla(self, series: StepSeries, until_ns: int) -> Sla | None:
+        """How much of the wanted insert rate was kept up to the last interval; none in its first seconds."""
+        step = series.step
+        if step.totals is not None and step.ended_ns is not None and until_ns >= step.ended_ns:
+            judged = sla(step.kind, step.totals)
+            return Sla(judged.achieved_per_s / judged.target_per_s, judged.passed) if judged is not None else None
+        target = float(step.plan.get("rate_per_s") or 0) * int(self.manifest.workload.get("clients", 1))
+        counted_s = series.worked_s(until_ns)
+        if step.kind != "query" or target <= 0 or counted_s <= SETTLED_S:
+            return None
+        # The newest burst may be counted a second late: verdicts go by engine.model.sla, once it has ended.
+        fraction = series.done("insert", until_ns) / target / max(1.0, counted_s - 1.0)
+        return Sla(min(1.0, fraction), fraction >= SLA_FRACTION)
+
+    def _base_rate(self, cell: Cell | None, step: str) -> float | None:
+        """The median rate of the base over this step: of its finished cells of the same config and kernel."""
+        if cell is None:
+            return None
+        base = replace(cell.subject, build=self.manifest.base, arm="")
+        finished = [
+            attempt.id
+            for attempt in self._attempts.values()
+            if attempt.state == "finished" and attempt.cell in self._cells and self._cells[attempt.cell].subject == base
+        ]
+        rates = [rate for attempt in finished if (rate := self._rates(attempt).get(step))]
+        return median(rates) if rates else None
+
+    def _wall(self, attempt: Attempt, t_ns: int) -> int:
+        if attempt.session_id not in self._sessions:
+            self._sessions = {session.id: session for session in self.reader.sessions()}
+        return self._sessions[attempt.session_id].wall(t_ns)

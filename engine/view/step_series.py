@@ -1,0 +1,114 @@
+"""One step in memory, as far as its charts need it: a series that grows while the engine records.
+
+Everything is read once and kept in plain columns, so that any moment of it can be shown; what only the moment itself
+needs (histograms, samples) is read for that moment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import groupby
+from operator import attrgetter
+from statistics import median
+
+from engine.core.model import progress
+from engine.journal.reader import Count, EventRow, JournalReader, RoleRow, StepRow
+
+SECOND_NS = 1_000_000_000
+
+
+class Series:
+    """A rate over a step: each value held from `until - length` to `until`, in ns. Only ever added to."""
+
+    def __init__(self) -> None:
+        self.until: list[int] = []
+        self.length: list[int] = []
+        self.value: list[float] = []
+
+    def add(self, until: int, length: int, value: float) -> None:
+        """One more value, after those that are there."""
+        self.until.append(until)
+        self.length.append(length)
+        self.value.append(value)
+
+    def at(self, t_ns: int) -> float | None:
+        """The value of the newest interval that had ended by a time."""
+        index = bisect_right(self.until, t_ns)
+        return self.value[index - 1] if index else None
+
+    def median(self, from_ns: int, until_ns: int) -> float | None:
+        """The median of the intervals that ended within a time."""
+        values = self.value[bisect_right(self.until, from_ns) : bisect_right(self.until, until_ns)]
+        return median(values) if values else None
+
+
+class StepSeries:
+    """A step as recorded so far. `catch_up` takes in what was committed since."""
+
+    def __init__(self, reader: JournalReader, step: StepRow) -> None:
+        self._reader = reader
+        self.step = step
+        self.roles: dict[int, RoleRow] = {}
+        self.rates: dict[str, Series] = {}  # kind of role: what it does per second, all connections together
+        self.slowest: dict[str, Series] = {}  # kind of role: longest service time that ended, in ms
+        self.events: list[EventRow] = []
+        self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
+        self._ends: list[int] = []  # of ticks
+        self._worked_ns: list[int] = []  # up to each of them
+
+    @property
+    def newest_ns(self) -> int:
+        """The end of the last tick that is known, or the step's start."""
+        return self._ends[-1] if self._ends else self.step.started_ns
+
+    def catch_up(self) -> None:
+        """Reads what is new: intervals, events, and whether the step has ended."""
+        if self.step.state == "running":
+            self.step = self._reader.step(self.step.id)
+        counts = self._reader.counts(self.step.id, self._ends[-1] if self._ends else 0)
+        if any(count.role_id not in self.roles for count in counts):
+            self.roles = {role.id: role for role in self._reader.roles(self.step.id)}
+        for _, tick in groupby(counts, attrgetter("t_ns")):  # the engine reads those that end together in one go
+            self._take(list(tick))
+        self.catch_up_events()
+
+    def catch_up_events(self) -> bool:
+        """Reads new events, and those that lasted; whether there was any change."""
+        changed = False
+        for place, known in enumerate(self.events):
+            if known.ended_ns is None and (now := self._reader.event(known.id)) != known:
+                self.events[place] = now
+                changed = True
+        new = self._reader.events(self.step.id, self.events[-1].id if self.events else 0)
+        self.events += new
+        return changed or bool(new)
+
+    def tick_ns(self, t_ns: int) -> int:
+        """The end of the last tick that had ended by a time; the step's start before the first."""
+        index = bisect_right(self._ends, t_ns)
+        return self._ends[index - 1] if index else self.step.started_ns
+
+    def worked_s(self, t_ns: int) -> float:
+        """The length of the ticks that had ended by a time, without the pauses of a server that is driven in slices."""
+        index = bisect_right(self._ends, t_ns)
+        return self._worked_ns[index - 1] / 1e9 if index else 0.0
+
+    def done(self, kind: str, t_ns: int) -> int:
+        """What the roles of a kind had done by a time: rows, or queries."""
+        return int(self._done.get(kind, Series()).at(t_ns) or 0)
+
+    def _take(self, tick: list[Count]) -> None:
+        until, length = tick[0].t_ns, max(count.dt_ns for count in tick)
+        self._ends.append(until)
+        self._worked_ns.append(length + (self._worked_ns[-1] if self._worked_ns else 0))
+        counted: dict[str, int] = {}
+        slowest_us: dict[str, int] = {}
+        for count in tick:
+            role = self.roles[count.role_id]
+            counted[role.kind] = counted.get(role.kind, 0) + progress(role.name, count)
+            slowest_us[role.kind] = max(slowest_us.get(role.kind, 0), count.max_us)
+        for kind, number in counted.items():
+            done = self._done.setdefault(kind, Series())
+            done.add(until, length, number + (done.value[-1] if done.value else 0))
+            self.rates.setdefault(kind, Series()).add(until, length, number * SECOND_NS / length)
+            self.slowest.setdefault(kind, Series()).add(until, length, slowest_us[kind] / 1000)

@@ -1,0 +1,208 @@
+"""What a screen shows of one moment of a run: one value that nothing changes afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.model import Cell, progress, role_place
+from engine.host.counters import CPU_COLUMNS
+from engine.journal.reader import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow, service_counts
+from engine.view.events import lasts
+from engine.view.step_series import SECOND_NS, StepSeries
+from workloads import histogram
+
+UNITS = {"insert": "ins/s", "delete": "del/s", "query": "q/s", "index": "rows/s"}
+
+
+@dataclass(frozen=True, slots=True)
+class RoleLine:
+    """One role in its last second, all its connections together. Times are those of their server processes.
+
+    `cpu_us_per_op` divides by what the step counts, `rate_per_s` is the role's own: queries, or rows.
+    """
+
+    name: str
+    connections: int
+    backend_pid: int | None  # where there is one connection
+    rate_per_s: float
+    cpu_percent: float | None
+    cpu_us_per_op: float | None
+    runq_us_per_s: float | None
+    client_cpu_percent: float | None
+    wait_event: str  # the most frequent one, as `IO:DataFileRead`
+    p50_us: int | None
+    p99_us: int | None
+    max_us: int
+    in_flight_s: float
+    stalled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The server as a whole and the machine, in the last second; None where it was not sampled. Rates per second."""
+
+    server_cpu_percent: float | None = None
+    server_cpu_us_per_op: float | None = None
+    server_runq_us_per_s: float | None = None
+    server_processes: int | None = None
+    host_busy_percent: float | None = None
+    io_stalled_percent: float | None = None  # pressure: some task waited for I/O
+    read_kb_per_s: float | None = None
+    written_kb_per_s: float | None = None
+    dirty_bytes: int | None = None
+    engine_cpu_percent: float | None = None
+    workers: tuple[tuple[str, float], ...] = ()  # other server processes: their kind and CPU in percent
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    """How much of the wanted insert rate a query step has kept up so far, and whether that is enough."""
+
+    fraction: float
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """A moment. Without a step the engine is starting a server, or has none to run."""
+
+    run: str
+    state: str  # running, finished, stopped, failed, replay
+    cells: int
+    cells_done: int
+    cells_failed: int
+    cell: Cell | None = None
+    repeats: int = 0
+    doing: str = ""
+    at_ns: int = 0
+    wall_ns: int = 0
+    step: StepRow | None = None
+    series: StepSeries | None = None
+    length_s: float = 0.0  # of the step so far
+    fraction: float | None = None
+    eta_s: float | None = None
+    silent_s: float | None = None  # since the last interval, where the next is overdue: nothing is known of now
+    headline: str = "insert"
+    rate_per_s: float | None = None
+    median_per_s: float | None = None
+    base: str = ""
+    base_per_s: float | None = None
+    relative: float | None = None
+    sla: Sla | None = None
+    roles: tuple[RoleLine, ...] = ()
+    machine: Machine = Machine()
+    frames: tuple[ProbeFrame, ...] = ()  # of probes, the newest of each and of each role among them
+    failures: tuple[Attempt, ...] = ()  # at cells that are not finished
+    stalls: tuple[EventRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
+    speed: int | None = None  # of a replay; None live
+    playing: bool = True
+
+    @property
+    def stalled(self) -> tuple[EventRow, ...]:
+        """The stalls that last at this moment."""
+        return tuple(stall for stall in self.stalls if lasts(stall, self.at_ns))
+
+    @property
+    def unit(self) -> str:
+        """What the headline's rate counts."""
+        own = self.step.headline if self.step else None
+        return UNITS.get(self.headline) or (own.unit if own else "ops/s")
+
+
+def role_lines(
+    roles: Mapping[int, RoleRow], seconds: Sequence[RoleSecond], stalls: Sequence[EventRow], counted: str
+) -> tuple[RoleLine, ...]:
+    """The roles in one tick: `seconds` are its intervals, `counted` the kind of role whose progress is the step's."""
+    grouped: dict[str, list[RoleSecond]] = {}
+    ops = 0
+    for second in seconds:
+        role = roles[second.role_id]
+        grouped.setdefault(role.name, []).append(second)
+        ops += progress(role.name, second) if role.kind == counted else 0
+    stalled = {stall.role for stall in stalls}
+    return tuple(
+        _role_line(name, grouped[name], roles, ops, name in stalled) for name in sorted(grouped, key=role_place)
+    )
+
+
+def _role_line(
+    name: str, seconds: Sequence[RoleSecond], roles: Mapping[int, RoleRow], ops: int, stalled: bool
+) -> RoleLine:
+    length_ns = max(second.dt_ns for second in seconds)
+    max_us = max(second.max_us for second in seconds)
+    # A quantile is known as its bucket's bound, which may lie above the longest there was.
+    service = histogram.merge(map(service_counts, seconds))
+    bounds = [histogram.quantile_us(service, q) for q in (0.5, 0.99)]
+    p50, p99 = (None if bound is None else min(bound, max_us) for bound in bounds)
+    cpu_ns = _sum(second.backend_cpu_ns for second in seconds)
+    runq_ns = _sum(second.backend_runq_ns for second in seconds)
+    client_ns = _sum(second.client_cpu_ns for second in seconds)
+    waits = Counter(second.wait_event for second in seconds if second.wait_event)
+    return RoleLine(
+        name,
+        len(seconds),
+        roles[seconds[0].role_id].backend_pid if len(seconds) == 1 else None,
+        sum(progress(name, second) for second in seconds) * SECOND_NS / length_ns,
+        share_percent(cpu_ns, length_ns),
+        cpu_ns / 1000 / ops if cpu_ns is not None and ops else None,
+        runq_ns / 1000 * SECOND_NS / length_ns if runq_ns is not None else None,
+        share_percent(client_ns, length_ns),
+        waits.most_common(1)[0][0] if waits else "",
+        p50,
+        p99,
+        max_us,
+        max(second.in_flight_ns for second in seconds) / 1e9,
+        stalled,
+    )
+
+
+def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: float) -> Machine:
+    """The machine from the samples of one tick: source, length in ns and counters."""
+
+    def of(source: str, key: str) -> tuple[float | None, int]:
+        length_ns, data = samples.get(source, (SECOND_NS, {}))
+        return data.get(key), max(1, length_ns)
+
+    def per_s(source: str, key: str) -> float | None:
+        value, length_ns = of(source, key)
+        return None if value is None else value * SECOND_NS / length_ns
+
+    def percent(source: str, key: str) -> float | None:
+        return share_percent(*of(source, key))
+
+    cpu_ns_per_s, runq_ns_per_s = per_s("server", "cpu_ns"), per_s("server", "runq_ns")
+    _, host = samples.get("host", (0, {}))
+    idle = host.get("idle_ns", 0) + host.get("iowait_ns", 0)
+    all_ = sum(host.get(name, 0) for name in CPU_COLUMNS)
+    workers = tuple(
+        (source.removeprefix("process:"), share)
+        for source in sorted(samples)
+        if source.startswith("process:") and (share := percent(source, "cpu_ns")) is not None
+    )
+    return Machine(
+        percent("server", "cpu_ns"),
+        cpu_ns_per_s / 1000 / ops_per_s if cpu_ns_per_s is not None and ops_per_s > 0 else None,
+        runq_ns_per_s / 1000 if runq_ns_per_s is not None else None,
+        int(processes) if (processes := of("server", "processes_now")[0]) is not None else None,
+        100 * (1 - idle / all_) if all_ else None,
+        percent("host", "pressure_io_some_ns"),
+        per_s("device", "read_kb"),
+        per_s("device", "written_kb"),
+        int(dirty) if (dirty := of("host", "dirty_bytes_now")[0]) is not None else None,
+        percent("engine", "cpu_ns"),
+        tuple(sorted(workers, key=lambda worker: -worker[1])),
+    )
+
+
+def share_percent(value: float | None, length_ns: int) -> float | None:
+    """A time in ns as a percentage of an interval; None for none."""
+    return None if value is None else 100.0 * value / length_ns
+
+
+def _sum(values: Any) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,46 @@
+# Everything that the flake has for one system, made of one package set and one table of servers.
+{
+  pkgs,
+  versions,
+  module,
+}:
+let
+  inherit (pkgs) lib;
+  postgres = pkgs.callPackage ./postgres { inherit versions; };
+  python = pkgs.callPackage ./python.nix { };
+  testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
+  bench = pkgs.callPackage ./bench.nix { inherit postgres python; };
+  checks = pkgs.callPackage ./checks.nix {
+    inherit
+      bench
+      module
+      postgres
+      python
+      testServers
+      versions
+      ;
+  };
+  app = {
+    type = "app";
+    program = lib.getExe bench;
+    meta = { inherit (bench.meta) description; };
+  };
+in
+{
+  packages = postgres.packages // {
+    inherit bench python;
+    inherit (pkgs) bpftrace;
+    test-servers = testServers;
+    default = bench;
+  };
+  # `nix build` looks here, too.
+  legacyPackages = postgres.aliases;
+  apps = {
+    bench = app;
+    default = app;
+  };
+  inherit (checks) checks;
+  devShells.default = pkgs.callPackage ./shell.nix { inherit python testServers; };
+  # hostpkgs has none.
+  formatter = pkgs.nixfmt-tree or null;
+}

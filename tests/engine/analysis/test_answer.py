@@ -1,0 +1,121 @@
+"""The sentence that answers what was asked: what it names, counts and leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from engine.analysis.comparison import compare
+from engine.core.model import Cell, StepTotals
+from tests.support.made_run import ENVIRONMENT, make_run
+
+Effects = Mapping[tuple[str, str], float]
+
+
+def answer(path: Path, effects: Effects, noise: float = 0.0005, repeats: int = 4) -> str:
+    (found,) = compare([make_run(path / "r", effects=effects, noise=noise, repeats=repeats)]).answer
+    assert found.subject == "17.0"
+    return found.text
+
+
+def test_the_same_in_all_steps(tmp_path: Path) -> None:
+    assert answer(tmp_path, {}) == "17.0 is the same as 16.3 within 2 % in all 4 steps."
+
+
+def test_what_is_slower_comes_first_with_its_interval(tmp_path: Path) -> None:
+    found = answer(tmp_path, {("17.0", "l.i1"): 0.9, ("17.0", "qr100"): 0.8})
+    begin = "17.0 is slower than 16.3 in 2 of 4 steps: qr100 -20.0 % [-20."
+    assert found.startswith(begin) and ", l.i1 -10.0 % [-10." in found
+    assert found.endswith("]; the same within 2 % in 2.")
+
+
+def test_the_larger_effects_decide_what_comes_first(tmp_path: Path) -> None:
+    found = answer(tmp_path, {("17.0", "l.i1"): 0.9, ("17.0", "qr100"): 1.3})
+    assert found.startswith("17.0 is faster than 16.3 in 1 of 4 steps: qr100 +30.0 % [+")
+    assert "; slower in 1: l.i1 -10.0 % [-10." in found
+
+
+def test_three_are_named_and_the_rest_counted(tmp_path: Path) -> None:
+    found = answer(tmp_path, {("17.0", step): 0.9 for step in ("l.i0", "l.x", "l.i1", "qr100")})
+    assert "slower than 16.3 in 4 of 4 steps: " in found and found.endswith("] and 1 more.")
+
+
+def test_what_is_not_known_says_what_would_settle_it(tmp_path: Path) -> None:
+    def noisy(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = (1.0, 1.03, 1.015, 1.045)[cell.repeat - 1] if cell.subject.build == "17.0" else 1
+        return replace(totals, seconds=totals.seconds * factor) if step == "l.i1" else totals
+
+    (found,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=noisy)]).answer
+    assert found.text.startswith("17.0 is the same as 16.3 within 2 % in 3 of 4 steps; not known in 1 (l.i1 ±")
+    assert " more pairs, about " in found.text and found.text.endswith(" minutes).")
+
+
+def test_nothing_known_says_what_would_have_shown(tmp_path: Path) -> None:
+    found = answer(tmp_path, {}, noise=0.04)
+    assert found.startswith("17.0 against 16.3: nothing is known yet: the smallest effect that would show is ")
+    assert "; to know more: " in found and " more pairs, about " in found
+
+
+def test_too_few_pairs_are_said(tmp_path: Path) -> None:
+    found = answer(tmp_path, {("17.0", "l.i1"): 0.5}, repeats=2)
+    assert found == "17.0 against 16.3: no verdict from two pairs: 3 are needed, better 4 or 6."
+
+
+def test_cpu_has_a_sentence_where_it_says_something_else(tmp_path: Path) -> None:
+    def dearer(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = 1.1 if cell.subject.build == "17.0" and step == "l.x" else 1
+        return replace(totals, server_cpu_ns=int(totals.server_cpu_ns * factor))
+
+    (found,) = compare([make_run(tmp_path / "r", noise=0.0005, change=dearer)]).answer
+    rates = "17.0 is the same as 16.3 within 2 % in all 4 steps."
+    assert found.text.startswith(f"{rates} Its server CPU per operation is more in 1 of 4 steps: l.x +10.0 % [+")
+
+
+def test_a_sentence_for_each_build_but_not_for_the_bases_double(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", builds=("16.3", "17.0", "17.2"), aa=True, noise=0.0005)
+    assert [(each.subject, each.text.split()[0]) for each in compare([run]).answer] == [
+        ("17.0", "17.0"),
+        ("17.2", "17.2"),
+    ]
+
+
+def test_an_interval_that_excludes_one_is_no_verdict_among_many(tmp_path: Path) -> None:
+    comparisons = [compare([make_run(tmp_path / str(seed), noise=0.01, repeats=4, seed=seed)]) for seed in range(40)]
+    rates = [ratio for found in comparisons for ratio in found.ratios if ratio.metric == "rate_per_s"]
+    missed = [ratio for ratio in rates if (ratio.low or 0) > 1 or (ratio.high or 2) < 1]
+    assert missed and all(ratio.verdict in ("inconclusive", "same") for ratio in missed)
+    assert any("one of 4" in reason for ratio in missed for reason in ratio.reasons)
+
+
+def test_a_difference_that_is_certain_but_below_the_margin_is_not_called_uncertain(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i0"): 0.981}, noise=0.0015, repeats=6)])
+    found = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert found is not None and (found.verdict, found.reasons) == ("inconclusive", ()), found
+
+
+def test_a_step_in_which_nothing_was_done_is_not_passed_over(tmp_path: Path) -> None:
+    def idle(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "l.i1" or cell.subject.build != "17.0":
+            return totals
+        return replace(totals, roles={name: replace(role, rows=0) for name, role in totals.roles.items()})
+
+    (found,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=idle)]).answer
+    assert found.text.endswith("in 3 of 4 steps; no ratio in 1 (l.i1: zero in some cells)."), found.text
+
+
+def test_where_no_cells_pair_the_reason_is_given_and_no_advice(tmp_path: Path) -> None:
+    kernels = [{**ENVIRONMENT, "kernel": {"release": release}} for release in ("6.12.58", "6.18.0")]
+    runs = [make_run(tmp_path / f"k{place}", builds=("16.3",), environment=each) for place, each in enumerate(kernels)]
+    (found,) = compare(runs).answer
+    assert found.text.startswith("6.18.0 against 6.12.58: no verdict: no pairs: "), found.text
+
+
+def test_scatter_beyond_all_bounds_has_no_visible_effect(tmp_path: Path) -> None:
+    def wild(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        damaged = step == "l.i0" and cell.ordinal == 1
+        return replace(totals, seconds=1e-250) if damaged else totals
+
+    comparison = compare([make_run(tmp_path / "r", repeats=4, change=wild)])
+    found = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert found is not None and found.visible_effect is None

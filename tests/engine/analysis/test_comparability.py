@@ -1,0 +1,100 @@
+"""What a comparison tells of its cells being of one kind: what was looked at, found alike or not."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine.analysis.comparison import compare
+from engine.core.comparison import Check
+from engine.core.model import Cell, StepTotals
+from tests.support.made_run import ENVIRONMENT, make_run
+
+
+def checks(path: Path, subject: str = "17.0") -> dict[str, Check]:
+    """The checks of a subject by what was looked at; of several of one kind the last."""
+    return {check.what: check for check in compare([path]).checks(subject)}
+
+
+def test_an_even_run_is_alike_in_all_that_is_looked_at(tmp_path: Path) -> None:
+    found = checks(make_run(tmp_path / "r"))
+    assert all(check.ok for check in found.values())
+    texts = {what: check.text for what, check in found.items()}
+    assert texts == {
+        "kernel": "6.12.58",
+        "binaries": "the same in all cells",
+        "settings": "the same",
+        "machine": "unchanged in 3 pairs",
+        "CPU speed": "100 us of work",
+        "CPU clock": "3400 MHz",
+        "others' load": "at most 1% of the CPUs",
+        "probes": "none",
+        "work": "equal in all pairs",
+    }
+
+
+def test_a_machine_that_changed_within_a_pair_comes_first_and_by_its_sentence(tmp_path: Path) -> None:
+    def environments(cell: Cell) -> dict[str, Any]:
+        slow = cell.ordinal == 3
+        return {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "mhz": 2000.0 if slow else 3400.0}}
+
+    path = make_run(tmp_path / "r", environments=environments)
+    found = compare([path]).checks("17.0")
+    assert found[0].what == "machine"
+    assert not found[0].ok
+    assert "the CPU's clock changed" in found[0].text
+    assert Check("17.0", "CPU clock", False, "2000 to 3400 MHz") in found
+    assert [check.ok for check in found] == sorted(check.ok for check in found)
+
+
+def test_settings_that_are_what_is_compared_are_named_and_alright(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", builds=("16.3",), configs=("cx5", "cx7"))
+    text = (path / "manifest.json").read_text()
+    (path / "manifest.json").write_text(text.replace('"1GB"', '"2GB"', 1))
+    check = checks(path, "cx7")["settings"]
+    assert check == Check("cx7", "settings", True, "1 differ: shared_buffers; these are what is compared")
+
+
+def test_settings_that_differ_behind_one_name_are_not_alright(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r")
+    text = (path / "manifest.json").read_text()
+    (path / "manifest.json").write_text(text.replace('"1GB"', '"2GB"', 1))
+    assert not checks(path)["settings"].ok
+
+
+def test_unlike_observers_and_unequal_work_are_told(tmp_path: Path) -> None:
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if cell.subject.build == "16.3" or step != "l.i1":
+            return totals
+        insert = totals.roles["insert"]
+        fewer = replace(insert, rows=insert.rows // 2, rows_actual=insert.rows_actual // 2)
+        return replace(totals, observers=("sched",), roles={**totals.roles, "insert": fewer})
+
+    found = checks(make_run(tmp_path / "r", change=change))
+    assert (found["probes"].ok, found["probes"].text) == (False, "none, sched")
+    assert not found["work"].ok
+    assert found["work"].text.startswith("l.i1: unequal work in pair 1")
+
+
+def test_other_probes_in_any_pair_are_told(tmp_path: Path) -> None:
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, observers=("sched",)) if cell.subject.build == "16.3" and cell.repeat == 1 else totals
+
+    assert checks(make_run(tmp_path / "r", change=change))["probes"] == Check("17.0", "probes", False, "none, sched")
+
+
+def test_probes_whose_cost_is_asked_for_are_alright(tmp_path: Path) -> None:
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, observers=("sched",)) if cell.subject.arm else totals
+
+    path = make_run(tmp_path / "r", builds=("16.3",), aa=True, change=change)
+    for name in ("manifest.json",):
+        text = (path / name).read_text()
+        (path / name).write_text(text.replace('"arm": "aa"', '"arm": "probed"'))
+    check = checks(path, "16.3 probed")["probes"]
+    assert check == Check("16.3 probed", "probes", True, "none, sched; their cost is compared")
+
+
+def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / "a", digest="d0"), make_run(tmp_path / "b", digest="d1")]
+    found = compare(paths).comparability
+    assert [check.ok for check in found if check.what == "binaries"] == [False]

@@ -1,0 +1,494 @@
+"""Comparisons of runs with known results: verdicts, why they are withheld, what is refused."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from engine.analysis import metrics
+from engine.analysis.comparison import compare
+from engine.core.comparison import Comparison, Ratio, Verdict
+from engine.core.errors import UserError
+from engine.core.model import Cell, StepTotals, Subject
+from engine.observe.stalls import Stall
+from engine.report.render import to_csv, to_json
+from tests.support.made_run import ENVIRONMENT, SECOND_NS, keep, made_role, make_run
+
+CELL_KEYS = {
+    "build", "config", "kernel", "repeat", "step", "seconds", "rows", "ops", "rate_per_s", "server_cpu_us_per_op",
+    "client_cpu_us_per_op", "ctx_switches_per_op", "runq_us_per_op", "heap_bytes", "index_bytes", "max_s", "buckets",
+    "sla", "stalls",
+}  # fmt: skip
+RATIO_KEYS = {"step", "build", "metric", "ratio", "low", "high", "pairs", "verdict"}
+
+
+def rate(comparison: Comparison, step: str, name: str = "17.0", metric: str = "rate_per_s") -> Ratio:
+    found = comparison.ratio(name, step, metric)
+    assert found is not None
+    return found
+
+
+def test_a_slower_a_faster_and_a_like_step_get_their_verdicts(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", effects={("17.0", "l.i0"): 0.93, ("17.0", "l.i1"): 1.10})
+    comparison = compare([run])
+    slower, faster, same = (rate(comparison, step) for step in ("l.i0", "l.i1", "qr100"))
+    assert (slower.verdict, faster.verdict, same.verdict) == ("slower", "faster", "same")
+    assert slower.ratio == pytest.approx(0.93, abs=0.01)
+    assert slower.low is not None
+    assert slower.high is not None
+    assert slower.low < 0.93 < slower.high
+    assert (slower.pairs, slower.better, faster.better) == (3, False, True)
+    assert comparison.findings == ()
+
+
+def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
+    def dearer(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = 1.1 if cell.subject.build == "17.0" else 1
+        return replace(totals, server_cpu_ns=int(totals.server_cpu_ns * factor), wal_bytes=int(220 * 2e6 / factor))
+
+    comparison = compare([make_run(tmp_path / "r", change=dearer)])
+    cpu = rate(comparison, "l.i0", metric="server_cpu_us_per_op")
+    assert (cpu.verdict, cpu.better, cpu.ratio) == ("slower", False, pytest.approx(1.1, rel=1e-6))
+    wal = rate(comparison, "l.i0", metric="wal_bytes_per_op")
+    assert (wal.verdict, wal.stands_out, wal.better, wal.verdict_text) == ("none", True, True, "stands out")
+
+
+def test_one_repeat_gives_ratios_and_no_verdict(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5})])
+    found = rate(comparison, "l.i0")
+    assert (found.verdict, found.low, found.high, found.pairs) == ("none", None, None, 1)
+    assert found.ratio == pytest.approx(0.5, abs=0.02)
+
+
+def test_noise_leaves_it_inconclusive_and_says_how_many_pairs_more(tmp_path: Path) -> None:
+    found = rate(compare([make_run(tmp_path / "r", noise=0.03)]), "l.i0")
+    assert found.verdict == "inconclusive"
+    assert found.more_pairs is not None
+    assert found.more_pairs > 3
+
+
+def test_failed_and_unfinished_cells_are_listed_and_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", repeats=4, failed={0: "disk full"}, unfinished=[7])
+    comparison = compare([run])
+    assert [(cell.state, cell.reason, cell.name, cell.repeat) for cell in comparison.left_out] == [
+        ("failed", "disk full", "16.3", 1),
+        ("not run", "", "16.3", 4),
+    ]
+    assert rate(comparison, "l.i0").pairs == 2
+
+
+def test_a_run_without_a_finished_cell_compares_to_nothing(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", repeats=1, unfinished=[0, 1])])
+    assert (comparison.ratios, comparison.cells, len(comparison.left_out)) == ((), (), 2)
+    json.loads(to_json(comparison))
+
+
+def test_the_base_against_itself_is_the_noise_floor(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", aa=True, configs=("a", "b"))])
+    twin = rate(comparison, "l.i0", "16.3/a A/A")
+    assert twin.verdict == "same"
+    assert twin.low is not None
+    assert twin.high is not None
+    floor = max(twin.high - 1, 1 / twin.low - 1)
+    assert rate(comparison, "l.i0", "17.0/a").noise_floor == pytest.approx(floor)
+    other = rate(comparison, "l.i0", "16.3/b A/A")
+    assert comparison.subject(other.subject).subject == Subject("16.3", "b", arm="aa")
+    assert comparison.baseline_of(other.subject) == "16.3/b"
+
+
+def test_an_aa_that_differs_from_itself_is_a_finding(tmp_path: Path) -> None:
+    def luckier(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=totals.seconds * (0.9 if cell.subject.arm else 1))
+
+    comparison = compare([make_run(tmp_path / "r", aa=True, change=luckier)])
+    assert any("the base against itself differs by +1" in finding for finding in comparison.findings)
+
+
+# -- names and bases
+
+
+@pytest.mark.parametrize(
+    ("builds", "configs", "names"),
+    [
+        (("16.3", "17.0"), ("auto",), ["16.3", "17.0"]),
+        (("16.3",), ("cx5", "cx7"), ["cx5", "cx7"]),
+        (("16.3", "17.0"), ("cx5", "cx7"), ["16.3/cx5", "17.0/cx5", "16.3/cx7", "17.0/cx7"]),
+        (("16.3",), ("auto",), ["16.3"]),
+    ],
+)
+def test_names_tell_subjects_apart_by_what_differs(
+    tmp_path: Path, builds: tuple[str, ...], configs: tuple[str, ...], names: list[str]
+) -> None:
+    comparison = compare([make_run(tmp_path / "r", builds=builds, configs=configs, repeats=1)])
+    assert list(comparison.names) == names
+
+
+def test_the_base_can_be_chosen(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", configs=("cx5", "cx7"), effects={("17.0", "l.i0"): 0.5})
+    assert compare([run], "17.0").base == "17.0/cx5"
+    assert compare([run], "cx7").base == "16.3/cx7"
+    chosen = compare([run], "17.0/cx7")
+    assert chosen.names[0] == "17.0/cx7"
+    assert rate(chosen, "l.i0", "16.3/cx5").ratio == pytest.approx(2, abs=0.05)
+    with pytest.raises(UserError, match=r"unknown base '17.1' \(nearest: 17.0"):
+        compare([run], "17.1")
+
+
+# -- withheld
+
+
+def withheld(tmp_path: Path, **how: Any) -> Ratio:
+    found = rate(compare([make_run(tmp_path / "r", effects={("17.0", "qr100"): 0.8}, **how)]), "qr100")
+    assert found.verdict == "withheld"
+    assert found.ratio is not None
+    return found
+
+
+def test_a_missed_sla_withholds_the_verdict_and_keeps_the_numbers(tmp_path: Path) -> None:
+    def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        missed = step == "qr100" and cell.subject.build == "17.0" and cell.repeat == 2
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    found = withheld(tmp_path, change=late)
+    assert found.reasons[0] == "SLA: 17.0 kept up its insert rate in 2 of 3 cells"
+    assert found.low is not None
+
+
+def test_unequal_work_withholds(tmp_path: Path) -> None:
+    def fewer(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100" or cell.subject.build != "17.0":
+            return totals
+        return replace(totals, roles={**totals.roles, "delete": made_role(120, 6000, rows_actual=5000)})
+
+    found = withheld(tmp_path, change=fewer)
+    assert found.reasons[0] == "unequal work in pair 1: delete rows done 6,000 vs 5,000"
+    assert len(found.reasons) == 3
+
+
+def test_queries_that_find_fewer_rows_are_unequal_work(tmp_path: Path) -> None:
+    def misses(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        query = totals.roles.get("query")
+        if query is None or cell.subject.build != "17.0":
+            return totals
+        return replace(totals, roles={**totals.roles, "query": replace(query, rows_actual=query.rows_actual // 2)})
+
+    assert withheld(tmp_path, change=misses).reasons[0] == "unequal work in pair 1: rows per query 10.00 vs 5.00"
+
+
+SLOW = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "probe_us": 130.0}}
+SLOWED = "CPU speed changed: a fixed amount of work took 100.0 us, then 130.0 us"
+
+
+def test_a_pair_in_which_the_machine_changed_is_left_out_and_the_others_are_judged(tmp_path: Path) -> None:
+    effects = {("17.0", "qr100"): 0.8}
+    run = make_run(
+        tmp_path / "r", repeats=4, effects=effects, environments=lambda cell: SLOW if cell.ordinal == 7 else ENVIRONMENT
+    )
+    found = rate(compare([run]), "qr100")
+    assert (found.verdict, found.pairs, found.reasons) == ("slower", 3, ())
+    assert found.left_out == (f"left out: pair 4: {SLOWED}",)
+    assert f"left out: pair 4: {SLOWED}" in to_csv(compare([run]))
+
+
+def test_where_the_machine_changed_in_every_pair_the_verdict_is_withheld_and_the_numbers_stay(tmp_path: Path) -> None:
+    found = withheld(tmp_path, environments=lambda cell: SLOW if cell.subject.build == "17.0" else ENVIRONMENT)
+    assert {reason.partition(": ")[0] for reason in found.reasons} == {"pair 1", "pair 2", "pair 3"}
+    assert (found.pairs, found.left_out) == (3, ())
+
+
+def at(temperature_c: float) -> dict[str, Any]:
+    """The machine with its CPU at a temperature."""
+    return {**ENVIRONMENT, "state": {"busy_share": 0.01, "temperature_c": temperature_c}}
+
+
+def test_a_cell_that_warms_up_is_not_a_machine_that_changed(tmp_path: Path) -> None:
+    """Idle before each cell and hot after it: beginnings are held against beginnings, ends against ends."""
+    run = make_run(
+        tmp_path / "r", effects={("17.0", "l.i0"): 0.9}, repeats=5,
+        environments=lambda cell: at(42.0), environments_after=lambda cell: at(71.0),
+    )  # fmt: skip
+    comparison = compare([run])
+    found = rate(comparison, "l.i0")
+    assert (found.verdict, found.pairs, found.left_out) == ("slower", 5, ())
+    checks = {check.what: check for check in comparison.checks("17.0")}
+    assert (checks["CPU temperature"].ok, checks["machine"].ok) == (True, True)
+    assert checks["CPU temperature"].text == "42 C before cells, 71 after"
+
+
+def test_a_run_that_begins_on_a_cold_machine_loses_its_first_pair_and_no_more(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "r", effects={("17.0", "l.i0"): 0.9}, repeats=5,
+        environments=lambda cell: at(42.0 if cell.ordinal == 0 else 58.0), environments_after=lambda cell: at(60.0),
+    )  # fmt: skip
+    found = rate(compare([run]), "l.i0")
+    assert (found.verdict, found.pairs) == ("slower", 4)
+    assert found.left_out == ("left out: pair 1: the CPU's temperature changed: 42.0 C, then 58.0 C",)
+
+
+def test_an_end_that_is_hotter_on_one_side_is_a_change(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "r", repeats=4, environments=lambda cell: at(42.0),
+        environments_after=lambda cell: at(90.0 if cell.ordinal == 3 else 60.0),
+    )  # fmt: skip
+    assert rate(compare([run]), "l.i0").left_out == (
+        "left out: pair 2: the CPU's temperature changed: 60.0 C, then 90.0 C",
+    )
+
+
+def test_a_figure_that_a_cell_lacks_costs_that_pair_only(tmp_path: Path) -> None:
+    """A probe that covered too little of one cell gives no planning time there, which is not one of zero."""
+
+    def uncovered(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        lacking = step == "l.i0" and cell.ordinal == 2
+        return replace(totals, wal_bytes=None) if lacking else totals
+
+    found = rate(compare([make_run(tmp_path / "r", repeats=4, change=uncovered)]), "l.i0", metric="wal_bytes_per_op")
+    assert (found.verdict, found.pairs, found.pairs_without_figure) == ("none", 3, 1)
+    assert found.low is not None and found.low <= 1.0
+    assert found.left_out == ("left out: 1 of 4 pairs lack this figure in a cell",)
+
+
+def test_figures_that_never_meet_in_a_pair_give_a_ratio_without_a_verdict(tmp_path: Path) -> None:
+    def halves(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        lacking = (cell.repeat > 2) == (cell.subject.build == "17.0")
+        return replace(totals, wal_bytes=None) if lacking else totals
+
+    found = rate(compare([make_run(tmp_path / "r", repeats=4, change=halves)]), "l.i0", metric="wal_bytes_per_op")
+    assert (found.verdict, found.pairs, found.ratio) == ("withheld", 0, pytest.approx(1.0))
+    assert found.reasons == ("no pair has this figure in both its cells",)
+
+
+def test_causes_stand_out_and_have_no_verdict(tmp_path: Path) -> None:
+    def bloated(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = (1.2, 0.8) if cell.subject.build == "17.0" else (1, 1)
+        return replace(
+            totals, heap_bytes=int(totals.heap_bytes * factor[0]), index_bytes=int(totals.index_bytes * factor[1])
+        )
+
+    comparison = compare([make_run(tmp_path / "r", change=bloated)])
+    heap, indexes = (rate(comparison, "l.i0", metric=name) for name in ("heap_bytes", "index_bytes"))
+    assert {(cause.verdict, cause.stands_out) for cause in (heap, indexes)} == {("none", True)}
+    assert (heap.sign, indexes.sign) == ("worse", "better")
+    assert not any(each.stands_out for each in comparison.ratios if each.metric not in ("heap_bytes", "index_bytes"))
+
+
+def test_the_figures_of_a_step_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    of_a_step = metrics.step_figures
+
+    def counted(kind: str, totals: StepTotals) -> dict[str, Any]:
+        made.append(kind)
+        return of_a_step(kind, totals)
+
+    monkeypatch.setattr(metrics, "step_figures", counted)
+    compare([make_run(tmp_path / "r", aa=True)])
+    assert len(made) == 9 * 4
+
+
+def test_a_change_between_pairs_leaves_them_comparable(tmp_path: Path) -> None:
+    hot = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "probe_us": 130.0}}
+    run = make_run(tmp_path / "r", environments=lambda cell: hot if cell.repeat == 3 else ENVIRONMENT)
+    assert rate(compare([run]), "l.i0").verdict == "same"
+
+
+def test_other_programs_are_noise_and_no_drift(tmp_path: Path) -> None:
+    busy = {**ENVIRONMENT, "state": {"busy_share": 0.9}}
+    run = make_run(tmp_path / "r", environments=lambda cell: busy if cell.ordinal == 1 else ENVIRONMENT)
+    assert rate(compare([run]), "l.i0").verdict == "same"
+
+
+def test_a_probed_cell_is_not_compared_with_one_that_was_not(tmp_path: Path) -> None:
+    def probed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, observers=("planner",)) if cell.subject.build == "17.0" else totals
+
+    assert withheld(tmp_path, change=probed).reasons[0] == "different probes in pair 1: none vs planner"
+
+
+def test_a_saturated_client_withholds_rates_but_not_costs(tmp_path: Path) -> None:
+    def busy(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        roles = {name: replace(role, saturated=name == "query") for name, role in totals.roles.items()}
+        return replace(totals, roles=roles)
+
+    run = make_run(tmp_path / "r", change=busy)
+    comparison = compare([run])
+    assert rate(comparison, "qr100").reasons[0] == "client CPU-bound (≥ 90 % of a core) with 16.3: query"
+    assert rate(comparison, "qr100", metric="server_cpu_us_per_op").verdict == "same"
+    assert rate(comparison, "l.i0").verdict == "same"
+
+
+def test_two_modes_that_could_make_the_effect_withhold(tmp_path: Path) -> None:
+    """The pgbench case of 2008: 10.4k 25.3k 10.4k 10.4k 11.3k."""
+    published = (10.4, 25.3, 10.4, 10.4, 11.3)
+
+    def moody(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "l.i0":
+            return totals
+        return replace(
+            totals, seconds=2e6 / (1000 * (published[cell.repeat - 1] if cell.subject.build != "16.3" else 40))
+        )
+
+    comparison = compare([make_run(tmp_path / "r", repeats=5, change=moody)])
+    found = rate(comparison, "l.i0")
+    assert found.verdict == "withheld"
+    assert found.reasons[0].startswith("bimodal: the cells of 17.0 lie 1")
+    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.findings)
+
+
+def test_modes_that_both_sides_share_are_cancelled_by_the_pairs(tmp_path: Path) -> None:
+    def throttled(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=totals.seconds * (1.5 if cell.repeat > 3 else 1))
+
+    comparison = compare([make_run(tmp_path / "r", repeats=6, change=throttled, effects={("17.0", "l.i0"): 0.9})])
+    assert rate(comparison, "l.i0").verdict == "slower"
+    assert any("bimodal" in line for line in comparison.findings)
+
+
+# -- several runs
+
+
+def test_pairs_of_several_runs_are_pooled(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, repeats=2, seed=seed) for name, seed in (("a", 1), ("b", 2))]
+    comparison = compare(runs)
+    assert rate(comparison, "l.i0").pairs == 4
+    assert comparison.runs == ("a", "b")
+
+
+def test_builds_of_different_runs_have_ratios_but_no_pairs(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / build, builds=(build,), repeats=3) for build in ("16.3", "17.0")]
+    found = rate(compare(runs), "l.i0")
+    assert (found.verdict, found.pairs, found.low) == ("withheld", 0, None)
+    assert found.reasons[0].startswith("no pairs: the two")
+
+
+def test_runs_under_two_kernels_compare_the_kernels(tmp_path: Path) -> None:
+    newer = {**ENVIRONMENT, "kernel": {"release": "6.18.1"}}
+    runs = [make_run(tmp_path / "a", builds=("16.3",)), make_run(tmp_path / "b", builds=("16.3",), environment=newer)]
+    comparison = compare(runs)
+    assert list(comparison.names) == ["6.12.58", "6.18.1"]
+    assert rate(comparison, "l.i0", "6.18.1").verdict == "withheld"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"clients": 2}, "clients is 1 in the one and 2 in the other"),
+        ({"knobs": {"limiter": "catch-up"}}, "limiter is reference in the one and catch-up in the other"),
+    ],
+)
+def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, **change)]
+    with pytest.raises(UserError, match=f"a and b cannot be compared: {said}"):
+        compare(runs)
+
+
+@pytest.mark.parametrize(
+    "said_twice", [{"delete_form": "subselect"}, {"lookup_connection": "kept"}, {"resync_rounds": 1000}]
+)
+def test_what_the_generation_does_anyway_may_be_asked_for(tmp_path: Path, said_twice: dict[str, Any]) -> None:
+    """g24b deletes by subselect: a run that was told so put on the same load."""
+    runs = [make_run(tmp_path / name, repeats=1, knobs=knobs) for name, knobs in (("a", {}), ("b", said_twice))]
+    assert compare(runs).pairs == 2
+
+
+def test_a_new_connection_for_lookups_is_another_load(tmp_path: Path) -> None:
+    new = {"lookup_connection": "new"}
+    runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, knobs=new)]
+    with pytest.raises(UserError, match="lookup connection is kept in the one and new in the other"):
+        compare(runs)
+
+
+def test_queries_of_all_workers_are_compared(tmp_path: Path) -> None:
+    def two_workers(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        query = totals.roles.get("query")
+        return replace(totals, roles={**totals.roles, "query2": query}) if query else totals
+
+    one, two = (compare([make_run(tmp_path / str(n), change=c)]) for n, c in enumerate((keep, two_workers)))
+    base = one.base
+    assert two.values(base, "qr100", "rate_per_s") == [2 * rate for rate in one.values(base, "qr100", "rate_per_s")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"digest": "d1"}, "16.3 is not the same binary in a and b"),
+        (
+            {"environment": {**ENVIRONMENT, "storage": {"filesystem": "ext4"}}},
+            "between a and b the filesystem changed: xfs, then ext4",
+        ),
+    ],
+)
+def test_runs_that_differ_in_what_was_not_the_subject_withhold(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", **change)]
+    found = rate(compare(runs), "l.i0")
+    assert found.verdict == "withheld"
+    assert said in found.reasons
+
+
+def test_a_copy_of_a_run_is_no_further_sample(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / place / "r", repeats=1) for place in ("a", "b")]
+    with pytest.raises(UserError, match="the same run given twice"):
+        compare(runs)
+    assert compare([runs[0], runs[0]]).pairs == 1
+
+
+def test_what_is_no_run_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run directory"):
+        compare([tmp_path])
+    with pytest.raises(UserError, match="no run given"):
+        compare([])
+
+
+# -- the model
+
+
+def test_the_record_has_the_documented_keys_and_no_nan(tmp_path: Path) -> None:
+    def stalled(cell: Cell, step: str, started_ns: int) -> list[Stall]:
+        if step != "l.i1" or cell.subject.build != "17.0":
+            return []
+        begun_ns = started_ns + 2 * SECOND_NS
+        return [
+            Stall("delete", 1, begun_ns, begun_ns + 4 * SECOND_NS, "in_flight", 0.0, 4.0, 4 * SECOND_NS, 800, 200.0)
+        ]
+
+    def bare(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, wal_bytes=None, server_read_bytes=0) if step == "l.i0" else totals
+
+    comparison = compare([make_run(tmp_path / "r", stalls=stalled, change=bare)])
+    record = json.loads(to_json(comparison))
+    assert msgspec.convert(record, Comparison).cells == comparison.cells
+    assert {"base", "cells", "ratios"} <= set(record)
+    for cell in record["cells"]:
+        assert set(cell) >= CELL_KEYS
+    for ratio in record["ratios"]:
+        assert set(ratio) >= RATIO_KEYS
+        assert ratio["verdict"] in get_args(Verdict)
+        assert ratio["ratio"] is None or math.isfinite(ratio["ratio"])
+    stalls = [stall for cell in record["cells"] for stall in cell["stalls"]]
+    assert [stall["role"] for stall in stalls] == ["delete"] * 3
+    assert [stall["where"] for stall in stalls] == [[]] * 3
+    assert {cell["stall_s"] for cell in record["cells"] if cell["stalls"]} == {4.0}
+    unread = [ratio for ratio in record["ratios"] if (ratio["step"], ratio["metric"]) == ("l.i0", "read_kb_per_op")]
+    assert [(ratio["ratio"], ratio["verdict"]) for ratio in unread] == [(None, "none")]
+    assert not any(ratio["metric"] == "wal_bytes_per_op" for ratio in record["ratios"] if ratio["step"] == "l.i0")
+
+
+def test_the_json_says_where_a_cell_lies_and_how_cells_spread(tmp_path: Path) -> None:
+    record = json.loads(to_json(compare([make_run(tmp_path / "r", repeats=4, effects={("17.0", "l.i0"): 0.9})])))
+    assert record["folders"] == {"r": str((tmp_path / "r").resolve())}
+    assert record["pairs"] == 4
+    assert record["kernels"] == ["6.12.58"]
+    assert {"name": "insert", "generation": "g24b", "clients": 1}.items() <= record["workload"].items()
+    assert [metric["name"] for metric in record["metrics"]][:2] == ["rate_per_s", "server_cpu_us_per_op"]
+    assert {(build["run"], build["label"]) for build in record["builds"]} == {("r", "16.3"), ("r", "17.0")}
+    places = {(cell["ordinal"], cell["cell"]) for cell in record["cells"]}
+    assert len(places) == 8
+    assert {cell["kind"] for cell in record["cells"] if cell["step"] == "qr100"} == {"query"}
+    spread = next(s for s in record["spreads"] if (s["step"], s["subject"]) == ("l.i0", "17.0"))
+    assert spread["metric"] == "rate_per_s"
+    assert 0 < spread["cv"] < 0.02

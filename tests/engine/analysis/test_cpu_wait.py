@@ -1,0 +1,73 @@
+"""What of a slow-down is waiting for a CPU, in made runs and in one with hogs beside its second cell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.analysis.comparison import compare
+from engine.core.model import Cell, StepTotals
+from tests.support.benchcall import Bench, wait_for
+from tests.support.made_run import make_run
+
+HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
+def crowded(part: float) -> object:
+    """Makes 17.0 take half as long again in l.i1, so much of it as run-queue wait of the insert connection."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "l.i1" or cell.subject.build != "17.0":
+            return totals
+        waited_ns = round(totals.seconds * 0.5e9 * part)
+        insert = totals.roles["insert"]
+        insert = replace(insert, backend_runq_ns=insert.backend_runq_ns + waited_ns // 2, client_runq_ns=waited_ns // 2)
+        return replace(totals, seconds=totals.seconds * 1.5, roles={**totals.roles, "insert": insert})
+
+    return change
+
+
+def test_a_slow_down_by_waiting_for_a_cpu_is_said(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "r", change=crowded(0.9))])  # type: ignore[arg-type]
+    (sentence,) = [finding for finding in comparison.findings if "longer CPU wait" in finding]
+    assert sentence.startswith("l.i1: against 16.3, 17.0 takes ")
+    assert "90% of that is longer CPU wait of its insert connections (run queue: backends +" in sentence
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1])
+def test_a_slow_down_by_something_else_is_not_put_down_to_the_cpus(tmp_path: Path, part: float) -> None:
+    comparison = compare([make_run(tmp_path / "r", change=crowded(part))])  # type: ignore[arg-type]
+    assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
+
+
+def test_hogs_pinned_beside_a_cell_show_as_run_queue_wait_by_role_and_are_what_it_is_put_down_to(
+    bench: Bench, label: str
+) -> None:
+    size = ("--rows", "2000", "--rows-written", "150000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
+    bench.detached("--pg", label, "--aa", "--repeats", "1", *size)
+    wait_for(lambda: len(bench.attempts()) == 2, "the second cell")
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", HOG, str(cpu)], start_new_session=True)
+        for cpu in sorted(os.sched_getaffinity(0))
+    ]
+    try:
+        bench.await_end()
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    comparison = bench.comparison()
+    quiet, beside = [cell for cell in comparison["cells"] if cell["step"] == "l.i1"]  # type: ignore[attr-defined]
+    assert beside["arm"] == "aa"
+    for role in ("insert", "delete"):
+        waits = [cell["roles"][role]["runq_us_per_statement"] for cell in (quiet, beside)]
+        assert waits[1] > 1.2 * waits[0], waits
+    assert beside["runq_us_per_op"] > 1.2 * quiet["runq_us_per_op"]
+    findings = [each for each in comparison["findings"] if "longer CPU wait" in each]  # type: ignore[attr-defined]
+    assert any(finding.startswith("l.i1: ") for finding in findings), (comparison["findings"], quiet, beside)
+    assert "longer CPU wait" in " ".join(bench("compare").stdout.split())

@@ -1,0 +1,207 @@
+"""Damaged records: one line that names the file and the place, never anything else; a damaged cell is left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.analysis.comparison import compare
+from engine.core.errors import UserError
+from engine.journal.housekeeping import read_tags
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader
+from engine.observe.stalls import Stall
+from engine.report.export import export
+from engine.report.render import to_csv, to_json, to_markdown
+from tests.support.made_run import SECOND_NS, make_run
+
+Change = Callable[[Any, random.Random], Any]
+OTHERS: tuple[Any, ...] = (None, True, -1, 2**70, 1e300, 0.5, "x", "", [], {}, [None], {"a": 1}, [[1, 2, 3]], "\x1b[2J")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of two builds with a stall, the smallest that has a verdict."""
+
+    def stalled(cell: Any, step: str, started_ns: int) -> list[Stall]:
+        causes = ({"name": "lock", "score": 0.9, "text": "waited for a lock"},)
+        ended_ns = started_ns + 4 * SECOND_NS
+        return [Stall("insert", 1, started_ns, ended_ns, "rate", 0.1, 4.0, 0, 800, 200.0, causes)]
+
+    return make_run(tmp_path / "r", repeats=3, stalls=stalled)
+
+
+def read_all(run: Path, out: Path) -> None:
+    """All that compares or exports a run; UserErrors are of one line."""
+    for read in (lambda: to_json(compare([run])), lambda: export(run, out)):
+        try:
+            read()
+        except UserError as error:
+            assert "\n" not in str(error) and str(error).isprintable(), str(error)
+            assert str(run) in str(error) or run.name in str(error) or str(out) in str(error), str(error)
+    with suppress(UserError):
+        found = compare([run])
+        to_csv(found), to_markdown(found, published=True)
+
+
+def spoiled(value: Any, source: random.Random) -> Any:
+    """A JSON value with one of its parts replaced, or gone."""
+    if isinstance(value, dict) and value and source.random() < 0.9:
+        key = source.choice(sorted(value))
+        if source.random() < 0.2:
+            return {name: each for name, each in value.items() if name != key}
+        return {**value, key: spoiled(value[key], source)}
+    if isinstance(value, list) and value and source.random() < 0.9:
+        place = source.randrange(len(value))
+        return [spoiled(each, source) if at == place else each for at, each in enumerate(value)]
+    return source.choice(OTHERS)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_manifest_with_anything_in_it_is_read_or_one_line(run: Path, tmp_path: Path, seed: int) -> None:
+    source = random.Random(seed)
+    record = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(spoiled(record, source)))
+    read_all(run, tmp_path / "out")
+
+
+COLUMNS = [("attempt", "origin"), ("step", "plan"), ("step", "totals"), ("event", "data"), ("sample", "data"),
+           ("difference", "data")]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_a_json_column_with_anything_in_it_is_read_or_one_line(
+    run: Path, tmp_path: Path, table: str, column: str, seed: int
+) -> None:
+    source = random.Random(seed)
+    with closing(sqlite3.connect(run / "journal.db")) as journal:
+        (text,) = journal.execute(f"SELECT {column} FROM {table} ORDER BY random() LIMIT 1").fetchone()
+        harm = spoiled(json.loads(text), source)
+        harmed = json.dumps(harm) if seed % 4 else text[: source.randrange(len(text))] + "\xff"
+        journal.execute(f"UPDATE {table} SET {column} = ?", (harmed,))
+        journal.commit()
+    read_all(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_journal_with_bytes_turned_or_cut_is_read_or_one_line(run: Path, tmp_path: Path, seed: int) -> None:
+    source = random.Random(seed)
+    journal = bytearray((run / "journal.db").read_bytes())
+    for _ in range(source.choice((1, 20, 200))):
+        place = source.randrange(100, len(journal))
+        journal[place : place + 4] = source.randbytes(4)
+    if seed % 5 == 0:
+        del journal[source.randrange(len(journal)) :]
+    (run / "journal.db").write_bytes(journal)
+    read_all(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("harm", "place"),
+    [
+        ("UPDATE step SET totals = json_set(totals, '$.server_cpu_ns', 'many') WHERE id = ?", "table step"),
+        ("UPDATE step SET totals = '{' WHERE id = ?", "table step"),
+        ("UPDATE step SET totals = json_set(totals, '$.probes.insert', json('[7]')) WHERE id = ?", "table step"),
+        ("UPDATE step SET totals = json_set(totals, '$.probes.insert', json_object('runq', 7)) WHERE id = ?", "cell"),
+        ("UPDATE step SET totals = json_set(totals, '$.seconds', -1) WHERE id = ?", "step l.i0"),
+        ("UPDATE event SET data = json_set(data, '$.duration_s', '4') WHERE step_id = ?", "stall"),
+        ("UPDATE step SET name = x'ff' WHERE id = ?", "table step"),
+    ],
+)
+def test_a_damaged_cell_is_left_out_with_the_place_and_the_others_are_compared(
+    run: Path, harm: str, place: str
+) -> None:
+    with closing(sqlite3.connect(run / "journal.db")) as journal:
+        journal.execute(harm, (1,))
+        journal.commit()
+    found = compare([run])
+    (cell,) = found.left_out
+    assert (cell.cell, cell.state) == (read_manifest(run).cells[0].id, "damaged")
+    assert place in cell.reason and "\n" not in cell.reason
+    assert {each.cell for each in found.cells} == {cell.id for cell in read_manifest(run).cells[1:]}
+    assert found.pairs == 2
+    assert f"left out: 16.3 repeat 1 (r {cell.cell}) damaged: " in to_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b'{"schema": [1', "manifest.json: cannot be read: Input data was truncated"),
+        (b'{"run": "\xff"}', "manifest.json: cannot be read: 'utf-8'"),
+        (b"[" * 100_000, "manifest.json: cannot be read: maximum recursion"),
+        (b"[1]", "manifest.json holds what cannot be understood: Expected `object`, got `array`"),
+        (b'{"schema": ["1"]}', "manifest.json: schema holds what cannot be understood"),
+        (b'{"schema": [2, 0]}', "written with journal schema 2, this pgbed reads 1"),
+    ],
+)
+def test_a_manifest_that_is_none_is_one_line_with_file_and_place(run: Path, text: bytes, told: str) -> None:
+    (run / "manifest.json").write_bytes(text)
+    with pytest.raises(UserError) as error:
+        compare([run])
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("cells", 2, "ordinal"), "two", "Expected `int`, got `str` - at `$.cells[2].ordinal`"),
+        (("builds", 0, "patches"), 3, "Expected `array`, got `int` - at `$.builds[0].patches`"),
+        (("workload", "steps"), {}, "workload holds what cannot be understood"),
+        (("environment", "cpu"), "fast", "environment holds what cannot be understood"),
+        (("cells", 0, "subject", "build"), "18.0", "names a build or config that is not in it"),
+        (("workload", "knobs", "limiter"), "none", "unknown limiter"),
+    ],
+)
+def test_a_value_of_the_wrong_type_in_a_manifest_is_named_by_its_path(
+    run: Path, path: tuple[Any, ...], value: Any, told: str
+) -> None:
+    record = json.loads((run / "manifest.json").read_text())
+    part = record
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    (run / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(UserError) as error:
+        compare([run, make_run(run.parent / "other")])
+    assert told in str(error.value) and "manifest.json" in str(error.value)
+
+
+def test_a_fifo_in_place_of_a_manifest_hangs_nobody(run: Path) -> None:
+    (run / "manifest.json").unlink()
+    os.mkfifo(run / "manifest.json")
+    with pytest.raises(UserError, match="not a regular file"):
+        read_manifest(run)
+
+
+@pytest.mark.parametrize("text", [b"{", b"[" * 100_000, b'{"tags": {"a": 1}}', b'{"tags": 3}', b"\xff", b"[]"])
+def test_damaged_tags_are_none(run: Path, text: bytes) -> None:
+    (run / "tags.json").write_bytes(text)
+    assert read_tags(run) == ()
+
+
+def test_what_sqlite_says_of_a_damaged_schema_is_one_line(run: Path) -> None:
+    with closing(sqlite3.connect(run / "journal.db")) as journal:
+        journal.execute("PRAGMA writable_schema = ON")
+        nonsense = "CREATE TABLE event (\n\n\x1b[2J nonsense"
+        journal.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'event'", (nonsense,))
+        journal.commit()
+    with pytest.raises(UserError) as error, JournalReader(run) as reader:
+        reader.events()
+    assert str(error.value).isprintable() and "journal.db: damaged" in str(error.value)
+
+
+@pytest.mark.parametrize("blob", [b"\xff" * 8, b"12345"])
+def test_a_damaged_histogram_ends_an_export_with_its_place(run: Path, tmp_path: Path, blob: bytes) -> None:
+    with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
+        journal.execute("UPDATE role_second SET service = ?", (blob,))
+    with pytest.raises(UserError, match=f"{run}/journal.db: table role_second: damaged histogram: "):
+        export(run, tmp_path / "out")

@@ -1,0 +1,142 @@
+"""How small an effect a plan can show: from the scatter of the last A/A run of this host, or said to be unknown."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.analysis import noise
+from engine.analysis.results import load
+from engine.core.model import Cell
+from tests.support.benchcall import Bench
+from tests.support.made_run import ENVIRONMENT, STEPS, make_run
+
+HERE: dict[str, Any] = {
+    **ENVIRONMENT,
+    "cpu": {**ENVIRONMENT["cpu"], "threads": os.cpu_count()},
+    "host": {"name": platform.node()},
+}
+
+
+def scatter(run: Path, step: str) -> float:
+    """The standard deviation of the log ratios of the base and its double."""
+    cells = {
+        (cell.cell.subject.arm, cell.cell.repeat): cell for cell in load(run).cells if cell.cell.subject.build == "16.3"
+    }
+
+    def rate(arm: str, repeat: int) -> float:
+        totals = cells[arm, repeat].steps[step].totals
+        (role,) = [role for name, role in totals.roles.items() if name == ("query" if step == "qr100" else "insert")]
+        return (role.statements if step == "qr100" else role.rows) / totals.seconds
+
+    return statistics.stdev(math.log(rate("aa", repeat) / rate("", repeat)) for repeat in range(1, 7))
+
+
+def test_the_effect_follows_from_the_scatter_of_the_last_aa_run(tmp_path: Path) -> None:
+    make_run(tmp_path / "20261118-noisy", aa=True, repeats=6, noise=0.2, environment=HERE)
+    last = make_run(tmp_path / "20261119-quiet", aa=True, repeats=6, noise=0.01, environment=HERE)
+    make_run(tmp_path / "20261120-without", repeats=6, noise=0.3, environment=HERE)
+    found = noise.smallest_effects(tmp_path, 5, STEPS)
+    assert found is not None and found.run == last.name and found.aa_pairs == 6
+    # Four rates are judged together: t(1 - 0.025 / 4, 4) = 4.314656, and t(0.8, 4) = 0.940965.
+    for step in ("l.i0", "l.i1", "qr100"):
+        expected = math.expm1((4.314656 + 0.940965) * scatter(last, step) / math.sqrt(5))
+        assert found.steps[step] == pytest.approx(expected, rel=1e-4)
+    assert found.effect == max(found.steps.values())
+    assert list(found.steps) == list(STEPS)
+
+
+def test_more_pairs_show_smaller_effects(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", aa=True, repeats=4, noise=0.01, environment=HERE)
+    effects = [noise.smallest_effects(tmp_path, pairs, STEPS) for pairs in (3, 6, 12)]
+    values = [found.effect for found in effects if found is not None]
+    assert len(values) == 3 and values == sorted(values, reverse=True)
+
+
+def test_only_the_steps_of_the_plan_count_unless_the_run_had_none_of_them(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", aa=True, repeats=4, environment=HERE)
+    some, other = (noise.smallest_effects(tmp_path, 4, steps) for steps in (["l.i1"], ["l.i9"]))
+    assert some is not None and list(some.steps) == ["l.i1"]
+    assert other is not None and list(other.steps) == list(STEPS)
+
+
+def test_another_host_says_nothing_of_this_one(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", aa=True, repeats=4, environment={**HERE, "host": {"name": "another"}})
+    make_run(tmp_path / "unnamed", aa=True, repeats=4)
+    assert noise.smallest_effects(tmp_path, 4, STEPS) is None
+
+
+def test_fewer_than_three_pairs_bear_nothing_on_either_side(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", aa=True, repeats=4, environment=HERE)
+    assert noise.smallest_effects(tmp_path, 2, STEPS) is None
+    assert noise.summary(None, 2) == "2 repeats give no verdict: at least 3 pairs are needed"
+    few = tmp_path / "few"
+    make_run(few / "run", aa=True, repeats=2, environment=HERE)
+    assert noise.smallest_effects(few, 4, STEPS) is None
+
+
+def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    good = make_run(tmp_path / "1-good", aa=True, repeats=4, environment=HERE)
+    broken = make_run(tmp_path / "2-broken", aa=True, repeats=4, environment=HERE)
+    (broken / "journal.db").write_bytes(b"no database" * 500)
+    for file in broken.glob("journal.db-*"):
+        file.unlink()
+    odd = tmp_path / "3-odd"
+    odd.mkdir()
+    (odd / "manifest.json").write_text('{"schema": [1, 1], "aa": true, "environment": []}')
+    (odd / "journal.db").touch()
+    found = noise.smallest_effects(tmp_path, 4, STEPS)
+    assert found is not None and found.run == good.name
+
+
+def test_a_pair_between_whose_cells_the_machine_changed_is_not_part_of_it(tmp_path: Path) -> None:
+    def environments(cell: Cell) -> dict[str, Any]:
+        return {**HERE, "cpu": {**HERE["cpu"], "mhz": 2000.0 if cell.ordinal == 0 else 3400.0}}
+
+    make_run(tmp_path / "run", aa=True, repeats=5, environment=HERE, environments=environments)
+    found = noise.smallest_effects(tmp_path, 4, STEPS)
+    assert found is not None and found.aa_pairs == 4
+
+
+def test_a_folder_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+    assert noise.smallest_effects(tmp_path / "none", 4, STEPS) is None
+
+
+def test_the_statistics_are_loaded_only_where_there_is_an_aa_run(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", repeats=4, environment=HERE)
+    program = (
+        "import sys; from pathlib import Path; from engine.analysis.noise import smallest_effects; "
+        f"print(smallest_effects(Path({str(tmp_path)!r}), 4, ['l.i1']) is None, 'scipy' in sys.modules)"
+    )
+
+    def asked() -> str:
+        home = str(Path(noise.__file__).parents[2])
+        done = subprocess.run([sys.executable, "-c", program], cwd=home, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert asked() == "True False"
+    make_run(tmp_path / "run-aa", aa=True, repeats=4, environment=HERE)
+    assert asked() == "False True"
+
+
+def test_a_dry_run_tells_what_its_pairs_can_show(bench: Bench, label: str) -> None:
+    arguments = ("--pg", label, "--aa", "--repeats", "6", "--dry-run")
+    unknown = json.loads(bench(*arguments, "--json").stdout)
+    assert unknown["smallest_effect"] is None and unknown["noise"] is None
+    assert "unknown: no A/A run of this host" in bench(*arguments).stdout
+    bench.out.mkdir(parents=True)
+    run = make_run(bench.out / "20261119-aa", aa=True, repeats=4, noise=0.01, environment=HERE)
+    told = json.loads(bench(*arguments, "--json").stdout)
+    assert told["noise"]["run"] == run.name
+    assert told["smallest_effect"] == pytest.approx(max(told["noise"]["steps"].values()), abs=1e-4)
+    line = next(line for line in bench(*arguments).stdout.splitlines() if "can detect" in line)
+    assert line.startswith("6 pairs can detect effects from ") and run.name in line

@@ -1,0 +1,63 @@
+"""What probes cost: bare and probed cells in pairs, judged like two builds, kept for this host."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.analysis import probe_cost
+from engine.analysis.probe_cost import Cost
+from engine.core.model import Build
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import SMALL, Bench
+
+COST = Cost("", ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a run")
+
+
+def test_a_newer_figure_replaces_the_older_of_the_same_probes_build_and_step(tmp_path: Path) -> None:
+    here = replace(COST, host=platform.node())
+    probe_cost.keep(tmp_path, [here])
+    probe_cost.keep(tmp_path, [replace(here, ratio=0.97, run="a newer run"), replace(here, step="l.i2")])
+    assert [(cost.step, cost.ratio) for cost in probe_cost.known(tmp_path)] == [("l.i1", 0.97), ("l.i2", 0.99)]
+
+
+def test_figures_of_another_host_are_not_shown(tmp_path: Path) -> None:
+    probe_cost.keep(tmp_path, [replace(COST, host="elsewhere")])
+    assert probe_cost.known(tmp_path) == ()
+
+
+def test_a_damaged_file_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / probe_cost.FILE).write_text('[{"host": 1')
+    assert probe_cost.known(tmp_path) == ()
+
+
+def test_too_few_pairs_are_said_without_an_interval() -> None:
+    (line,) = probe_cost.lines([replace(COST, low=None, high=None, pairs=1)])
+    assert line.split() == ["l.i1", "throughput", "0.990", "1", "pairs,", "16.3"]
+
+
+@pytest.mark.outside
+def test_bare_and_probed_cells_alternate_and_are_compared(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    bench = Bench(new_folder() / "runs")
+    options = ("--probe", "sched", "--pg", build(16).label, "--steps", "l.i1", "--pairs", "2", "--json", "--beside")
+    done = bench("probes", "cost", *options, *SMALL[:4])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {(cost["step"], cost["metric"]) for cost in found} == {("l.i1", metric) for metric in probe_cost.METRICS}
+    assert all(cost["probes"] == ["sched"] and cost["ratio"] for cost in found)
+    assert {cost["pairs"] for cost in found} == {bench.undrifted_pairs(2)}
+    with JournalReader(bench.run) as reader:
+        arms = [cell.subject.arm for cell in reader.manifest.cells]
+        probed = [
+            {step.totals.observers for step in reader.steps(attempt.id) if step.totals} for attempt in reader.attempts()
+        ]
+    assert arms == ["", "probed", "probed", ""]
+    assert probed == [{()}, {("sched",)}, {("sched",)}, {()}]
+    assert "16.3" in bench("probes", "list").stdout

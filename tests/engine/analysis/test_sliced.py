@@ -1,0 +1,81 @@
+"""From the journal's slices to ratios of pairs, and which attempts of cells abreast count."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.analysis import sliced
+from engine.analysis.cells import Pair
+from engine.analysis.results import load
+from engine.journal.reader import Attempt, SliceRow, chosen_together
+from tests.support.made_run import make_run
+
+STEP = "qr100"
+
+
+def row(block: int, place: int, ops: int, **changed: int) -> SliceRow:
+    made = SliceRow(1, block, place, 0, 0, 50_000_000, ops, ops, 1000 * ops, ops, 0, 0, 0, 300_000)
+    return replace(made, **changed)
+
+
+def pair(path: Path, base: list[SliceRow], other: list[SliceRow]) -> Pair:
+    """The first pair of a made run, with these slices."""
+    cells = load(make_run(path, repeats=1)).cells
+    found = [
+        replace(cell, steps={**cell.steps, STEP: replace(cell.steps[STEP], slices=tuple(rows))})
+        for cell, rows in zip(cells, (base, other), strict=True)
+    ]
+    return found[0], found[1]
+
+
+def test_totals_of_whole_blocks_make_the_ratio(tmp_path: Path) -> None:
+    base = [row(block, place, 100) for block in range(1, 31) for place in (0, 3)]
+    other = [row(block, place, 90) for block in range(1, 31) for place in (1, 2)]
+    cut = [row(31, 0, 10**9)]  # of a block that was not finished
+    (rate,) = sliced.log_ratios([pair(tmp_path / "r", base + cut, other)], STEP, "rate_per_s")
+    assert rate.theta == pytest.approx(math.log(0.9)) and rate.blocks == 30
+    (cpu,) = sliced.log_ratios([pair(tmp_path / "s", base, other)], STEP, "server_cpu_us_per_op")
+    assert cpu.theta == pytest.approx(0)
+    assert sliced.log_ratios([pair(tmp_path / "t", base, other)], STEP, "wal_bytes_per_op") == []
+
+
+def test_a_pair_without_slices_has_no_ratio_by_them_and_one_side_alone_is_a_reason(tmp_path: Path) -> None:
+    some = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
+    without = pair(tmp_path / "r", [], [])
+    assert sliced.log_ratios([without], STEP, "rate_per_s") == [] and sliced.reasons(without, STEP) == []
+    (reason,) = sliced.reasons(pair(tmp_path / "s", some, []), STEP)
+    assert "only one of its servers was driven in slices" in reason
+
+
+def test_cpu_used_in_the_others_slices_withholds_from_five_percent_on(tmp_path: Path) -> None:
+    base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
+    for leak, withheld in ((4000, False), (6000, True)):
+        leaking = [replace(each, leak_ns=leak) for each in base]
+        assert bool(sliced.reasons(pair(tmp_path / str(leak), base, leaking), STEP)) == withheld
+
+
+def test_a_servers_ratio_to_itself_needs_both_halves(tmp_path: Path) -> None:
+    idle = [row(1, 0, 0), row(1, 3, 5), row(2, 0, 5), row(2, 3, 0)]
+    busy = [row(block, place, 100) for block in (1, 2) for place in (1, 2)]
+    found = sliced.own_ratios([pair(tmp_path / "r", idle, busy)], STEP, "rate_per_s")
+    assert [ratio.theta for ratio in found] == [0.0]
+
+
+def attempt(id: int, session: int, cell: str, state: str) -> Attempt:
+    return Attempt(id, session, cell, state, 0, 1, None, {})
+
+
+def test_cells_abreast_count_only_with_those_that_they_ran_beside() -> None:
+    first = [attempt(1, 1, "a", "finished"), attempt(2, 1, "b", "failed")]
+    second = [attempt(3, 2, "a", "failed"), attempt(4, 2, "b", "finished")]
+    chosen = chosen_together([*first, *second], [["a", "b"]])
+    assert {name: each.id for name, each in chosen.items()} == {"a": 3, "b": 4}
+    third = [attempt(5, 3, "a", "finished"), attempt(6, 3, "b", "finished")]
+    fourth = [attempt(7, 4, "a", "interrupted")]
+    chosen = chosen_together([*first, *second, *third, *fourth], [["a", "b"]])
+    assert {name: each.id for name, each in chosen.items()} == {"a": 5, "b": 6}
+    assert chosen_together([], [["a", "b"]]) == {}

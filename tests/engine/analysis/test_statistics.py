@@ -1,0 +1,263 @@
+"""Intervals and verdicts against values worked out by hand, and their properties."""
+
+import math
+import subprocess
+import sys
+from statistics import fmean, stdev
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.analysis.statistics import (
+    MOST_PAIRS,
+    Estimate,
+    Interval,
+    benjamini_hochberg_level,
+    estimate,
+    holm_levels,
+    judge,
+    noise_floor,
+    p_value,
+    paired_interval,
+    pairs_needed,
+    scatter,
+    smallest_visible_effect,
+)
+from engine.core.comparison import MIN_PAIRS
+
+ratio_lists = st.lists(st.floats(0.2, 5.0), min_size=2, max_size=12)
+
+
+def test_interval_of_three_pairs_is_the_one_worked_out_by_hand() -> None:
+    """Logs -1, 0, 1 (x 0.01): mean 0, sd 0.01, t(0.975, 2) = 4.302653, half = 0.01 x 4.302653 / sqrt(3)."""
+    interval = paired_interval([math.exp(-0.01), 1.0, math.exp(0.01)])
+    half = 0.01 * 4.302653 / math.sqrt(3)
+    assert interval.ratio == pytest.approx(1.0)
+    assert (interval.low, interval.high) == (
+        pytest.approx(math.exp(-half), rel=1e-6),
+        pytest.approx(math.exp(half), rel=1e-6),
+    )
+
+
+def test_interval_of_five_pairs_uses_four_degrees_of_freedom() -> None:
+    """t(0.975, 4) = 2.776445 and, for the 90 % interval, t(0.95, 4) = 2.131847."""
+    logs = [0.10, 0.12, 0.08, 0.11, 0.09]
+    sd = math.sqrt(0.001 / 4)
+    for confidence, t in ((0.95, 2.776445), (0.90, 2.131847)):
+        interval = paired_interval([math.exp(log) for log in logs], confidence)
+        assert interval.low == pytest.approx(math.exp(0.10 - t * sd / math.sqrt(5)), rel=1e-6)
+        assert interval.high == pytest.approx(math.exp(0.10 + t * sd / math.sqrt(5)), rel=1e-6)
+
+
+def test_one_pair_is_a_ratio_without_interval_or_verdict() -> None:
+    judgement = judge([0.8], 0.02)
+    assert judgement.interval == Interval(0.8, None, None, 1)
+    assert (judgement.verdict, judgement.more_pairs) == ("none", None)
+
+
+def test_two_pairs_give_an_interval_but_no_verdict() -> None:
+    judgement = judge([0.80, 0.80], 0.02)
+    assert judgement.interval.low is not None
+    assert (judgement.verdict, judgement.more_pairs) == ("inconclusive", 1)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "better", "verdict"),
+    [
+        ([0.90, 0.91, 0.89, 0.90], "more", "slower"),
+        ([1.10, 1.11, 1.09, 1.10], "more", "faster"),
+        ([1.10, 1.11, 1.09, 1.10], "less", "slower"),
+        ([0.90, 0.91, 0.89, 0.90], "less", "faster"),
+        ([1.001, 0.999, 1.000, 1.002], "more", "same"),
+        ([1.010, 1.011, 1.010, 1.009], "more", "same"),  # differs for certain, by less than the margin
+        ([0.80, 1.25, 0.90, 1.10], "more", "inconclusive"),
+    ],
+)
+def test_verdicts(ratios: list[float], better: str, verdict: str) -> None:
+    assert judge(ratios, 0.02, "less" if better == "less" else "more").verdict == verdict
+
+
+@given(ratio_lists, st.floats(0.005, 0.1))
+def test_swapping_the_sides_mirrors_interval_and_direction(ratios: list[float], margin: float) -> None:
+    there, back = paired_interval(ratios), paired_interval([1 / ratio for ratio in ratios])
+    assert there.low is not None
+    assert back.high is not None
+    assert there.ratio == pytest.approx(1 / back.ratio)
+    assert there.low == pytest.approx(1 / back.high)
+    verdict, mirrored = judge(ratios, margin, "more").verdict, judge(ratios, margin, "less").verdict
+    assert mirrored == {"faster": "slower", "slower": "faster"}.get(verdict, verdict)
+
+
+@given(ratio_lists)
+def test_a_verdict_of_change_never_has_one_inside_its_interval(ratios: list[float]) -> None:
+    judgement = judge(ratios, 0.02)
+    if judgement.verdict in ("faster", "slower"):
+        assert judgement.interval.excludes_one()
+        assert (judgement.interval.ratio > 1) == (judgement.verdict == "faster")
+    if judgement.verdict != "inconclusive":
+        assert judgement.more_pairs is None
+
+
+def alike(ratios: list[float], count: int) -> list[float]:
+    """So many ratios whose logs have the mean and the standard deviation of those given."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean, sd = fmean(logs), stdev(logs)
+    if count % 2:  # -a, 0, a has standard deviation a
+        spread = [0.0] + [sd, -sd] * ((count - 1) // 2)
+    else:
+        spread = [sign * sd * math.sqrt((count - 1) / count) for sign in (1, -1)] * (count // 2)
+    return [math.exp(mean + value) for value in spread]
+
+
+def settled(ratios: list[float], margin: float) -> set[bool]:
+    """Whether they have a verdict, for margins to both sides by no more than rounding may move one."""
+    return {judge(ratios, margin * (1 + nudge)).verdict != "inconclusive" for nudge in (-1e-9, 0.0, 1e-9)}
+
+
+@settings(deadline=None)
+@given(ratio_lists)
+def test_more_pairs_of_the_same_kind_settle_what_was_inconclusive_and_fewer_do_not(ratios: list[float]) -> None:
+    """Told "n more", n more with the same mean and standard deviation do give a verdict, and n - 1 more do not."""
+    judgement = judge(ratios, 0.02)
+    if judgement.verdict != "inconclusive":
+        return
+    more = MOST_PAIRS - len(ratios) + 1 if judgement.more_pairs is None else judgement.more_pairs
+    if judgement.more_pairs is not None:
+        assert True in settled(alike(ratios, len(ratios) + more), 0.02)
+    if more > max(1, MIN_PAIRS - len(ratios)):
+        assert False in settled(alike(ratios, len(ratios) + more - 1), 0.02)
+
+
+def test_p_value_of_pairs_worked_out_by_hand() -> None:
+    """Logs 0.01, 0.02, 0.03: t = 0.02 / (0.01 / sqrt(3)) = 3.464102, and with 2 degrees p = 1 - t / sqrt(t^2 + 2)."""
+    ratios = [math.exp(0.01), math.exp(0.02), math.exp(0.03)]
+    assert p_value(ratios) == pytest.approx(1 - 3.464102 / math.sqrt(14), rel=1e-5)
+    assert (p_value([0.8]), p_value([1.0, 1.0]), p_value([0.5, 0.5])) == (1.0, 1.0, 0.0)
+
+
+@given(ratio_lists, st.floats(0.5, 0.999))
+def test_the_p_value_is_where_the_interval_begins_to_hold_one(ratios: list[float], confidence: float) -> None:
+    interval = paired_interval(ratios, confidence)
+    assert interval.low is not None
+    if min(abs(interval.low - 1), abs((interval.high or 0) - 1)) > 1e-9:
+        assert interval.excludes_one() == (p_value(ratios) < 1 - confidence)
+
+
+def test_holm_worked_out_by_hand() -> None:
+    """0.05 / 4, / 3, / 2: the third fails, so the fourth is held against no more than the third was."""
+    p_values = [0.04, 0.01, 0.03, 0.012]
+    levels = holm_levels(p_values)
+    assert levels == pytest.approx([0.025, 0.0125, 0.025, 0.05 / 3])
+    assert [p <= level for p, level in zip(p_values, levels, strict=True)] == [False, True, False, True]
+    assert holm_levels([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holm_rejects_what_its_definition_does(p_values: list[float]) -> None:
+    ordered = sorted(p_values)
+    failing = [p for rank, p in enumerate(ordered) if p > 0.05 / (len(ordered) - rank)]
+    rejected = [p for p in ordered if not failing or p < failing[0]]
+    assert sorted(p for p, level in zip(p_values, holm_levels(p_values), strict=True) if p <= level) == rejected
+
+
+def test_benjamini_and_hochberg_worked_out_by_hand() -> None:
+    """0.05 x rank / 5: 0.01, 0.02, 0.03, 0.04, 0.05. The third is above its own, the fourth below: both are in."""
+    assert benjamini_hochberg_level([0.9, 0.001, 0.039, 0.035, 0.015]) == 0.039
+    assert benjamini_hochberg_level([0.5, 0.9]) == 0.0
+
+
+def test_a_verdict_of_change_needs_the_level_of_its_family() -> None:
+    ratios = [0.90, 0.93, 0.88, 0.91]
+    assert judge(ratios, 0.02).verdict == "slower"
+    alone, among = judge(ratios, 0.02, level=0.05), judge(ratios, 0.02, level=1e-4)
+    assert (alone.verdict, among.verdict, among.interval) == ("slower", "inconclusive", alone.interval)
+    assert (
+        among.more_pairs is not None
+        and judge(alike(ratios, 4 + among.more_pairs), 0.02, level=1e-4).verdict == "slower"
+    )
+    assert smallest_visible_effect(ratios, level=1e-4) > smallest_visible_effect(ratios)  # type: ignore[operator]
+
+
+def test_pairs_needed_grows_with_scatter_and_has_an_end() -> None:
+    quiet, noisy = ([math.exp(0.03 + sd), math.exp(0.03 - sd)] for sd in (0.01, 0.03))
+    few, many = pairs_needed(quiet, 0.02), pairs_needed(noisy, 0.02)
+    assert few is not None
+    assert many is not None
+    assert 1 <= few < many
+    assert pairs_needed([0.2, 5.0], 0.02) is None
+    assert pairs_needed([0.9], 0.02) is None
+
+
+@given(ratio_lists, st.floats(0.005, 0.1), st.floats(0.001, 0.05))
+def test_an_estimate_says_what_its_ratios_say(ratios: list[float], margin: float, level: float) -> None:
+    made = estimate(ratios)
+    assert judge(made, margin, level=level) == judge(ratios, margin, level=level)
+    assert (p_value(made), paired_interval(made)) == (p_value(ratios), paired_interval(ratios))
+    for pairs in (None, 8):
+        assert smallest_visible_effect(made, pairs, level) == smallest_visible_effect(ratios, pairs, level)
+
+
+def test_degrees_of_freedom_that_others_lend_narrow_interval_and_p_value() -> None:
+    """sd 0.01, three pairs, 2 degrees more: t(0.975, 4) = 2.776445; and t = 2.776445 is p = 0.05."""
+    lent = Estimate(2.776445 * 0.01 / math.sqrt(3), 0.01, 3, prior_degrees=2)
+    assert paired_interval(lent).low == pytest.approx(1, abs=1e-8)
+    assert p_value(lent) == pytest.approx(0.05, abs=1e-6)
+    plain = Estimate(lent.mean, lent.sd, lent.pairs)
+    assert p_value(plain) > p_value(lent)
+    assert (pairs_needed(plain, 0.015, 0.01), pairs_needed(lent, 0.015, 0.01)) == (4, 3)
+    assert lent.of(5).degrees == 6
+
+
+def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
+    """sd 0.01 over three pairs: half = 0.024841; at 80 % power (4.302653 + 1.060660) x 0.01 / sqrt(3)."""
+    ratios = [math.exp(-0.01), 1.0, math.exp(0.01)]
+    assert noise_floor(paired_interval(ratios)) == pytest.approx(math.expm1(0.024841), rel=1e-4)
+    assert smallest_visible_effect(ratios) == pytest.approx(math.expm1(0.030965), rel=1e-3)
+    assert smallest_visible_effect(ratios, pairs=12) < smallest_visible_effect(ratios)  # type: ignore[operator]
+    assert noise_floor(paired_interval([1.1])) is None
+    assert smallest_visible_effect([1.1]) is None
+
+
+def test_the_two_modes_that_a_median_hides_are_flagged() -> None:
+    found = scatter([10.4, 25.3, 10.4, 10.4, 11.3], 0.02)
+    assert found is not None
+    assert found.bimodal
+    assert found.wide
+
+
+def test_three_cells_have_no_modes_but_may_be_wide() -> None:
+    for values in ([100.0, 100.0, 130.0], [100.0, 101.0, 130.0]):
+        found = scatter(values, 0.02)
+        assert found is not None
+        assert (found.bimodal, found.wide) == (False, True)
+    calm = scatter([100.0, 100.1, 103.0], 0.02)
+    assert calm is not None
+    assert (calm.wide, calm.bimodal) == (False, False)
+
+
+def test_a_chance_gap_within_the_margin_is_no_second_mode() -> None:
+    found = scatter([100.0, 100.01, 100.02, 101.0], 0.02)
+    assert found is not None
+    assert not found.bimodal
+    two = scatter([100.0, 100.1, 100.2, 104.0, 104.1], 0.02)
+    assert two is not None
+    assert two.bimodal
+    assert not two.wide
+
+
+def test_scatter_of_too_little_is_unknown() -> None:
+    assert scatter([1.0], 0.02) is None
+    assert scatter([0.0, 0.0], 0.02) is None
+
+
+@pytest.mark.parametrize("ratios", [[], [1.0, 0.0], [-1.0]])
+def test_impossible_ratios_are_refused(ratios: list[float]) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        paired_interval(ratios)
+
+
+def test_the_rest_of_the_engine_loads_without_scipy() -> None:
+    modules = "engine.analysis.comparison, engine.report.render, engine.report.export"
+    code = f"import sys, {modules}; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

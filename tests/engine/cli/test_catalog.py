@@ -1,0 +1,87 @@
+"""What there is to choose from, as a person in 80 columns reads it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from engine.analysis import probe_cost
+from engine.cli import catalog
+from tests.support.made_run import make_run
+
+TARBALL = {"name": "postgresql-16.3.tar.bz2", "hash": "sha256-" + "A" * 44, "path": "/nix/store/" + "x" * 60}
+LABELS = ("12.11", "16.3", "17.0-prebuilt-builtin")
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """80 columns, and a list of builds as the flake writes it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    entries = [
+        {"label": label, "version": label.partition("-")[0], "attr": f"postgresql-{label}", "provenance": "source",
+         "patches": ["0001-a-patch-of-mine.patch"] if label == "16.3" else [], "tarball": TARBALL}
+        for label in LABELS
+    ]  # fmt: skip
+    (tmp_path / "catalog.json").write_text(json.dumps(entries))
+    monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "catalog.json"))
+
+
+def lines_of(listing: catalog.Listing, capsys: pytest.CaptureFixture[str]) -> Sequence[str]:
+    catalog.show(listing, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    return [line.rstrip() for line in lines]
+
+
+def test_a_build_is_one_line_and_its_record_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(catalog.builds(), capsys)
+    assert lines[0].split() == ["label", "version", "provenance", "patches"]
+    assert [line.split()[0] for line in lines[1:]] == list(LABELS)
+    assert lines[2].split() == ["16.3", "16.3", "source", "0001-a-patch-of-mine.patch"]
+    catalog.show(catalog.builds(), as_json=True)
+    assert json.loads(capsys.readouterr().out)[0]["tarball"] == TARBALL
+
+
+def test_the_name_of_a_run_is_never_folded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "20261120-101500-17beta1-builtin-against-16.3"
+    make_run(tmp_path / name, builds=("16.3", "17beta1-builtin", "17.0", "12.11"), repeats=2)
+    broken = tmp_path / "broken"
+    (broken / "cells").mkdir(parents=True)
+    (broken / "manifest.json").write_text("{")
+    (broken / "journal.db").touch()
+    lines = lines_of(catalog.runs(tmp_path), capsys)
+    assert name in "\n".join(lines)
+    assert any(re.fullmatch(r"broken +\S.*", line) for line in lines)
+
+
+def test_a_workload_is_one_line_and_its_own_sizes_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(catalog.workloads(), capsys)
+    assert len([line for line in lines if line.startswith("insert ")]) == 9
+    assert "g24b: l.i0 l.x l.i1 l.i2 pause qr100 qp100 qr500 qp500 qr1000 qp1000" in lines
+    text = " ".join(lines)
+    assert (
+        "g24a, g24b io: the posts of 2024 do not state their IO-bound sizes; 800M rows are this project's own" in text
+    )
+    catalog.show(catalog.workloads(), as_json=True)
+    noted = [(row["scale"], row["generation"]) for row in json.loads(capsys.readouterr().out) if row["note"]]
+    assert noted == [("io", "g24a"), ("io", "g24b")]
+
+
+def test_configs_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(catalog.configs(), capsys)
+    assert any(line.startswith("cx9a2_c8r32 ") for line in lines)
+
+
+def test_a_probe_tells_what_it_was_measured_to_cost_here(tmp_path: Path) -> None:
+    cost = probe_cost.Cost(
+        platform.node(), ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a-run"
+    )
+    probe_cost.keep(tmp_path, [cost])
+    measured = {row["probe"]: row["measured"] for row in catalog.probes(tmp_path).rows}
+    assert [one["ratio"] for one in measured["sched"]] == [0.99] and measured["sched"] == measured["stacks"]
+    assert measured["planner"] == []

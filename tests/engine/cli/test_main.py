@@ -1,0 +1,116 @@
+"""Names and numbers that cannot be: one line that says what, where and what to do; exit code 2; nothing written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.core.model import Build
+from tests.support.benchcall import SMALL, Bench
+
+
+def refused(bench: Bench, *arguments: str) -> str:
+    """The one line with which a command is refused; checks that nothing was written."""
+    done = bench(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert not bench.out.exists() or not list(bench.out.iterdir())
+    return lines[0]
+
+
+def test_unknown_names_are_told_with_the_nearest(bench: Bench, label: str) -> None:
+    assert "unknown build '16.33'" in refused(bench, "--pg", "16.33")
+    assert "nearest: " in refused(bench, "--pg", "16.33")
+    assert "unknown config 'cx8' (nearest: cx" in refused(bench, "--pg", label, "--config", "cx8")
+    assert "unknown step 'l.i3' (nearest: l.i" in refused(bench, "--pg", label, "--steps", "l.i0,l.i3")
+    assert "unknown generation 'g24c' (nearest: g24" in refused(bench, "--pg", label, "--generation", "g24c")
+    assert "unknown scale 'quik' (nearest: quick" in refused(bench, "--pg", label, "--scale", "quik")
+    assert "unknown workload 'insrt' (nearest: insert" in refused(bench, "--pg", label, "--workload", "insrt")
+    assert "unknown base '12.1'" in refused(bench, "--pg", label, "--base", "12.1")
+    assert "no run 'x'" in refused(bench, "compare", "x")
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "json"])
+def test_a_registered_module_that_is_no_workload_is_refused(module: str, bench: Bench, label: str) -> None:
+    line = refused(Bench(bench.out, {"PGBED_WORKLOADS": f"mine={module}"}), "--pg", label)
+    assert "PGBED_WORKLOADS" in line and module in line
+
+
+def test_contradictions_are_refused(bench: Bench, label: str) -> None:
+    assert "given twice" in refused(bench, "--pg", f"{label},{label}")
+    assert "exclude each other" in refused(bench, "--pg", label, "--rows", "5000", "--scale", "quick")
+
+
+def test_a_setting_that_is_none_is_refused(bench: Bench, label: str) -> None:
+    assert "NAME=VALUE" in refused(bench, "--pg", label, "--set", "fsync")
+
+
+def test_a_setting_that_no_server_knows_is_refused_and_one_that_some_know_is_told(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    old, new = build(12).label, build(16).label
+    line = refused(bench, "--pg", f"{old},{new}", "--set", "work_memm=5", "--dry-run")
+    assert f"--set work_memm=5: unknown to {old}, {new}; check the setting's name" in line
+    for setting in ("logical_decoding_work_mem=1MB", "pg_stat_statements.track=all"):  # from 13 on; of an extension
+        done = bench("--pg", f"{old},{new}", "--set", setting, "--dry-run")
+        assert done.returncode == 0, done.stderr
+        assert f"auto/{old}: settings unknown to this version, left out: " in done.stdout
+        assert setting.partition("=")[0] in done.stdout
+
+
+def test_a_run_that_has_no_room_is_refused_before_it_starts(bench: Bench, label: str) -> None:
+    line = refused(bench, "--pg", label, "--rows", "900000000000")
+    assert "free" in line and "needed" in line
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused(build: Callable[[int | str], Build]) -> None:
+    line = refused(Bench(Path("/proc/pgbed")), "--pg", build(16).label, *SMALL)
+    assert "/proc/pgbed" in line and "cannot" in line
+
+
+def test_a_socket_path_that_is_too_long_is_refused(bench: Bench, label: str, new_folder: Callable[[], Path]) -> None:
+    deep = new_folder() / ("d" * 100)
+    deep.mkdir()
+    line = refused(Bench(bench.out, {"PGBED_SOCKETS": str(deep)}), "--pg", label, *SMALL)
+    assert "107" in line and "PGBED_SOCKETS" in line
+
+
+def test_a_dry_run_shows_the_cells_and_writes_nothing(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    done = bench("--pg", f"{build(12).label},{build(16).label}", "--repeats", "2", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "4 cells" in done.stdout
+    order = [line.split()[1] for line in done.stdout.splitlines() if line[:1].isdigit() and " auto " in line]
+    assert order == [build(12).label, build(16).label, build(16).label, build(12).label]
+    assert not bench.out.exists() or not list(bench.out.iterdir())
+
+
+def test_help_needs_no_server_and_names_the_commands(bench: Bench) -> None:
+    text = Bench(bench.out, {"PGBED_SERVERS": "", "PGBED_CATALOG": ""})("list", "--help").stdout
+    assert all(word in text for word in ("builds", "configs", "workloads", "runs"))
+
+
+@pytest.mark.parametrize("what", ["builds", "configs", "workloads", "runs"])
+def test_every_list_has_a_json_form(bench: Bench, what: str) -> None:
+    done = bench("list", what, "--json")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), list)
+
+
+def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
+    assert "unknown preset 'planer-delete' (nearest: planner-delete)" in refused(
+        bench, "--pg", label, "--preset", "planer-delete"
+    )
+    assert "a plan of its own" in refused(bench, "--pg", label, "--preset", "planner-delete", "--rows", "5000")
+    done = bench("--pg", label, "--preset", "planner-delete", "--probes", "none", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)["manifest"]
+    steps = manifest["workload"]["steps"]
+    assert [step["name"] for step in steps] == ["l.i0", "l.x", "grow", "vacuum", "after"]
+    assert manifest["workload"]["generation"] == "g24a"
+    # Fewer than 2 % of the rows are deleted before the vacuum: what it then does is the question.
+    assert steps[2]["rows_per_client"] < 0.02 * steps[0]["rows_per_client"]
+    (config,) = manifest["configs"].values()
+    assert ["autovacuum_naptime", "1s"] in config["settings"]

@@ -1,0 +1,348 @@
+"""The journal: one writer, any number of readers, and nothing lost when the writer dies."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import RoleTotals, StepTotals
+from engine.journal.lock import is_locked
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader, ProbeFrame, RoleSecond
+from engine.journal.writer import JournalWriter, create_run
+
+MANIFEST: dict[str, Any] = {"schema": [1, 0], "run": "r"}
+TOTALS = StepTotals(
+    seconds=1.5,
+    roles={"insert": RoleTotals(1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, histogram=((300, 2),))},
+    server_cpu_ns=1,
+    server_runq_ns=2,
+    server_switches=3,
+    server_read_bytes=4,
+    server_write_bytes=5,
+    client_cpu_ns=6,
+    engine_cpu_ns=7,
+    wal_bytes=8,
+)
+
+
+def written(run: Path) -> JournalWriter:
+    """A journal with one step of one finished cell, and one of a cell that still runs."""
+    create_run(run, MANIFEST)
+    journal = JournalWriter.open(run)
+    attempt = journal.begin_attempt("001-a", 10, {"x": 1})
+    step = journal.begin_step(attempt, 0, "l.i0", "load", 100, {"name": "l.i0"}, 11)
+    role = journal.add_role(step, 1, "insert", 4711, 4712)
+    journal.add_role_second(RoleSecond(role, 20, 9, 5, 500, 0, 300, b"abcdefgh"))
+    journal.add_sample(step, 20, 9, "host", {"user_ns": 3})
+    journal.add_event("stall", 15, {"depth": 0}, attempt=attempt, step=step, role="insert")
+    journal.add_differences(step, {"wal": {"": {"wal_bytes": 7}}})
+    journal.add_sizes(step, [("pi1", "heap", 8192)])
+    journal.add_settings(attempt, [("fsync", "on", "default")])
+    journal.end_step(step, 30, TOTALS)
+    journal.end_attempt(attempt, 31, "finished")
+    second = journal.begin_attempt("002-b", 40, {})
+    journal.begin_step(second, 0, "l.i0", "load", 100, {}, 41)
+    journal.commit()
+    return journal
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    with written(tmp_path / "run"), JournalReader(tmp_path / "run") as reader:
+        first, second = reader.attempts()
+        assert (first.cell, first.state, first.origin, second.state) == ("001-a", "finished", {"x": 1}, "running")
+        (step,) = reader.steps(first.id)
+        assert (step.name, step.totals, step.work) == ("l.i0", TOTALS, 100)
+        (role,) = reader.roles(step.id)
+        assert reader.role_seconds(role.id) == [RoleSecond(role.id, 20, 9, 5, 500, 0, 300, b"abcdefgh")]
+        assert reader.role_seconds(role.id, after_ns=20) == []
+        assert reader.samples(step.id) == [(20, 9, "host", {"user_ns": 3})]
+        (event,) = reader.events(step.id)
+        assert (event.kind, event.role, event.ended_ns, event.data) == ("stall", "insert", 31, {"depth": 0})
+        assert reader.differences(step.id) == {"wal": {"": {"wal_bytes": 7}}}
+        assert reader.sizes(step.id) == [("pi1", "heap", 8192)]
+        assert reader.settings(first.id) == [("fsync", "on", "default")]
+
+
+def test_a_reader_sees_a_run_in_progress_and_that_its_engine_lives(tmp_path: Path) -> None:
+    with written(tmp_path / "run"), JournalReader(tmp_path / "run") as reader:
+        assert is_locked(tmp_path / "run")
+        assert reader.steps(reader.attempts()[1].id)[0].state == "running"
+    assert not is_locked(tmp_path / "run")
+
+
+def test_a_journal_that_was_watched_to_its_end_is_whole_in_one_file(tmp_path: Path) -> None:
+    journal = written(tmp_path / "run")
+    with JournalReader(tmp_path / "run") as reader:
+        assert reader.attempts()
+        journal.close()
+        shutil.copytree(tmp_path / "run", tmp_path / "copy", ignore=shutil.ignore_patterns("*-wal", "*-shm"))
+        with JournalReader(tmp_path / "copy") as copied:
+            assert copied.attempts() == reader.attempts()
+
+
+def test_two_engines_cannot_open_one_journal(tmp_path: Path) -> None:
+    with written(tmp_path / "run"), pytest.raises(UserError, match=rf"another engine \(pid {os.getpid()}\)"):
+        JournalWriter.open(tmp_path / "run")
+
+
+def test_a_run_directory_is_never_overwritten(tmp_path: Path) -> None:
+    create_run(tmp_path / "run", MANIFEST)
+    with pytest.raises(UserError, match="this run exists"):
+        create_run(tmp_path / "run", MANIFEST)
+
+
+def test_a_run_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write the run directory: Not a directory"):
+        create_run(tmp_path / "file" / "run", MANIFEST)
+
+
+WRITE_FOR_EVER = """
+import sys, time
+from pathlib import Path
+from engine.journal.writer import JournalWriter, create_run
+create_run(Path(sys.argv[1]), {"schema": [1, 0]})
+with JournalWriter.open(Path(sys.argv[1])) as journal:
+    done = journal.begin_attempt("done", 1, {})
+    journal.end_attempt(done, 2, "finished")
+    attempt = journal.begin_attempt("under way", 3, {})
+    print("ready", flush=True)
+    while True:
+        step = journal.begin_step(attempt, 0, "l.i0", "load", 1, {"text": "x" * 5000}, 4)
+        journal.add_event("stall", 5, {}, step=step, attempt=attempt)
+"""
+
+
+def test_a_writer_killed_while_it_writes_leaves_a_journal_that_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+    time.sleep(0.3)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    assert not is_locked(run)
+    with JournalWriter.open(run) as journal:
+        assert journal.finished_cells() == [{"done"}]
+        assert journal.close_orphans() == ["under way"]
+    with JournalReader(run) as reader:
+        states = {attempt.cell: attempt.state for attempt in reader.attempts()}
+        assert states == {"done": "finished", "under way": "interrupted"}
+        assert len(reader.sessions()) == 2
+    check = sqlite3.connect(run / "journal.db").execute("PRAGMA integrity_check").fetchone()
+    assert check == ("ok",)
+
+
+def test_a_failed_write_gives_up_its_second_and_no_more(tmp_path: Path) -> None:
+    create_run(tmp_path / "run", MANIFEST)
+    with JournalWriter.open(tmp_path / "run") as journal:
+        attempt = journal.begin_attempt("001-a", 1, {})
+        journal.add_event("mark", 2, {}, attempt=attempt)
+        journal.recover()
+        journal.end_attempt(attempt, 3, "failed", "disk full")
+    with JournalReader(tmp_path / "run") as reader:
+        assert [(row.state, row.reason) for row in reader.attempts()] == [("failed", "disk full")]
+        assert reader.events() == []
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 100, 5000, 20000])
+def test_a_truncated_journal_is_one_clear_line(tmp_path: Path, kept_bytes: int) -> None:
+    written(tmp_path / "run").close()
+    database = tmp_path / "run" / "journal.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    os.truncate(database, kept_bytes)
+
+    def read() -> None:
+        with JournalReader(tmp_path / "run") as reader:
+            for attempt in reader.attempts():
+                for step in reader.steps(attempt.id):
+                    reader.events(step.id)
+
+    with pytest.raises(UserError, match="damaged or truncated"):
+        read()
+
+
+def test_a_newer_minor_schema_is_read_and_a_newer_major_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("ALTER TABLE step ADD COLUMN mood TEXT")
+        connection.execute("UPDATE meta SET value = '9' WHERE key = 'schema_minor'")
+        connection.execute("UPDATE step SET totals = json_set(totals, '$.unheard_of', 1) WHERE totals IS NOT NULL")
+    with JournalReader(run) as reader:
+        assert reader.steps(1)[0].totals == TOTALS
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("UPDATE meta SET value = '2' WHERE key = 'schema_major'")
+    with pytest.raises(UserError, match=r"journal schema 2, this pgbed reads 1"):
+        JournalReader(run)
+
+
+@pytest.mark.parametrize("minor", ["one", None, b"\x00"])
+def test_a_minor_schema_that_is_no_number_is_one_clear_line(tmp_path: Path, minor: object) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("DROP TABLE meta")
+        connection.execute("CREATE TABLE meta (key, value)")
+        connection.execute("INSERT INTO meta VALUES ('schema_major', '1'), ('schema_minor', ?)", (minor,))
+    with pytest.raises(UserError, match=r"journal\.db: damaged: schema_minor is"):
+        JournalWriter.open(run)
+    assert not is_locked(run)
+
+
+def test_a_journal_from_before_probes_has_none_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("DROP TABLE probe_frame")
+        connection.execute("UPDATE meta SET value = '0' WHERE key = 'schema_minor'")
+    with JournalReader(run) as reader:
+        assert reader.probe_frames(1) == []
+    frame = ProbeFrame(1, 20, 9, "planner", "delete", {"n": 3, "plan_us": [[5, 3]]}, {"attach": "usdt"})
+    with JournalWriter.open(run) as journal:
+        journal.add_probe_frame(frame)
+    with JournalReader(run) as reader:
+        assert reader.probe_frames(1) == [frame]
+        assert reader.probe_frames(1, after_ns=20) == []
+        assert reader.steps(1)[0].totals == TOTALS
+
+
+def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run directory"):
+        read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"schema": [1')
+    with pytest.raises(UserError, match="cannot be read"):
+        read_manifest(tmp_path)
+
+
+def listing(run: Path) -> dict[str, tuple[int, int]]:
+    return {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in run.iterdir()}
+
+
+def test_reading_a_finished_journal_changes_nothing(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    before = listing(run)
+    assert "journal.db-wal" not in before
+    with JournalReader(run) as reader:
+        assert len(reader.attempts()) == 2
+        assert listing(run) == before
+    assert listing(run) == before
+
+
+def test_a_journal_that_is_watched_to_its_end_has_no_log_beside_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    journal = written(run)
+    with JournalReader(run) as reader:
+        assert reader.attempts()
+        journal.close()
+        assert not list(run.glob("journal.db-*"))
+        before = reader.version()
+        with JournalWriter.open(run) as again:
+            again.begin_attempt("003-c", 50, {})
+            assert [attempt.cell for attempt in reader.attempts()][-1] == "003-c"
+            assert reader.version() != before
+    assert not list(run.glob("journal.db-*"))
+
+
+def killed(run: Path) -> None:
+    """A journal whose writer was killed, so that what it wrote last is in SQLite's log alone."""
+    writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+    writer.kill()
+    writer.wait()
+
+
+def test_reading_what_a_killed_engine_left_changes_nothing_and_finds_all(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    killed(run)
+    before = listing(run)
+    assert before["journal.db-wal"][0] > 0
+    with JournalReader(run) as reader:
+        assert [attempt.cell for attempt in reader.attempts()] == ["done", "under way"]
+        assert listing(run) == before
+        with JournalWriter.open(run) as journal:
+            journal.close_orphans()
+            assert reader.attempts()[1].state == "interrupted"
+
+
+READ = """
+import os, sys
+from pathlib import Path
+from engine.core.errors import UserError
+from engine.journal.reader import JournalReader
+os.setuid(65534)
+try:
+    with JournalReader(Path(sys.argv[1])) as reader:
+        print([attempt.cell for attempt in reader.attempts()])
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("ended", ["closed", "killed", "at work"])
+def test_another_user_reads_a_run_that_he_may_not_write(new_folder: Callable[[], Path], ended: str) -> None:
+    run = new_folder() / "run"
+    with ExitStack() as open_journals:
+        if ended == "killed":
+            killed(run)
+        else:
+            journal = written(run)
+            open_journals.callback(journal.close)
+            if ended == "closed":
+                open_journals.close()
+
+        def read() -> str:
+            return subprocess.run([sys.executable, "-c", READ, str(run)], capture_output=True, text=True).stdout
+
+        cells = "['done', 'under way']" if ended == "killed" else "['001-a', '002-b']"
+        assert read().strip() == cells
+        (run / "journal.db").chmod(0o600)
+        assert "journal.db: not permitted (" in read()
+
+
+def test_a_path_that_sqlite_cannot_take_is_called_too_long(tmp_path: Path) -> None:
+    deep = tmp_path
+    while len(str(deep)) < 1000:
+        deep /= "d" * 100
+    create_run(deep, MANIFEST)
+    for use in (JournalWriter.open, JournalReader):
+        with pytest.raises(UserError, match=r"path of \d+ bytes, and SQLite takes at most 503"):
+            use(deep)
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "ü ñ"])
+def test_a_run_may_have_any_name(tmp_path: Path, name: str) -> None:
+    written(tmp_path / name).close()
+    with JournalReader(tmp_path / name) as reader:
+        assert len(reader.attempts()) == 2
+
+
+def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(UserError, match=r"manifest.json: cannot be read: not a regular file"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["engine.lock", "journal.db"])
+def test_a_symlink_in_a_run_does_not_make_the_engine_write_elsewhere(tmp_path: Path, name: str) -> None:
+    create_run(tmp_path / "run", MANIFEST)
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    (tmp_path / "run" / name).symlink_to(target)
+    with pytest.raises(UserError, match=name):
+        JournalWriter.open(tmp_path / "run")
+    assert target.read_text() == "precious"

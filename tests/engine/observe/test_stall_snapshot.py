@@ -1,0 +1,101 @@
+"""What is kept of the moment in which a stall began, in real runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.core.model import Build
+from engine.journal.reader import EventRow, JournalReader, StepRow
+from engine.postgres.server import SUPERUSER
+from tests.support.benchcall import STALL_END_S, Bench, wait_for
+
+LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
+WARM_UP_S = 7.0
+
+
+@pytest.fixture
+def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
+    bench = Bench(new_folder() / "runs")
+    yield bench
+    bench.stop()
+
+
+@pytest.fixture
+def step(bench: Bench, build: Callable[[int | str], Build]) -> StepRow:
+    """A long step, past its warm-up."""
+    bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
+    step = bench.await_step("l.i1")
+    time.sleep(WARM_UP_S)
+    return step
+
+
+def stalls(bench: Bench, step: StepRow, role: str) -> list[EventRow]:
+    """The stalls of a role that last."""
+    with JournalReader(bench.run) as reader:
+        events = [event for event in reader.events(step.id) if event.kind == "stall" and event.role == role]
+    return [event for event in events if event.ended_ns is None]
+
+
+def ended(bench: Bench, event: int) -> dict[str, Any]:
+    """What stands in a stall's record when it is over."""
+
+    def data() -> dict[str, Any] | None:
+        with JournalReader(bench.run) as reader:
+            found = reader.event(event)
+        return found.data if found.ended_ns is not None else None
+
+    return wait_for(data, "the stall to end", STALL_END_S)
+
+
+def test_a_backend_stopped_by_a_signal_is_seen_stopped_and_not_attached_to(bench: Bench, step: StepRow) -> None:
+    backend = bench.backend(step, "insert")
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        stall = wait_for(lambda: stalls(bench, step, "insert"), "the stall to be seen")[-1]
+        snapshot = stall.data["snapshot"]
+        assert stall.started_ns <= snapshot["taken_ns"] < stall.started_ns + 10e9
+        assert snapshot["state"] == "T"
+        assert snapshot["user"] == []
+        assert any("stopped" in note for note in snapshot["notes"])
+        assert snapshot["client"]["state"] == "S"
+        time.sleep(1.5)
+        assert Path(f"/proc/{backend}/stat").read_text().split(") ")[1][0] == "T", "the engine let it run"
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert ended(bench, stall.id)["snapshot"]["taken_ns"] == snapshot["taken_ns"]
+
+
+@pytest.mark.outside
+def test_a_backend_behind_a_lock_is_seen_in_its_wait_with_the_holder_and_what_that_does(
+    bench: Bench, step: StepRow
+) -> None:
+    (socket,) = bench.run.glob("cells/*/socket")
+    host = str(socket.resolve())
+    with psycopg.connect(host=host, user=SUPERUSER, dbname="ib", application_name="someone") as connection:
+        connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
+        holder = connection.info.backend_pid
+        stall = wait_for(lambda: stalls(bench, step, "insert"), "the stall to be seen")[-1]
+
+        def with_user_stack() -> dict[str, Any] | None:
+            with JournalReader(bench.run) as reader:
+                snapshot: dict[str, Any] = reader.event(stall.id).data["snapshot"]
+            return snapshot if snapshot["user"] else None
+
+        snapshot = wait_for(with_user_stack, "the user stack")
+        connection.rollback()
+    assert snapshot["wait"] == "Lock:relation"
+    assert snapshot["syscall"] in ("epoll_wait", "epoll_pwait")
+    assert any("epoll" in frame or "ep_poll" in frame for frame in snapshot["kernel"])
+    assert "ProcSleep" in snapshot["user"] and "LockAcquireExtended" in snapshot["user"], snapshot
+    ((pid, what),) = [(found["pid"], found["what"]) for found in snapshot["blocked_by"]]
+    assert pid == holder
+    assert "someone" in what and "idle in transaction" in what and "LOCK TABLE pi1" in what
+    assert ended(bench, stall.id)["snapshot"]["user"] == snapshot["user"]

@@ -1,0 +1,241 @@
+"""Plans kept as TOML: the fields of a request; what is wrong is one line; the command line wins."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.core.request import Request
+from engine.journal.manifest import read_manifest
+from engine.plan import planfile
+from engine.postgres import configs
+from tests.support.benchcall import SMALL, Bench
+
+WORDS = st.text("abcxyz019.-=/", min_size=1, max_size=8)
+REQUESTS = st.builds(
+    Request,
+    builds=st.lists(WORDS, min_size=1, max_size=3).map(tuple),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "scale": WORDS,
+            "rows": st.integers(1000, 10**9),
+            "steps": st.lists(WORDS, min_size=1, max_size=3),
+            "clients": st.integers(2, 256),
+            "placement": st.just("paired"),
+            "query_workers": st.integers(2, 4),
+            "partitions": st.just([8, 1000]),
+        },
+    ),
+    overrides=st.lists(WORDS, max_size=2).map(tuple),
+    base=st.none() | WORDS,
+    aa=st.booleans(),
+    margin=st.floats(0.001, 0.5),
+    probes=st.lists(WORDS, max_size=2).map(tuple),
+)
+
+
+@given(REQUESTS)
+def test_a_request_comes_back_from_its_file(tmp_path_factory: pytest.TempPathFactory, request_: Request) -> None:
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    path.write_text(tomli_w.dumps(request_.entries()))
+    assert planfile.read(path) == request_
+
+
+def test_only_what_is_not_as_usual_is_written() -> None:
+    assert Request(builds=("16.3",)).entries() == {"builds": ["16.3"]}
+    assert planfile.request({"builds": ["16.3"], "clients": 1, "placement": "free"}).entries() == {"builds": ["16.3"]}
+
+
+def test_a_file_of_before_is_read(tmp_path: Path) -> None:
+    """With its table of knobs, and `beside`."""
+    path = tmp_path / "plan.toml"
+    path.write_text("builds = ['16.3']\nbeside = true\nrows = 5000\n[knobs]\nplacement = 'paired'\npartitions = [4, 9]")
+    options = {"rows": 5000, "placement": "paired", "partitions": [4, 9]}
+    assert planfile.read(path) == Request(builds=("16.3",), allow_concurrent=True, options=options)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("buildz = ['16.3']", "unknown option 'buildz' (nearest: builds"),
+        ("builds = '16.3'", "builds must be a list of texts, not '16.3'"),
+        ("builds = [16.3]", "builds must be a list of texts, not [16.3]"),
+        ("clients = true", "clients must be a whole number from 1 to 256, not True"),
+        ("clients = 257", "clients must be a whole number from 1 to 256, not 257"),
+        ("rows = 2000.5", "rows must be a whole number from 1000 to 1e+12, not 2000.5"),
+        ("aa = 1", "aa must be true or false, not 1"),
+        ("margin = '2 %'", "margin must be a number"),
+        ("knobs = 3", "knobs must be a table"),
+        ("[knobs]\nplacment = 'free'", "unknown option 'placment' (nearest: placement"),
+        ("placement = 'here'", "unknown placement 'here'"),
+        ("query_workers = 'two'", "query_workers must be a whole number from 1 to 32, not 'two'"),
+        ("workload = 'insrt'", "unknown workload 'insrt' (nearest: insert"),
+        ('rows = "\\u001b[2J"', r"not '\x1b[2J'"),
+        ("builds = [", ": not valid TOML"),
+        ("x = " + "[" * 1000 + "]" * 1000, "nested too deeply"),
+    ],
+)
+def test_a_wrong_entry_is_told_with_the_file(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as raised:
+        planfile.read(path)
+    assert told in str(raised.value) and str(path) in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+def test_only_regular_files_of_a_decent_size_are_plans_and_configs(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large.toml"
+    os.mkfifo(pipe)
+    large.write_text("#" * (1 << 20) + "\n")
+    for read in (planfile.read, lambda path: configs.resolve([str(path)])):
+        for path, why in ((pipe, "not a regular file"), (Path("/dev/zero"), "not a regular file"), (large, "1 MiB")):
+            with pytest.raises(UserError, match=f"{path} cannot be read: .*{why}"):
+                read(path)
+
+
+def refused(bench: Bench, *arguments: str) -> str:
+    """The one line with which a command is refused."""
+    done = bench(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., str]:
+    """Writes a plan and names its file."""
+
+    def write(**entries: Any) -> str:
+        path = tmp_path / "plan.toml"
+        path.write_text(tomli_w.dumps(entries))
+        return str(path)
+
+    return write
+
+
+def test_numbers_out_of_bounds_and_missing_files_are_refused_in_one_line(
+    bench: Bench, label: str, plan: Callable[..., str], tmp_path: Path
+) -> None:
+    told = refused(bench, "run", "--plan", plan(builds=[label], rows=5), "--dry-run")
+    assert "rows must be a whole number from 1000 to" in told
+    told = refused(bench, "run", "--plan", plan(builds=[label], repeats=0), "--dry-run")
+    assert "repeats must be a whole number from 1 to 1000, not 0" in told
+    assert "cannot be read" in refused(bench, "run", "--plan", str(tmp_path / "none.toml"), "--dry-run")
+    assert "no build given" in refused(bench, "run", "--plan", plan(repeats=3), "--dry-run")
+    assert "no config given" in refused(bench, "run", "--plan", plan(builds=[label], configs=[]), "--dry-run")
+
+
+def test_a_plan_makes_the_same_run_as_the_command_line(
+    bench: Bench, build: Callable[[int | str], Build], plan: Callable[..., str]
+) -> None:
+    labels = [build(14).label, build(16).label]
+    file = plan(
+        builds=labels, rows=5000, steps=["l.i1"], repeats=4, base=labels[1], aa=True, overrides=["work_mem=8MB"],
+        clients=2, margin=0.05, beside=True, configs=["cx7", "auto"],
+        knobs={"placement": "paired", "query_workers": 2, "delete_form": "range"},
+    )  # fmt: skip
+    words = (
+        "--pg", ",".join(labels), "--rows", "5000", "--steps", "l.i1", "--repeats", "4", "--base", labels[1], "--aa",
+        "--set", "work_mem=8MB", "--clients", "2", "--margin", "0.05", "--config", "cx7,auto",
+        "--placement", "paired", "--knob", "query_workers=2", "--deletes", "range",
+    )  # fmt: skip
+    found = [
+        json.loads(bench(*arguments, "--dry-run", "--json").stdout)["manifest"]
+        for arguments in (("run", "--plan", file), words)
+    ]
+    for manifest in found:
+        for passing in ("run", "created", "environment"):
+            del manifest[passing]
+    assert found[0] == found[1]
+
+
+def test_the_command_line_wins_over_the_file(bench: Bench, build: Callable[[int | str], Build], plan: Any) -> None:
+    file = plan(builds=[build(14).label], repeats=4, clients=2, knobs={"placement": "paired"})
+    arguments = ("--plan", file, "--pg", build(16).label, "--repeats", "2", "--placement", "free")
+    manifest = json.loads(bench(*arguments, "--dry-run", "--json").stdout)["manifest"]
+    assert [found["label"] for found in manifest["builds"]] == [build(16).label]
+    assert (manifest["repeats"], manifest["workload"]["clients"]) == (2, 2)
+    assert "placement" not in manifest["workload"]["options"]
+
+
+def test_an_estimate_agrees_with_the_dry_run_and_asks_no_server(
+    bench: Bench, build: Callable[[int | str], Build], plan: Callable[..., str]
+) -> None:
+    labels = [build(14).label, build(16).label]
+    file = plan(builds=labels, rows=5000, aa=True, overrides=["max_wal_size=1GB"])
+    estimate = json.loads(bench("--plan", file, "--estimate").stdout)
+    planned = json.loads(bench("--plan", file, "--dry-run", "--json").stdout)
+    for figure in ("cell_count", "cell_s", "total_s", "needed_bytes", "smallest_effect"):
+        assert estimate[figure] == planned[figure]
+    assert estimate["cell_count"] == len(planned["manifest"]["cells"]) == 12
+    assert estimate["plan"]["builds"] == labels and estimate["plan"]["rows"] == 5000
+    # A build that is nowhere at hand and could only be built is none of an estimate's business.
+    bare = Bench(bench.out, {"PGBED_SERVERS": "", "PATH": "/nonexistent"})
+    assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 12
+
+
+def test_an_estimate_refuses_what_a_run_would(bench: Bench, label: str) -> None:
+    assert "unknown build '16.33'" in refused(bench, "--pg", "16.33", "--estimate")
+    assert "is not an executable file" in refused(bench, "--pg", "mine=/nonexistent", "--estimate")
+    assert "unknown config 'cx8'" in refused(bench, "--pg", label, "--config", "cx8", "--estimate")
+    assert "unknown probe 'plannr'" in refused(bench, "--pg", label, "--probes", "plannr", "--estimate")
+
+
+def test_a_detached_start_prints_nothing_but_json_with_the_runs_folder(bench: Bench, label: str) -> None:
+    done = bench("run", "--pg", label, "--repeats", "1", *SMALL, "--steps", "l.i0", "--detach", "--json")
+    assert done.returncode == 0, done.stderr
+    started = json.loads(done.stdout)
+    assert Path(started["folder"]) == bench.run
+    assert read_manifest(bench.run).run == started["manifest"]["run"]
+    bench.await_end()
+    assert [attempt.state for attempt in bench.attempts()] == ["finished"]
+
+
+def test_a_detached_start_that_fails_prints_no_json(bench: Bench, label: str) -> None:
+    done = bench("run", "--pg", label, "--rows", "900000000000", "--detach", "--json")
+    assert done.returncode == 2 and done.stdout == ""
+
+
+def test_kernels_are_listed_with_the_running_one(bench: Bench) -> None:
+    import platform
+
+    (row,) = json.loads(bench("list", "kernels", "--json").stdout)
+    assert row == {"kernel": "host", "release": platform.release(), "state": "running"}
+
+
+def test_all_choices_come_in_one_object(bench: Bench) -> None:
+    found = json.loads(bench("list", "choices", "--out", str(bench.out)).stdout)
+    assert set(found) == {
+        "builds", "configs", "workloads", "loads", "options", "presets", "kernels", "probes", "runs",
+    }  # fmt: skip
+    for what in ("builds", "configs", "workloads", "kernels"):
+        assert found[what] == json.loads(bench("list", what, "--json").stdout)
+    assert found["probes"] == json.loads(bench("probes", "list", "--json").stdout)
+    assert found["runs"] == [] and found["presets"][0]["preset"] == "planner-delete"
+
+
+def test_naming_the_workload_of_a_plan_again_keeps_its_options(
+    bench: Bench, label: str, plan: Callable[..., str]
+) -> None:
+    path = plan(builds=[label], scale="cached", repeats=6)
+    for arguments in ((), ("--workload", "insert")):
+        done = bench("run", "--plan", path, *arguments, "--estimate")
+        assert json.loads(done.stdout)["plan"].items() >= {"scale": "cached", "repeats": 6}.items(), done.stderr
+
+
+@pytest.mark.parametrize("value", ["²", "9" * 5000, "lots"])
+def test_numbers_that_are_none_are_left_to_the_server(bench: Bench, label: str, value: str) -> None:
+    done = bench("run", "--pg", label, "--set", f"max_connections={value}", "--estimate")
+    assert done.returncode == 0, done.stderr

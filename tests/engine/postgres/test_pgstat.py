@@ -1,0 +1,284 @@
+"""Statistics, settings, sizes and waits, asked of real servers of several versions."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.postgres import pgstat
+from engine.postgres.activity import Activity, Wait
+from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, number, question
+from engine.postgres.server import Server
+
+Servers = Callable[[int | str], Server]
+MAJORS = (12, 14, 16, 17)
+VIEWS_OF = {
+    12: {"bgwriter", "database", "user_tables", "user_indexes"},
+    14: {"bgwriter", "wal", "database", "user_tables", "user_indexes"},
+    16: {"bgwriter", "wal", "io", "database", "user_tables", "user_indexes"},
+    17: {"bgwriter", "checkpointer", "wal", "io", "database", "user_tables", "user_indexes"},
+}
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_what_a_session_did_is_in_the_difference_once_it_ended(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor:
+        with running.connect() as connection:
+            connection.execute("DROP TABLE IF EXISTS counted")
+            connection.execute("CREATE TABLE counted (a int PRIMARY KEY, b text)")
+        before, lsn = pgstat.snapshot(monitor), pgstat.wal_lsn(monitor)
+        with running.connect() as connection:
+            connection.execute("INSERT INTO counted SELECT g, repeat('x', 100) FROM generate_series(1, 10000) g")
+            connection.execute("DELETE FROM counted WHERE a <= 500")
+            connection.execute("SELECT * FROM counted WHERE a = 600")
+            connection.execute("SET enable_seqscan = off")
+            connection.execute("SELECT * FROM counted WHERE a = 700")
+        assert pgstat.settle(monitor)
+        change = pgstat.difference(before, pgstat.snapshot(monitor))
+        wal_bytes = pgstat.wal_lsn(monitor) - lsn
+        sizes = {(size.relation, size.kind): size.bytes for size in pgstat.sizes(monitor)}
+        with running.connect() as connection:
+            connection.execute("DROP TABLE counted")
+    assert change.keys() == VIEWS_OF[major]
+    table = change["user_tables"]["counted"]
+    assert (table["n_tup_ins"], table["n_tup_del"], table["n_live_tup_now"]) == (10_000, 500, 9_500)
+    assert table["heap_blks_hit"] + table["heap_blks_read"] > 10_000
+    assert change["user_indexes"]["counted_pkey"]["idx_scan"] >= 1
+    assert change["database"][""]["tup_inserted"] >= 10_000
+    assert 1_000_000 < wal_bytes < 10_000_000
+    assert sizes["counted", "heap"] > 1_000_000 and sizes["counted", "toast"] > 0
+    assert sizes["counted_pkey", "index"] > 200_000
+    if "wal" in change:
+        assert change["wal"][""]["wal_records"] > 20_000 and change["wal"][""]["wal_bytes"] > 1_000_000
+    if "io" in change:
+        own = change["io"]["client backend/relation/normal"]
+        assert own["hits"] > 10_000 and own["extend_bytes"] == own["extends"] * 8192 > 1_000_000
+        assert all(any(value for value in counters.values()) for counters in change["io"].values())
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_checkpoint_is_counted_where_the_version_counts_it(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor, running.connect() as connection:
+        before = pgstat.snapshot(monitor)
+        connection.execute("CHECKPOINT")
+        view, key = ("checkpointer", "num_requested") if major >= 17 else ("bgwriter", "checkpoints_req")
+        deadline = time.monotonic() + 20
+        while pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key] == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key] >= 1
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_counters_that_were_reset_count_from_zero(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor, running.connect() as connection:
+        first = pgstat.snapshot(monitor)
+        assert first.views["database"][""]["xact_commit"] > 0
+        connection.execute("SELECT pg_stat_reset()")
+        deadline = time.monotonic() + 20
+        while (last := pgstat.snapshot(monitor)).resets.get(("database", "")) == first.resets.get(("database", "")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert pgstat.difference(first, last)["database"][""]["xact_commit"] >= 0
+
+
+counters = st.dictionaries(st.sampled_from(("reads", "writes", "hits")), st.integers(0, 10**12), min_size=1)
+
+
+@given(counters, counters)
+def test_a_difference_is_never_negative(before: dict[str, int], after: dict[str, int]) -> None:
+    change = pgstat.difference(Snapshot({"io": {"x": dict(before)}}), Snapshot({"io": {"x": dict(after)}}))
+    assert all(value >= 0 for objects in change["io"].values() for value in objects.values())
+
+
+def test_an_object_that_appears_counts_from_zero_and_states_are_kept() -> None:
+    before = Snapshot({"user_tables": {}})
+    after = Snapshot({"user_tables": {"pi1": {"n_tup_ins": 5, "n_dead_tup_now": 3}, "idle": {"n_dead_tup_now": 9}}})
+    assert pgstat.difference(before, after) == {"user_tables": {"pi1": {"n_tup_ins": 5, "n_dead_tup_now": 3}}}
+
+
+def test_a_later_reset_is_seen_although_the_counters_caught_up() -> None:
+    before = Snapshot({"wal": {"": {"wal_records": 5}}}, {("wal", ""): "100.5"})
+    after = Snapshot({"wal": {"": {"wal_records": 8}}}, {("wal", ""): "200.5"})
+    assert pgstat.difference(before, after)["wal"][""] == {"wal_records": 8}
+
+
+@pytest.mark.parametrize("version", (120000, 130000, 140000, 150000, 160000, 170000, 180000, 190000))
+def test_each_version_gets_the_newest_question_that_is_not_newer(version: int) -> None:
+    have = {view for view in VIEWS if question(view, version)}
+    assert have == VIEWS_OF[min(17, max(major for major in VIEWS_OF if major * 10000 <= version))]
+    assert ("op_bytes" in (question("io", version) or "")) == (160000 <= version < 180000)
+    assert ("wal_sync" in (question("wal", version) or "")) == (140000 <= version < 180000)
+    assert ("n_ins_since_vacuum" in (question("user_tables", version) or "")) == (version >= 130000)
+
+
+def test_every_file_of_sql_has_a_topic_and_a_version() -> None:
+    for entry in (files("engine.postgres") / "sql").iterdir():
+        assert re.fullmatch(r"[a-z_]+\.1[2-9]0000\.sql", entry.name), entry.name
+
+
+@pytest.mark.parametrize(("text", "value"), [("12", 12), ("0.5", 0.5), ("98765432109876543210", 98765432109876543210)])
+def test_numbers_stay_whole_when_they_are(text: str, value: float) -> None:
+    assert number(text) == value and isinstance(number(text), type(value))
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_settings_that_differ_from_the_default_have_the_servers_value(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor:
+        found = {setting.name: setting for setting in pgstat.settings(monitor)}
+        assert found["shared_buffers"].value == "64MB"
+        assert found["shared_buffers"].source == "configuration file"
+        assert found["wal_buffers"].value.endswith("MB")
+        # What the monitor set for itself is not the server's.
+        assert "statement_timeout" not in found and "application_name" not in found
+        assert "data_directory" not in found
+        with running.connect() as connection:
+            connection.execute("ALTER SYSTEM SET jit = off")
+            connection.execute("ALTER SYSTEM SET statement_timeout = '77s'")
+            connection.execute("SELECT pg_reload_conf()")
+            deadline = time.monotonic() + 20
+            try:
+                while "jit" not in found and time.monotonic() < deadline:
+                    found = {setting.name: setting for setting in pgstat.settings(monitor)}
+                assert found["jit"].value == "off" and found["statement_timeout"].value == "77000 x ms"
+            finally:
+                connection.execute("ALTER SYSTEM RESET jit")
+                connection.execute("ALTER SYSTEM RESET statement_timeout")
+                connection.execute("SELECT pg_reload_conf()")
+        assert pgstat.database_bytes(monitor) > 5_000_000
+
+
+def observe(activity: Activity, wanted: Callable[[dict[int, Wait]], bool], timeout_s: float = 30.0) -> dict[int, Wait]:
+    """The first sample that is as wanted; on a busy machine the monitor gives up some of its questions."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with suppress(MonitorError):
+            waits = activity.sample().waits
+            if wanted(waits):
+                return waits
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor, running.connect() as holder, running.connect() as waiter:
+        activity = Activity(monitor)
+        holder.execute("DROP TABLE IF EXISTS fought_over")
+        holder.execute("CREATE TABLE fought_over (a int)")
+        holder.execute("BEGIN")
+        holder.execute("LOCK TABLE fought_over")
+        thread = threading.Thread(target=waiter.execute, args=("SELECT * FROM fought_over",))
+        thread.start()
+        blocked = Wait("Lock:relation", "active", (holder.info.backend_pid,))
+        resting = Wait("Client:ClientRead", "idle in transaction")
+        try:
+            waits = observe(
+                activity,
+                lambda waits: (
+                    (waits.get(waiter.info.backend_pid), waits.get(holder.info.backend_pid)) == (blocked, resting)
+                ),
+            )
+            said = activity.doing(blocked.blocked_by)
+        finally:
+            holder.rollback()
+            thread.join()
+        assert monitor.backend_pid not in waits
+        assert said.keys() == {holder.info.backend_pid}
+        assert "idle in transaction for " in said[holder.info.backend_pid]
+        assert said[holder.info.backend_pid].endswith("waits for Client:ClientRead, LOCK TABLE fought_over")
+        holder.execute("DROP TABLE fought_over")
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_vacuum_at_work_is_seen(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor, running.connect() as connection:
+        connection.execute("CREATE TABLE dusty AS SELECT g AS a FROM generate_series(1, 100000) g")
+        connection.execute("DELETE FROM dusty WHERE a % 2 = 0")
+        connection.execute("SET vacuum_cost_delay = 20")
+        connection.execute("SET vacuum_cost_limit = 100")
+        thread = threading.Thread(target=connection.execute, args=("VACUUM dusty",))
+        thread.start()
+        activity = Activity(monitor)
+        seen: set[tuple[str, str]] = set()
+        while thread.is_alive() and not seen:
+            with suppress(MonitorError):
+                seen = {(vacuum.relation, vacuum.phase) for vacuum in activity.sample().vacuums}
+        thread.join()
+        connection.execute("DROP TABLE dusty")
+    assert seen and {relation for relation, _ in seen} == {"dusty"}
+
+
+def test_a_frozen_server_cannot_freeze_the_monitor(server: Servers) -> None:
+    with Monitor(server(16).dsn()) as monitor:
+        activity = Activity(monitor)
+        os.kill(monitor.backend_pid, signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                with pytest.raises(MonitorError, match="did not answer"):
+                    activity.sample()
+            with pytest.raises(MonitorError, match="did not answer"):
+                pgstat.snapshot(monitor)
+        finally:
+            os.kill(monitor.backend_pid, signal.SIGCONT)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                # The late answer was thrown away: this is the answer to this question.
+                assert monitor.ask("SELECT 42") == [("42",)]
+                break
+            except MonitorError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def test_a_lost_connection_and_a_refused_question_are_monitor_errors(server: Servers) -> None:
+    running = server(16)
+    with Monitor(running.dsn()) as monitor:
+        with pytest.raises(MonitorError, match="division by zero"):
+            monitor.ask("SELECT 1 / 0")
+        assert monitor.ask("SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()") == [
+            (pgstat.APPLICATION_NAME,)
+        ]
+        with running.connect() as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", (monitor.backend_pid,))
+        with pytest.raises(MonitorError):
+            for _ in range(100):
+                monitor.ask("SELECT 1")
+                time.sleep(0.05)
+    with pytest.raises(MonitorError, match="cannot connect the monitor"):
+        Monitor(running.dsn("no such database"))
+
+
+def test_the_monitor_does_not_wait_for_locks(server: Servers) -> None:
+    running = server(16)
+    with Monitor(running.dsn()) as monitor, running.connect() as holder:
+        holder.execute("CREATE TABLE held (a int)")
+        holder.execute("BEGIN")
+        holder.execute("LOCK TABLE held")
+        with pytest.raises(MonitorError, match="lock timeout"):
+            pgstat.sizes(monitor)
+        holder.rollback()
+        assert pgstat.sizes(monitor)
+        holder.execute("DROP TABLE held")
+
+
+def test_settle_says_when_sessions_are_still_there(server: Servers) -> None:
+    running = server(17)
+    with Monitor(running.dsn()) as monitor, running.connect():
+        assert not pgstat.settle(monitor, patience_s=0.1)

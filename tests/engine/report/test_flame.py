@@ -1,0 +1,274 @@
+"""Flame graphs: sampled stacks on disk, as a tree, as a page, and from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.core.errors import UserError
+from engine.core.model import Cell, StepTotals, Subject
+from engine.journal.manifest import read_manifest
+from engine.report import flame
+from engine.report.flame import Profile
+from engine.tracing import stacks
+from tests.support.benchcall import Bench
+from tests.support.made_run import make_run
+
+OLD = {"main;exec;plan": 10, "main;exec;run": 80, "main;gone": 10}
+NEW = {"main;exec;plan;walk": 100, "main;exec;run": 80, "main;exec;run;write_[k]": 20}
+FOLDED = st.dictionaries(
+    st.lists(st.sampled_from("abcd<"), min_size=1, max_size=5).map(";".join), st.integers(1, 1000), min_size=1
+)
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for the library: what the page holds does not depend on it. The real one: see the outside tests."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    for name in (*flame.LIBRARY, flame.STYLE):
+        (folder / name).write_text(f"/* {name} */")
+    monkeypatch.setenv(flame.LIBRARY_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two runs, `one` of 16.3 and 17.0 and `two` of 17.0 alone, with stacks of delete in l.i1; `bare` has none."""
+    folder = tmp_path / "runs"
+    for name, builds in (("one", ("16.3", "17.0")), ("two", ("17.0",)), ("bare", ("16.3",))):
+        run = make_run(folder / name, builds=builds, repeats=2)
+        if name != "bare":
+            for cell in cells(run):
+                folded = OLD if cell.subject.build == "16.3" else NEW
+                stacks.write_folded(run / "cells" / cell.id, "l.i1", "delete", folded)
+    return folder
+
+
+def cells(run: Path) -> list[Cell]:
+    return list(read_manifest(run).cells)
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r"^const data = (.*);$", page, re.M)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def inner(tree: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    for name in path:
+        tree = next(child for child in tree["children"] if child["name"] == name)
+    return tree
+
+
+def total_delta(tree: Mapping[str, Any]) -> float:
+    own: float = tree["change"]
+    return own + sum(total_delta(child) for child in tree["children"])
+
+
+def test_stacks_of_all_repeats_are_added_up(runs: Path) -> None:
+    found = stacks.read_folded(runs / "one", Subject("16.3", "auto"), "l.i1", "delete")
+    assert found == {line: 2 * count for line, count in OLD.items()}
+
+
+@given(FOLDED)
+def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, folded: dict[str, int]) -> None:
+    folder = tmp_path_factory.mktemp("cell")
+    stacks.write_folded(folder, "l.i1", "insert", folded)
+    assert stacks.parse(folder / "stacks" / "l.i1.insert.folded") == folded
+
+
+def test_sampled_lines_are_parted_by_role() -> None:
+    folded = {"delete;main;plan": 3, "delete;main": 1, "server": 2, "server;main": 4}
+    assert stacks.by_role(folded) == {"delete": {"main;plan": 3, "main": 1}, "server": {"[unknown]": 2, "main": 4}}
+
+
+def test_the_word_for_several_workers_means_all_of_them(runs: Path) -> None:
+    run = runs / "two"
+    for number, cell in enumerate(cells(run)):
+        stacks.write_folded(run / "cells" / cell.id, "qr100", f"query{number + 1}", {"main": number + 1})
+    assert stacks.read_folded(run, Subject("17.0", "auto"), "qr100", "query") == {"main": 3}
+    assert stacks.read_folded(run, Subject("17.0", "auto"), "qr100", "query2") == {"main": 2}
+
+
+@given(FOLDED)
+def test_a_node_is_as_wide_as_all_samples_through_it(folded: dict[str, int]) -> None:
+    tree = flame.tree(folded)
+    assert tree["value"] == sum(folded.values())
+    for child in tree["children"]:
+        name = child["name"]
+        assert child["value"] == sum(count for line, count in folded.items() if line.split(";")[0] == name)
+
+
+@given(FOLDED, FOLDED)
+def test_all_changes_add_up_to_the_difference_of_the_profiles(old: dict[str, int], new: dict[str, int]) -> None:
+    as_new, as_base, how = flame.difference(Profile("old", old, 100), Profile("new", new, 100))
+    expected = sum(new.values()) - sum(old.values())
+    assert how == "per statement"
+    assert total_delta(as_new) == pytest.approx(expected)
+    assert total_delta(as_base) == pytest.approx(expected)
+    assert (as_new["value"], as_base["value"]) == (sum(new.values()), sum(old.values()))
+
+
+def test_samples_are_compared_per_statement_when_both_are_known() -> None:
+    same = {"main": 100}
+    twice_the_work, _, _ = flame.difference(Profile("old", same, 1000), Profile("new", same, 500))
+    assert inner(twice_the_work, "main")["change"] == 50
+    shares, _, how = flame.difference(Profile("old", same), Profile("new", same, 500))
+    assert inner(shares, "main")["change"] == 0
+    assert how.startswith("as shares")
+
+
+def test_a_function_that_is_gone_can_be_seen_in_the_widths_of_the_first() -> None:
+    as_new, as_base, _ = flame.difference(Profile("old", OLD, 1), Profile("new", NEW, 1))
+    assert inner(as_new, "main", "gone")["value"] == 0
+    assert inner(as_base, "main", "gone")["value"] == 10
+    assert inner(as_base, "main", "gone")["change"] == -10
+
+
+def test_kernel_functions_are_marked() -> None:
+    tree = flame.tree(NEW)
+    assert inner(tree, "main", "exec", "run", "write_[k]")["libtype"] == "kernel"
+    assert "libtype" not in inner(tree, "main")
+
+
+@pytest.mark.usefixtures("library")
+def test_no_name_can_end_the_pages_script() -> None:
+    name = "</script><b>"
+    page = flame.page("l.i1", "delete", Profile(name, {name: 1}))
+    assert name not in page
+    assert inner(data_of(page)["graphs"][0]["tree"], name)["value"] == 1
+
+
+@pytest.mark.usefixtures("library")
+def test_a_flat_profile_says_that_it_is_one() -> None:
+    assert "frame pointers" in flame.page("l.i1", "delete", Profile("16.3", {"hash_search": 4}))
+    assert "frame pointers" not in flame.page("l.i1", "delete", Profile("16.3", OLD))
+
+
+def test_a_cell_that_was_not_finished_is_compared_by_shares(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", builds=("16.3",), repeats=2, unfinished=(1,))
+    for cell in cells(run):
+        stacks.write_folded(run / "cells" / cell.id, "l.i1", "delete", OLD)
+    assert flame.profile(run, Subject("16.3", "auto"), "l.i1", "delete").statements is None
+
+
+def test_statements_are_those_of_the_cells_that_were_sampled(tmp_path: Path) -> None:
+    def counted(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        roles = {name: replace(role, statements=100 + cell.repeat) for name, role in totals.roles.items()}
+        return replace(totals, roles=roles)
+
+    run = make_run(tmp_path / "run", builds=("16.3",), repeats=3, change=counted)
+    for cell in cells(run)[:2]:
+        stacks.write_folded(run / "cells" / cell.id, "l.i1", "delete", OLD)
+    assert flame.profile(run, Subject("16.3", "auto"), "l.i1", "delete").statements == 203
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("bare", "--step", "l.i1", "--role", "delete"), "no stacks were recorded in this run; run it with --probes"),
+        (("one", "--step", "l.i2", "--role", "delete"), "unknown step 'l.i2' (nearest: l.i1)"),
+        (("one", "--step", "l.i1", "--role", "delte"), "unknown role in l.i1 'delte' (nearest: delete)"),
+        (("one", "--step", "l.i1", "--role", "delete", "--pg", "17.1"), "unknown build in one '17.1' (nearest: 17.0"),
+        (("one", "--step", "l.i1", "--role", "delete", "--diff", "tow"), "unknown run 'tow' (nearest: two"),
+        (("one", "--step", "l.i1", "--role", "delete", "--diff", "bare"), "bare: no stacks were recorded"),
+        (("one", "--step", "l.i1", "--role", "delete", "--to", "/nowhere/x"), "/nowhere/x: cannot be written"),
+    ],
+)
+def test_what_is_not_there_is_one_line(runs: Path, library: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    done = Bench(runs, {flame.LIBRARY_VARIABLE: str(library)})("flame", *arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("folder", ["", "/nowhere"])
+def test_a_library_that_is_not_there_is_one_line(runs: Path, folder: str) -> None:
+    done = Bench(runs, {flame.LIBRARY_VARIABLE: folder})("flame", "one", "--step", "l.i1", "--role", "delete")
+    assert done.returncode == 2
+    assert flame.LIBRARY_VARIABLE in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ("17.0", "17.0 (one) against 16.3 (one)"),
+        ("two", "17.0 (two) against 16.3 (one)"),
+    ],
+)
+def test_two_builds_of_a_run_or_two_runs_are_compared(
+    runs: Path, library: Path, tmp_path: Path, other: str, names: str
+) -> None:
+    to = tmp_path / "graph.html"
+    bench = Bench(runs, {flame.LIBRARY_VARIABLE: str(library)})
+    done = bench("flame", "one", "--step", "l.i1", "--role", "delete", "--diff", other, "--to", str(to))
+    assert done.returncode == 0, done.stderr
+    page = to.read_text()
+    assert names in page
+    data = data_of(page)
+    assert data["differential"] is True
+    assert [graph["tree"]["value"] for graph in data["graphs"]] == [400, 200]
+
+
+def test_damaged_stacks_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "l.i1.delete.folded"
+    path.write_text("main;exec many\n")
+    with pytest.raises(UserError, match="no folded stacks can be read"):
+        stacks.parse(path)
+
+
+def test_stacks_that_are_no_plain_file_are_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "l.i1.delete.folded")
+    with pytest.raises(UserError, match="no folded stacks can be read"):
+        stacks.parse(tmp_path / "l.i1.delete.folded")
+    with (tmp_path / "huge.delete.folded").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UserError, match=r"no folded stacks can be read.*larger than 256 MiB"):
+        stacks.parse(tmp_path / "huge.delete.folded")
+
+
+def test_a_cell_named_outside_its_run_is_not_looked_for(runs: Path) -> None:
+    run = runs / "one"
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["cells"][0]["id"] = "../../elsewhere"
+    stacks.write_folded(run.parent / "elsewhere", "l.i1", "delete", {"main": 1})
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="cannot be the name of a cell"):
+        stacks.recorded(run)
+
+
+@pytest.mark.outside
+def test_the_real_page_needs_nothing_from_elsewhere(runs: Path, tmp_path: Path) -> None:
+    to = tmp_path / "graph.html"
+    done = Bench(runs)("flame", "one", "--step", "l.i1", "--role", "delete", "--diff", "two", "--to", str(to))
+    assert done.returncode == 0, done.stderr
+    page = to.read_text()
+    assert "differentialColorMapper" in page
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+
+
+def test_versions_that_come_to_their_main_loop_in_other_ways_are_compared_from_there_on() -> None:
+    old = {"main;ServerLoop;BackendRun;PostgresMain;exec;parse_analyze": 3, "main;ServerLoop;fork_[k]": 1}
+    new = {"main;ServerLoop;postmaster_child_launch;BackendMain;PostgresMain;exec;parse_analyze_fixedparams": 3}
+    profiles = [Profile(str(number), flame.under_main_loop(each), 1) for number, each in enumerate((old, new))]
+    as_new, _, _ = flame.difference(*profiles)
+    assert inner(as_new, "PostgresMain", "exec", "parse_analyze_fixedparams")["change"] == 0
+    assert inner(as_new, "main", "ServerLoop", "fork_[k]")["change"] == -1
+
+
+def test_a_function_that_was_split_in_two_is_one_and_recursion_stays() -> None:
+    split = {"PostgresMain;CommitTransactionCommand;CommitTransactionCommandInternal;CommitTransaction": 2}
+    assert flame.under_one_name(split) == {"PostgresMain;CommitTransactionCommand;CommitTransaction": 2}
+    assert flame.under_one_name({"ExecProcNode;ExecProcNode": 1}) == {"ExecProcNode;ExecProcNode": 1}

@@ -1,0 +1,222 @@
+"""What is told of a run while it is under way, second by second, from journals with known counts."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from engine.journal.reader import EventRow, JournalReader, RoleSecond
+from engine.journal.writer import JournalWriter
+from engine.observe.stalls import Stall
+from engine.report import follow
+from engine.view.events import stall_words
+from engine.view.player import Player
+from tests.support.made_run import RATES, SECOND_NS, make_run
+
+CONFIGS = ("cx5", "cx7")
+
+
+class UnderWay:
+    """A run of two configs whose cell number `ordinal` is in its step now; all earlier ones finished."""
+
+    def __init__(
+        self, run: Path, ordinal: int, step: str = "l.i0", kind: str = "load", *, ago_s: int = 60, **made: Any
+    ) -> None:
+        make_run(run, repeats=2, noise=0, unfinished=range(ordinal, 100), **made)
+        self.run = run
+        self.journal = JournalWriter.open(run)
+        with JournalReader(run) as reader:
+            self.cell = reader.manifest.cells[ordinal].id
+        self.started_ns = time.monotonic_ns() - ago_s * SECOND_NS
+        self.attempt = self.journal.begin_attempt(self.cell, self.started_ns, {"environment": {}})
+        self.step = self.journal.begin_step(self.attempt, 0, step, kind, 1_000_000, {}, self.started_ns)
+        self.journal.commit()
+
+    def add(self, name: str, rates: list[int], statements: int = 1) -> None:
+        """A connection that did so many rows in each of its seconds."""
+        row = self.journal.add_role(self.step, 1, name, 1, 2)
+        for second, rows in enumerate(rates, 1):
+            t_ns = self.started_ns + second * SECOND_NS
+            self.journal.add_role_second(RoleSecond(row, t_ns, SECOND_NS, statements, rows, 0, 0, b""))
+        self.journal.commit()
+
+
+@pytest.fixture
+def opened() -> Iterator[list[UnderWay]]:
+    runs: list[UnderWay] = []
+    yield runs
+    for run in runs:
+        run.journal.__exit__(None, None, None)
+
+
+def test_the_rate_is_that_of_the_seconds_counted(tmp_path: Path, opened: list[UnderWay]) -> None:
+    """Ten seconds at the base's rate are 1.000 of it, however long ago the last tick was."""
+    opened.append(run := UnderWay(tmp_path / "r", 1))
+    run.add("insert", [int(RATES["l.i0"])] * 10)
+    view = Player(run.run).look()
+    assert view.length_s > 50
+    assert view.relative == pytest.approx(1.0, rel=1e-3)
+    assert view.rate_per_s is None and view.silent_s  # nothing was heard for 50 s
+    opened.append(run := UnderWay(tmp_path / "other", 1, ago_s=10))
+    run.add("insert", [int(RATES["l.i0"])] * 10)
+    assert Player(run.run).look().rate_per_s == RATES["l.i0"]
+
+
+def test_the_yardstick_is_the_base_under_the_same_config_and_not_its_double(
+    tmp_path: Path, opened: list[UnderWay]
+) -> None:
+    """Cells: 16.3 cx5, its double, 17.0 cx5, 16.3 cx7, its double, 17.0 cx7: the first three have finished."""
+
+    def slow(cell: Any, step: str, totals: Any) -> Any:
+        from dataclasses import replace
+
+        return replace(totals, seconds=totals.seconds * 4) if cell.subject.arm else totals
+
+    opened.append(run := UnderWay(tmp_path / "r", 2, configs=CONFIGS, aa=True, change=slow))
+    run.add("insert", [50_000] * 10)
+    assert Player(run.run).look().relative == pytest.approx(0.5, rel=1e-3)
+    opened.append(other := UnderWay(tmp_path / "other", 3, configs=CONFIGS, aa=True, change=slow))
+    other.add("insert", [50_000] * 10)
+    assert Player(other.run).look().relative is None
+
+
+def test_all_query_workers_are_one_rate(tmp_path: Path, opened: list[UnderWay]) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 1, "qr100", "query", ago_s=10))
+    for name in ("query", "query2"):
+        run.add(name, [40_000] * 10, statements=4000)
+    found = follow.record(view := Player(run.run).look(), ())
+    assert (found["rate_per_s"], found["unit"]) == (8000, "queries/s")
+    assert view.relative == pytest.approx(8000 / RATES["qr100"], rel=1e-3)
+
+
+def test_a_look_reads_only_what_is_new(tmp_path: Path, opened: list[UnderWay], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 3))
+    read: list[tuple[str, int]] = []
+    original = JournalReader._rows
+
+    def counted(self: JournalReader, table: str, *rest: Any, **named: Any) -> list[Any]:
+        rows = list(original(self, table, *rest, **named))
+        read.append((table, len(rows)))
+        return rows
+
+    monkeypatch.setattr(JournalReader, "_rows", counted)
+    run.add("insert", [100] * 10)
+    add_event(run, "checkpoint")
+    player = Player(run.run)
+    player.look()
+    read.clear()
+    player.look()
+    assert {table: rows for table, rows in read if rows} == {"attempt": 1, "step": 1, "event": 1, "sqlite_master": 1}
+    stall = add_event(run, "stall")
+    assert [event.ended_ns for event in player.look().stalls] == [None]
+    run.journal.update_event(stall, run.started_ns + 9, {"role": "insert"})
+    run.journal.commit()
+    assert [event.ended_ns for event in player.look().stalls] == [run.started_ns + 9]
+    read.clear()
+    assert len(player.look().stalls) == 1
+    assert read.count(("event", 1)) == 1  # the checkpoint still lasts, the stall is over
+
+
+def add_event(run: UnderWay, kind: str) -> int:
+    stall = Stall("insert", 1, run.started_ns, None, "rate", 0.0, 1.0, 0, 0, 1.0)
+    row = run.journal.add_event(kind, run.started_ns, stall.record(), attempt=run.attempt, step=run.step, role="insert")
+    run.journal.commit()
+    return row
+
+
+def test_origins_are_not_read_by_who_only_watches(tmp_path: Path) -> None:
+    with JournalReader(make_run(tmp_path / "r", repeats=1)) as reader:
+        assert all(attempt.origin for attempt in reader.attempts())
+        watched = reader.attempts(1, origins=False)
+    assert [(attempt.id, attempt.origin) for attempt in watched] == [(2, {})]
+
+
+def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list[UnderWay]) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 1))
+    out = io.StringIO()
+    told = threading.Thread(target=follow.follow, args=(run.run, Console(file=out, width=80)))
+    told.start()
+    reason = "the server was killed by signal 9 [while inserting]"
+    run.journal.end_attempt(run.attempt, time.monotonic_ns(), "failed", reason)
+    second = run.journal.begin_attempt("003-17.0-auto-r2", time.monotonic_ns(), {})
+    run.journal.commit()
+    deadline = time.monotonic() + 20
+    while "FAILED" not in out.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert told.is_alive()
+    text = out.getvalue()
+    run.journal.end_attempt(second, time.monotonic_ns(), "interrupted", "SIGINT received")
+    run.journal.__exit__(None, None, None)
+    opened.clear()
+    told.join(20)
+    assert not told.is_alive()
+    assert f"! FAILED {run.cell}: {reason}\n" in text
+    assert out.getvalue().count("FAILED") == 1
+
+
+def test_between_steps_it_is_told_what_is_waited_for(tmp_path: Path, opened: list[UnderWay]) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 1))
+    t_ns = time.monotonic_ns()
+    run.journal.add_event("progress", t_ns, {"text": "waiting for initdb (4 s)"}, ended_ns=t_ns, attempt=run.attempt)
+    run.journal.commit()
+    player = Player(run.run)
+    assert player.look().doing == ""  # a step is running: that was before it
+    run.journal.close_orphans()  # the step ends, as when its engine died
+    second = run.journal.begin_attempt(run.cell, t_ns + 1, {})
+    run.journal.commit()
+    assert player.look().doing == "starting the server"
+    run.journal.add_event("progress", t_ns + 2, {"text": "removing data (3 s)"}, ended_ns=t_ns + 2, attempt=second)
+    run.journal.commit()
+    view = player.look()
+    assert follow.line(view).endswith("starting the server: removing data (3 s)")
+    found = follow.record(view, ())
+    assert (found["step"], found["doing"]) == ("starting the server", "removing data (3 s)")
+
+
+def test_the_state_has_a_json_form(tmp_path: Path, opened: list[UnderWay]) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 1, ago_s=2, failed={0: "disk full"}))
+    run.add("insert", [100, 200])
+    add_event(run, "stall")
+    record = json.loads(follow.once(run.run, as_json=True), parse_constant=pytest.fail)
+    assert (record["step"], record["rate_per_s"], record["unit"]) == ("l.i0", 200, "rows/s")
+    assert record["roles"][0]["name"] == "insert"
+    assert record["failures"] == [{"id": 1, "cell": "001-16.3-auto-r1", "reason": "disk full"}]
+    assert record["stalls"][0]["ended_ns"] is None
+
+
+def test_an_index_build_has_no_rate(tmp_path: Path, opened: list[UnderWay]) -> None:
+    """Its rows are counted in three lumps."""
+    opened.append(run := UnderWay(tmp_path / "r", 1, "l.x", "index"))
+    run.add("index", [0, 0, 100_000])
+    view = Player(run.run).look()
+    found = follow.record(view, ())
+    assert (found["rate_per_s"], found["unit"], found["relative"]) == (0, "", None)
+    assert "rows/s" not in follow.line(view)
+
+
+def test_a_rate_is_called_as_its_workload_calls_it(tmp_path: Path, opened: list[UnderWay]) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 1, "ask", "ask", ago_s=2))
+    run.add("ask", [1, 1], statements=200)
+    database = sqlite3.connect(run.run / "journal.db")
+    with database:
+        plan = {"name": "ask", "kind": "ask", "headline": {"role": "ask", "unit": "questions/s"}}
+        database.execute("UPDATE step SET plan = ?", (json.dumps(plan),))
+    database.close()
+    record = json.loads(follow.once(run.run, as_json=True))
+    assert (record["rate_per_s"], record["unit"]) == (200, "questions/s")
+
+
+def test_a_cause_that_is_none_stands_for_nothing() -> None:
+    nothing: list[Any] = [[{}], ["x"], [], None, 3]
+    for causes in nothing:
+        stall = EventRow(1, 1, 1, "stall", 0, 10**9, "insert", {"causes": causes})
+        assert stall_words(stall, 10**9) == "STALL insert 1.0s"

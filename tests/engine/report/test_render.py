@@ -1,0 +1,361 @@
+"""What is printed: complete in 80 columns, readable without colour, the same in all formats."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from engine.analysis.comparison import compare
+from engine.core.comparison import Comparison
+from engine.core.errors import UserError
+from engine.core.model import Cell, StepTotals
+from engine.journal.reader import JournalReader, RoleRow, RoleSecond
+from engine.observe.stalls import Stall
+from engine.report import export, render, tables
+from tests.support.made_run import SECOND_NS, make_run
+
+LONG = "17beta1-builtin"
+
+
+def printed(comparison: Comparison, width: int = 80, encoding: str = "utf-8", published: bool = False) -> str:
+    raw = io.BytesIO()
+    console = Console(
+        file=io.TextIOWrapper(raw, encoding=encoding, newline="\n", write_through=True),
+        width=width, force_terminal=False, highlight=False,
+    )  # fmt: skip
+    render.print_comparison(comparison, console, published=published)
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.fixture
+def rich_run(tmp_path: Path) -> Path:
+    """A run that has something for every table: effects, stalls, a missed SLA, a failed cell, A/A."""
+
+    def stalled(cell: Cell, step: str, started_ns: int) -> list[Stall]:
+        if step != "l.i1" or cell.subject.build != LONG:
+            return []
+        causes = ({"kind": "checkpoint", "text": "checkpoint sync"},)
+        ended_ns = started_ns + 14 * SECOND_NS
+        return [Stall("insert", 1, started_ns, ended_ns, "rate", 0.01, 14.0, 0, 280_000, 20_000.0, causes)]
+
+    def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        missed = step == "qr100" and cell.subject.build == LONG
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    return make_run(
+        tmp_path / "r", builds=("16.3", LONG), repeats=4, aa=True, effects={(LONG, "l.i0"): 0.856},
+        stalls=stalled, change=late, failed={9: "server killed by signal 9"},
+    )  # fmt: skip
+
+
+def test_everything_fits_into_80_columns_and_nothing_is_cut(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    text = printed(comparison, published=True)
+    # An answer is a line by itself: in a terminal it is folded, elsewhere a program may read it.
+    assert max(len(line) for line in text.splitlines()[len(comparison.answer) :]) <= 80
+    assert "…" not in text
+    for step in ("l.i0", "l.x", "l.i1", "qr100"):
+        assert step in text
+    assert text.count(LONG) > 20
+
+
+def test_long_names_are_folded_not_cut(tmp_path: Path) -> None:
+    configs = ("cx9a2_c8r32", "cx10a_c8r32_large")
+    comparison = compare([make_run(tmp_path / "r", builds=("16.3", LONG), configs=configs, repeats=3, noise=0.03)])
+    text = printed(comparison, published=True)
+    assert max(len(line) for line in text.splitlines()[len(comparison.answer) :]) <= 80
+    assert "…" not in text
+    assert re.search(r"~\d\.\d{3} \S+ inconclusive, \+\d+ pairs? *$", text, re.M)
+    strips = [line for line in text.splitlines() if "···" in line]
+    assert all(re.search(r"[·o\d]{34} +[\d,]+$", line) for line in strips)
+
+
+def test_the_verdict_stands_there_as_glyph_number_and_word(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    found = comparison.ratio(LONG, "l.i0", "rate_per_s")
+    assert found is not None
+    lines = printed(comparison).splitlines()
+    (line,) = [line for line in lines if f"▼{found.ratio:.3f}" in line and "slower" in line]
+    assert f"{found.low:.3f}-{found.high:.3f}" in line
+    assert any("=" in line and "same" in line for line in lines)
+
+
+def test_stalls_sla_and_failures_are_told(rich_run: Path) -> None:
+    text = printed(compare([rich_run]))
+    assert "! 56.0" in text or "! 42.0" in text
+    assert "checkpoint sync" in text
+    assert "x missed 0/" in text
+    assert "withheld (1)" in text
+    assert f"(1) SLA: {LONG} kept up its insert rate in 0 of" in text
+    assert "left out: " in text
+    assert "server killed by signal 9" in " ".join(text.split())
+
+
+def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> None:
+    knobs = {"placement": "paired", "delete_form": "range", "limiter": "catch-up", "query_protocol": "simple"}
+    text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, knobs=knobs)])).split())
+    options = "limiter catch-up, query protocol simple, delete form range, placement paired"
+    assert f"non-default workload options: {options}" in text
+    usual = {"delete_form": "subselect", "lookup_connection": "kept"}
+    assert "non-default" not in printed(compare([make_run(tmp_path / "usual", repeats=1, knobs=usual)]))
+
+
+def test_deletes_that_missed_rows_are_told(tmp_path: Path) -> None:
+    def missing(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        delete = totals.roles.get("delete")
+        if delete is None or step != "l.i1" or cell.subject.build != "17.0":
+            return totals
+        return replace(totals, roles={**totals.roles, "delete": replace(delete, short_deletes=3)})
+
+    comparison = compare([make_run(tmp_path / "r", change=missing)])
+    line = "l.i1: 9 of 24,000 deletes with 17.0 deleted a different number of rows than requested"
+    assert line in comparison.findings
+    assert line in " ".join(printed(comparison).split())
+    assert "shortd" in printed(comparison, published=True)
+
+
+def test_pages_made_dirty_are_not_called_written(rich_run: Path) -> None:
+    text = printed(compare([rich_run]))
+    heading = text[text.index("Per operation") :].splitlines()[1:3]
+    assert "dirtied" in heading[1]
+    assert "device" in heading[0] and "kB wr." in heading[1]
+
+
+def test_one_pair_says_that_there_is_no_verdict(tmp_path: Path) -> None:
+    text = printed(compare([make_run(tmp_path / "r", repeats=1)]))
+    assert "no verdict can be given" in text
+    assert "slower" not in text
+    two = printed(compare([make_run(tmp_path / "two", repeats=2)]))
+    assert "no verdict can be given yet" in two
+
+
+def test_a_run_without_results_says_so(tmp_path: Path) -> None:
+    assert "no cell has finished yet" in printed(compare([make_run(tmp_path / "r", repeats=1, unfinished=[0, 1])]))
+
+
+def test_no_colour_is_written_when_none_is_wanted(rich_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system="truecolor", highlight=False)
+    render.print_comparison(compare([rich_run]), console)
+    assert "\x1b[38;" not in out.getvalue()
+    assert "▼" in out.getvalue()
+
+
+def test_a_terminal_without_unicode_gets_ascii(rich_run: Path) -> None:
+    text = printed(compare([rich_run]), encoding="ascii")
+    assert text.isascii()
+    assert "v0.8" in text
+
+
+def test_json_is_the_record(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    assert msgspec.json.decode(render.to_json(comparison), type=Comparison).cells == comparison.cells
+
+
+def test_csv_has_a_line_for_every_step_subject_and_metric(rich_run: Path) -> None:
+    comparison = compare([rich_run])
+    rows = list(csv.DictReader(io.StringIO(render.to_csv(comparison))))
+    assert {row["subject"] for row in rows} == {"16.3", "16.3 A/A", LONG}
+    assert {row["verdict"] for row in rows if row["subject"] == "16.3"} == {"base"}
+    (slower,) = [r for r in rows if (r["subject"], r["step"], r["metric"]) == (LONG, "l.i0", "rate_per_s")]
+    assert slower["verdict"] == "slower"
+    assert float(slower["ratio"]) == pytest.approx(0.856, abs=0.01)
+
+
+def test_markdown_has_the_same_tables(rich_run: Path) -> None:
+    text = render.to_markdown(compare([rich_run]))
+    for section in tables.sections(compare([rich_run]), tables.Notes()):
+        assert f"### {section.title}" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in rows)
+    assert "| slower" in text
+
+
+HOSTILE = "[/red]\x1b]0;x\x07\x7f\u202e|<b>"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Comparison:
+    """A comparison of a record with escape sequences, markup and formulas wherever a text can stand."""
+
+    def stalled(cell: Cell, step: str, started_ns: int) -> list[Stall]:
+        causes = ({"name": "lock", "text": f"=1+1\n{HOSTILE}"},)
+        return [Stall(HOSTILE, 1, started_ns, started_ns + SECOND_NS, "rate", 0.0, 1.0, 0, 1, 1.0, causes)]
+
+    def probed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, observers=(HOSTILE,)) if cell.subject.build == HOSTILE else totals
+
+    run = make_run(
+        tmp_path / "r", builds=("=cmd|' /C calc'!A0", HOSTILE), repeats=3, stalls=stalled, change=probed,
+        failed={5: f"@SUM(1)\n{HOSTILE}"}, knobs={"create_suffix": HOSTILE},
+    )  # fmt: skip
+    return compare([run])
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "csv", "json"])
+def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Comparison, form: str) -> None:
+    text = {
+        "terminal": lambda: printed(hostile, width=200, published=True),
+        "markdown": lambda: render.to_markdown(hostile, published=True),
+        "csv": lambda: render.to_csv(hostile),
+        "json": lambda: render.to_json(hostile),
+    }[form]()
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "[/red]" in text
+
+
+def test_a_spreadsheet_runs_nothing_of_a_csv(hostile: Comparison) -> None:
+    rows = list(csv.DictReader(io.StringIO(render.to_csv(hostile))))
+    assert {row["build"][:2] for row in rows} == {"'=", "[/"}
+    assert not [cell for row in rows for name, cell in row.items() if cell.startswith(("=", "+", "@"))]
+
+
+def test_markdown_cells_hold_no_tag_and_no_column(hostile: Comparison) -> None:
+    text = render.to_markdown(hostile)
+    assert "<b>" not in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({line.replace("\\|", "").count("|") for line in table.splitlines()}) == 1, table
+
+
+def test_old_keys_are_written_beside_todays_for_one_release(rich_run: Path) -> None:
+    record = json.loads(render.to_json(compare([rich_run])))
+    assert record["likeness"] == record["comparability"]
+    assert record["workload"]["departures"] == record["workload"]["non_default"]
+    assert all(each["two_modes"] == each["bimodal"] for each in record["spreads"])
+    for cell in record["cells"]:
+        assert cell["dbms_cpu_us_per_op"] == cell["server_cpu_us_per_op"]
+        for stall in cell["stalls"]:
+            assert stall["rows_not_done"] == stall["missed_rows"]
+            assert stall["greatest_in_flight_ns"] == stall["max_in_flight_ns"]
+    for part in ("ratios", "spreads"):
+        old, new = (
+            [{**each, "metric": ""} for each in record[part] if each["metric"] == name]
+            for name in ("dbms_cpu_us_per_op", "server_cpu_us_per_op")
+        )
+        assert old == new and old
+    assert [metric["name"] for metric in record["metrics"]].count("dbms_cpu_us_per_op") == 0
+
+
+def test_published_figures_are_named_as_published(rich_run: Path) -> None:
+    text = printed(compare([rich_run]), published=True)
+    assert "l.i0: the published figures" in text
+    for name in ("ips", "cpupq", "wkbpi", "maxop", "p99"):
+        assert f"\n{name} " in text
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.0, 10.0], "o···o"), ([0.0, 0.0, 10.0], "2···o"), ([5.0], "··o··"), ([0.0] * 12 + [10.0], "9···o")],
+)
+def test_every_cell_is_a_dot(values: list[float], expected: str) -> None:
+    assert tables.strip(values, min(values), max(values), columns=5) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (0.0123, "0.012"), (9.5, "9.50"), (123.45, "123.5"), (28_410.0, "28,410")],
+)
+def test_numbers_keep_about_four_digits(value: float | None, text: str) -> None:
+    assert tables.number(value) == text
+
+
+# -- export
+
+
+def test_export_writes_every_table(rich_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "export"
+    files = {path.relative_to(out).as_posix() for path in export.export(rich_run, out)}
+    assert {"manifest.json", "published.tsv", *(f"{name}.csv" for name in export.TABLES)} <= files
+    with (out / "cells.csv").open() as file:
+        assert [row["state"] for row in csv.DictReader(file)].count("failed") == 1
+    for name in export.TABLES:
+        with (out / f"{name}.csv").open() as file:
+            rows = list(csv.reader(file))
+        assert len(rows) > 1 or name == "probes", name
+        assert {len(row) for row in rows} == {len(rows[0])}, name
+
+
+def test_export_has_the_lines_of_the_reference_client(rich_run: Path, tmp_path: Path) -> None:
+    export.export(rich_run, tmp_path / "export")
+    (path,) = (tmp_path / "export" / "ibench" / "001-16.3-auto-r1").glob("qr100.1.tsv")
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    assert lines[0] == list(export.INTERVAL_COLUMNS)
+    assert len(lines) == 1 + 12
+    first = dict(zip(lines[0], lines[1], strict=True))
+    assert (first["i_sec"], first["t_sec"], first["i_ips"], first["i_dps"]) == ("1.0", "1.0", "500", "500")
+    assert first["i_qps"] == first["t_qps"] == first["t_query"]
+    last = dict(zip(lines[0], lines[-1], strict=True))
+    assert int(last["t_ins"]) == 12 * 500
+    assert (last["max_i"], last["retry_i"]) == ("3000", "0")
+
+
+def interval_lines(roles: list[tuple[str, list[tuple[float, int]]]]) -> list[dict[str, str]]:
+    """The lines of one client whose roles did so many statements of ten rows in intervals of so many seconds."""
+    rows = [RoleRow(place, 1, 1, name, 0, 0) for place, (name, _) in enumerate(roles)]
+    seconds: dict[int, list[RoleSecond]] = {}
+    for place, (_, intervals) in enumerate(roles):
+        t_ns = 0
+        for length_s, statements in intervals:
+            t_ns += round(length_s * SECOND_NS)
+            dt_ns = round(length_s * SECOND_NS)
+            second = RoleSecond(place, t_ns, dt_ns, statements, 10 * statements, 0, statements, b"")
+            seconds.setdefault(place, []).append(second)
+    lines = export.interval_lines(rows, seconds, 0)
+    return [dict(zip(export.INTERVAL_COLUMNS, map(str, line), strict=True)) for line in lines]
+
+
+def test_a_sliver_at_the_end_is_no_second_of_its_own() -> None:
+    lines = interval_lines([("insert", [(1.0, 100), (1.0, 100), (0.004, 3)])])
+    assert [(line["i_sec"], line["i_ips"], line["t_ins"]) for line in lines] == [
+        ("1.0", "1000", "1000"),
+        ("1.0", str(round(1030 / 1.004)), "2030"),
+    ]
+    assert lines[1]["max_i"] == "100"
+    assert len(interval_lines([("insert", [(1.0, 100), (0.6, 3)])])) == 2
+
+
+def test_queries_of_two_workers_are_one_rate() -> None:
+    (line,) = interval_lines([("query", [(1.0, 100)]), ("query2", [(1.0, 50)])])
+    assert (line["i_qps"], line["t_query"], line["max_q"]) == ("150", "150", "100")
+
+
+def test_published_lines_have_the_columns_of_the_reference(rich_run: Path, tmp_path: Path) -> None:
+    export.export(rich_run, tmp_path / "export")
+    with (tmp_path / "export" / "published.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert list(rows[0])[1:6] == ["ips", "qps", "rps", "rmbps", "wps"]
+    assert rows[0]["tag"] == "pg16.3.auto"
+    assert rows[0]["p50"] != "NA"
+
+
+def test_export_touches_nothing_that_is_there(rich_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    with pytest.raises(UserError, match="not empty"):
+        export.export(rich_run, tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
+
+
+def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
+    from engine.journal.writer import JournalWriter
+
+    run = make_run(tmp_path / "r", repeats=3, unfinished=[5])
+    with JournalWriter.open(run) as journal, JournalReader(run) as reader:
+        journal.begin_attempt("006-17.0-auto-r3", 1, {})
+        journal.commit()
+        assert reader.attempts()[-1].state == "running"
+        text = printed(compare([run]))
+    assert "left out: 17.0 repeat 3" in text or "left out: 16.3 repeat 3" in text
+
+
+def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
+    lines = render.footer(compare(runs), tables.Notes())
+    assert not [line for line in lines if "one pair" in line]

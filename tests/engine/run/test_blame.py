@@ -1,0 +1,114 @@
+"""What a stall is put down to: a stopped backend, a lock and its holder, a crowd on the CPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from engine.journal.reader import EventRow, JournalReader, RoleSecond, StepRow
+from tests.support.benchcall import LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
+
+CROWD = 12  # hogs on each CPU: what is left to others is far below the share that makes a stall
+WARM_SECONDS = 8  # of a step's record, before which nothing counts as a stall
+
+
+def inserting(bench: Bench, step: StepRow) -> list[RoleSecond]:
+    """The seconds of the insert role so far."""
+    with JournalReader(bench.run) as reader:
+        (role,) = (role for role in reader.roles(step.id) if role.name == "insert")
+        return reader.role_seconds(role.id)
+
+
+def await_warm(bench: Bench) -> StepRow:
+    """Waits for a step that has been recorded for longer than its warm-up."""
+    step = bench.await_step("l.i1")
+    wait_for(lambda: len(inserting(bench, step)) >= WARM_SECONDS, "the warm-up to pass")
+    return step
+
+
+def await_in_flight(bench: Bench, step: StepRow, age_s: float) -> None:
+    """Waits until an insert statement has been seen to take so long."""
+    wait_for(lambda: any(second.in_flight_ns > age_s * 1e9 for second in inserting(bench, step)), "a statement to hang")
+
+
+def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    step = await_warm(bench)
+    backend = bench.backend(step, "insert")
+    stopped_ns = time.monotonic_ns()
+    os.kill(backend, signal.SIGSTOP)
+
+    def seen() -> list[EventRow]:
+        """Stalls since then; a busy machine may have had others before."""
+        with JournalReader(bench.run) as reader:
+            stalls = [event for event in reader.events(step.id) if event.kind == "stall" and event.role == "insert"]
+        return [stall for stall in stalls if stall.started_ns > stopped_ns - 1_000_000_000]
+
+    try:
+        stalls = wait_for(seen, "the stall to be seen")
+        assert stalls[-1].ended_ns is None
+        assert "STALL insert" in bench("watch", "--once").stdout
+        await_in_flight(bench, step, 2.2)
+        # Asked while it lasts: on a busy machine its end may be long in coming, and then there was more to it.
+        assert next(each for each in seen() if each.id == stalls[-1].id).data["causes"][0]["name"] == "stopped"
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    stall = wait_for(
+        lambda: next((each for each in ended_stalls(bench, step) if each.id == stalls[-1].id), None),
+        "its end",
+        STALL_END_S,
+    )
+    assert "stopped" in [cause["name"] for cause in stall.data["causes"]]
+    assert stall.data["missed_rows"] > 0
+    assert stall.data["max_in_flight_ns"] > 2_000_000_000
+    bench("stop")
+    nothing_left(bench)
+
+
+def test_a_lock_held_by_another_session_is_named_with_its_pid(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    step = await_warm(bench)
+    with connect(bench) as connection:
+        connection.autocommit = False
+        connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
+        holder = connection.info.backend_pid
+        await_in_flight(bench, step, 3)
+        connection.rollback()
+
+    def blamed() -> list[dict[str, Any]]:
+        causes = [cause for stall in ended_stalls(bench, step) for cause in stall.data["causes"][:1]]
+        return [cause for cause in causes if cause["name"] == "lock" and str(holder) in cause["text"]]
+
+    wait_for(blamed, "a stall with the lock and its holder as its first cause", STALL_END_S)
+    bench("stop")
+
+
+def test_a_crowd_that_takes_the_cpus_is_named_as_run_queue_wait(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    step = await_warm(bench)
+    spin = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+    # Each in a session of its own: the kernel's autogroup would give one session of many no more than one share.
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", spin, str(cpu)], start_new_session=True)
+        for cpu in sorted(os.sched_getaffinity(0)) * CROWD
+    ]
+
+    def blamed() -> list[str]:
+        """What is said of run-queue wait in the causes of stalls, over or not."""
+        with JournalReader(bench.run) as reader:
+            stalls = [event for event in reader.events(step.id) if event.kind == "stall"]
+        causes = [cause for stall in stalls for cause in stall.data["causes"]]
+        return [cause["text"] for cause in causes if cause["name"] == "run_queue"]
+
+    try:
+        wait_for(blamed, "a stall with run-queue wait among its causes")
+    finally:
+        for hog in crowd:
+            hog.kill()
+            hog.wait()
+    assert max((second.backend_runq_ns or 0) / second.dt_ns for second in inserting(bench, step)) > 0.3
+    bench("stop")

@@ -1,0 +1,165 @@
+"""A whole run as a user makes it: two real servers, every step, a journal, a comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.model import Build
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import SMALL, Bench
+
+STEPS = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"]
+CELL_KEYS = {
+    "build", "config", "kernel", "repeat", "step", "seconds", "rows", "ops", "rate_per_s", "server_cpu_us_per_op",
+    "client_cpu_us_per_op", "ctx_switches_per_op", "runq_us_per_op", "heap_bytes", "index_bytes", "max_s", "buckets",
+    "sla", "stalls",
+}  # fmt: skip
+RATIO_KEYS = {"step", "build", "metric", "ratio", "low", "high", "pairs", "verdict"}
+
+
+@pytest.fixture(scope="module")
+def finished(new_folder: Callable[[], Path], build: Callable[[int | str], Build]) -> Bench:
+    """A finished run of 12 and 17, two repeats of all steps."""
+    bench = Bench(new_folder() / "runs")
+    done = bench("--pg", f"{build(12).label},{build(17).label}", "--repeats", "2", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return bench
+
+
+def test_all_cells_finish_in_abba_order_with_all_steps(finished: Bench, build: Callable[[int | str], Build]) -> None:
+    attempts = finished.attempts()
+    assert [attempt.state for attempt in attempts] == ["finished"] * 4
+    old, new = build(12).label, build(17).label
+    with JournalReader(finished.run) as reader:
+        order = [cell.subject.build for cell in reader.manifest.cells]
+        assert order == [old, new, new, old]
+        for attempt in attempts:
+            assert [step.name for step in reader.steps(attempt.id)] == STEPS
+
+
+def test_the_work_is_the_same_for_every_build(finished: Bench) -> None:
+    with JournalReader(finished.run) as reader:
+        work = {
+            tuple(
+                (step.name, role, totals.rows_actual if role != "query" else 0)
+                for step in reader.steps(attempt.id)
+                if step.totals
+                for role, totals in step.totals.roles.items()
+            )
+            for attempt in reader.attempts()
+        }
+    assert len(work) == 1
+    assert ("l.i0", "insert", 2000) in next(iter(work))
+
+
+def test_seconds_add_up_to_the_totals(finished: Bench) -> None:
+    with JournalReader(finished.run) as reader:
+        for step in reader.steps(reader.attempts()[0].id):
+            for role in reader.roles(step.id):
+                assert step.totals is not None
+                seconds = reader.role_seconds(role.id)
+                assert sum(second.statements for second in seconds) == step.totals.roles[role.name].statements
+                cpu_ns = sum(second.backend_cpu_ns or 0 for second in seconds)
+                assert cpu_ns == step.totals.roles[role.name].backend_cpu_ns
+
+
+def test_what_was_counted_is_there(finished: Bench) -> None:
+    with JournalReader(finished.run) as reader:
+        for attempt in reader.attempts():
+            assert attempt.origin["environment"]["kernel"]["release"]
+            assert attempt.origin["server"]["initdb"]
+            assert ("shared_buffers", "32MB") in {(name, value) for name, value, _ in reader.settings(attempt.id)}
+            for step in reader.steps(attempt.id):
+                assert step.totals is not None
+                assert step.totals.server_cpu_ns > 0
+                assert step.totals.wal_bytes is not None
+                assert reader.differences(step.id)["database"]
+                assert {("pi1", "heap"), ("pi1_pkey", "index")} <= {size[:2] for size in reader.sizes(step.id)}
+                if step.kind != "pause":
+                    assert step.totals.client_cpu_ns > 0
+                    inserted = reader.differences(step.id)["user_tables"]["pi1"]["n_tup_ins"]
+                    assert inserted == step.totals.roles["insert"].rows_actual
+
+
+def test_no_cluster_no_socket_and_no_process_is_left(finished: Bench) -> None:
+    assert not list(finished.run.glob("cells/*/data"))
+    assert not list(finished.run.glob("cells/*/socket"))
+    assert finished.descendants() == []
+
+
+def test_compare_prints_the_documented_json(finished: Bench, build: Callable[[int | str], Build]) -> None:
+    comparison: Any = finished.comparison()
+    assert comparison["base"] == build(12).label
+    assert len(comparison["cells"]) == 4 * len(STEPS)
+    assert all(set(cell) >= CELL_KEYS for cell in comparison["cells"])
+    assert all(set(ratio) >= RATIO_KEYS for ratio in comparison["ratios"])
+    rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
+    assert {ratio["step"] for ratio in rates} == set(STEPS) - {"pause"}
+    assert all(ratio["low"] <= ratio["ratio"] <= ratio["high"] for ratio in rates)
+
+
+@pytest.mark.parametrize("form", ["", "--json", "--csv", "--md"])
+def test_every_form_of_the_comparison_names_every_step(finished: Bench, form: str) -> None:
+    done = finished("compare", *([form] if form else []))
+    assert done.returncode == 0, done.stderr
+    assert all(step in done.stdout for step in STEPS if step != "pause")
+
+
+def test_watch_once_is_one_line(finished: Bench) -> None:
+    done = finished("watch", "--once")
+    assert done.stdout.strip() == "4 of 4 cells finished, engine not running"
+
+
+def test_the_run_is_listed_as_finished(finished: Bench) -> None:
+    (row,) = json.loads(finished("list", "runs", "--json").stdout)
+    assert (row["state"], row["cells"]) == ("finished", "4/4")
+
+
+def test_export_writes_the_reference_clients_lines(finished: Bench, tmp_path: Path) -> None:
+    done = finished("export", "--to", str(tmp_path / "export"))
+    assert done.returncode == 0, done.stderr
+    lines = list((tmp_path / "export").rglob("l.i0.1.tsv"))
+    assert len(lines) == 4
+    assert all(len(line.split("\t")) == 17 for line in lines[0].read_text().splitlines())
+
+
+def test_resuming_a_finished_run_runs_nothing(finished: Bench) -> None:
+    before = finished.attempts()
+    done = finished("resume")
+    assert done.returncode == 0, done.stderr
+    assert finished.attempts() == before
+
+
+def test_two_configs_and_the_double_of_the_base_are_compared(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    bench = Bench(new_folder() / "runs")
+    folder = new_folder()
+    (folder / "nofpw.conf").write_text("full_page_writes = off\nunheard_of = 1\n")
+    arguments = ("--config", f"auto,{folder / 'nofpw.conf'}", "--aa", "--repeats", "1", "--steps", "l.i0")
+    done = bench("--pg", build(16).label, *arguments, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "unheard_of" in done.stdout
+    assert "no verdict" in done.stdout
+    comparison: Any = bench.comparison()
+    assert {(cell["config"], cell["step"]) for cell in comparison["cells"]} == {("auto", "l.i0"), ("nofpw", "l.i0")}
+    assert len(comparison["cells"]) == 4
+
+
+def test_generations_without_and_with_range_deletes_run_too(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    for generation, last in (("g24a", "l.i2"), ("g22", "q100.1")):
+        bench = Bench(new_folder() / "runs")
+        arguments = ("--generation", generation, "--steps", f"l.i1,{last}", "--clients", "2", "--repeats", "1")
+        done = bench("--pg", build(14).label, *arguments, *SMALL)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (attempt,) = bench.attempts()
+        assert [step.name for step in bench.steps(attempt)] == ["l.i0", "l.x", "l.i1", last]
+        with JournalReader(bench.run) as reader:
+            assert {role.client for step in bench.steps(attempt) for role in reader.roles(step.id)} == {1, 2}

@@ -1,0 +1,421 @@
+"""What goes wrong in a run ends the cell, not the run, and loses nothing that was measured."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.journal.lock import is_locked
+from engine.journal.reader import EventRow, JournalReader, RoleSecond, StepRow
+from engine.journal.runs import CONTROL
+from tests.support.benchcall import LONG, SMALL, Bench, connect, nothing_left, postmaster, processes_of, wait_for
+
+
+def states(bench: Bench) -> list[tuple[str, str]]:
+    return [(attempt.state, attempt.reason or "") for attempt in bench.attempts()]
+
+
+def test_a_server_killed_in_a_step_fails_its_cell_and_the_run_goes_on(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "2", *LONG)
+    bench.await_step("l.i1")
+    os.kill(postmaster(bench), signal.SIGKILL)
+    bench.await_step("l.i1", cell=2)
+    state, reason = states(bench)[0]
+    assert state == "failed"
+    assert "killed by SIGKILL" in reason
+    finished = [step.name for step in bench.steps(bench.attempts()[0]) if step.state == "finished"]
+    assert finished == ["l.i0", "l.x"]
+    bench("stop")
+    nothing_left(bench)
+
+
+def test_a_client_killed_in_a_step_fails_its_cell(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    os.kill(bench.client(bench.await_step("l.i1"), "delete"), signal.SIGKILL)
+    bench.await_end()
+    ((state, reason),) = states(bench)
+    assert state == "failed"
+    assert "client process ended: signal 9 (client 1 delete)" in reason
+    nothing_left(bench)
+
+
+def test_an_sql_error_in_one_role_stops_the_others_and_the_run_goes_on(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "2", *LONG)
+    bench.await_step("l.i1")
+    with connect(bench) as connection:
+        connection.execute("ALTER TABLE pi1 RENAME COLUMN price TO cost")
+    bench.await_step("l.i1", cell=2)
+    state, reason = states(bench)[0]
+    assert state == "failed"
+    assert "42703" in reason and "price" in reason and "insert" in reason
+    bench("stop")
+    nothing_left(bench)
+
+
+def test_a_server_that_does_not_start_shows_its_last_log_lines(bench: Bench, label: str) -> None:
+    arguments = ("--set", "shared_preload_libraries=no_such_library", "--repeats", "1")
+    done = bench("--pg", label, *SMALL, *arguments)
+    assert done.returncode == 1
+    ((state, reason),) = states(bench)
+    assert state == "failed"
+    assert 'could not access file "no_such_library"' in reason
+    assert "no_such_library" in " ".join(done.stdout.split())
+    nothing_left(bench)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_resume_goes_on(bench: Bench, label: str, number: signal.Signals) -> None:
+    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
+    bench.detached("--pg", label, "--repeats", "2", *small)
+    bench.await_step("qr100", cell=2)
+    os.kill(bench.engine_pid(), number)
+    bench.await_end()
+    assert states(bench) == [("finished", ""), ("interrupted", f"{number.name} received")]
+    nothing_left(bench)
+    done = bench("resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = [(attempt.cell[:3], attempt.state) for attempt in bench.attempts()]
+    assert cells == [("001", "finished"), ("002", "interrupted"), ("002", "finished")]
+
+
+def test_kill_9_of_the_engine_leaves_no_orphan_and_resume_loses_only_the_running_cell(bench: Bench, label: str) -> None:
+    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
+    bench.detached("--pg", label, "--repeats", "2", *small)
+    bench.await_step("qr100", cell=2)
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    nothing_left(bench)
+    assert bench("watch", "--once").stdout.strip() == "1 of 2 cells finished, engine not running"
+    done = bench("resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [(attempt.cell[:3], attempt.state, attempt.reason) for attempt in bench.attempts()]
+    assert found == [
+        ("001", "finished", None),
+        ("002", "interrupted", "the engine died"),
+        ("002", "finished", None),
+    ]
+    nothing_left(bench)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.15, 0.5, 1.0])
+def test_kill_9_of_the_engine_while_it_starts_is_resumable(bench: Bench, label: str, delay_s: float) -> None:
+    arguments = ("--pg", label, "--repeats", "1", "--steps", "l.i0", *SMALL)
+    bench.detached(*arguments)
+    time.sleep(delay_s)
+    if is_locked(bench.run):
+        os.kill(bench.engine_pid(), signal.SIGKILL)
+    wait_for(lambda: not bench.descendants(), "everything to go")
+    done = bench("resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert states(bench)[-1] == ("finished", "")
+    nothing_left(bench)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
+def test_an_engine_that_is_ended_by_a_signal_leaves_nothing_behind(
+    bench: Bench, label: str, number: signal.Signals
+) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    (link,) = bench.run.glob("cells/*/socket")
+    sockets = link.readlink()
+    assert sockets.is_dir()
+    os.kill(bench.engine_pid(), number)
+    nothing_left(bench)
+    assert not sockets.exists() and not link.is_symlink()
+    assert not (bench.run / CONTROL).exists()
+    assert not is_locked(bench.run)
+
+
+def test_an_engine_that_is_killed_as_it_starts_says_how_to_go_on(bench: Bench, label: str) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (started := [pid for pid, line in processes_of(bench.out) if " engine engine " in line]):
+        assert process.poll() is None
+    os.kill(started[0], signal.SIGKILL)
+    output, errors = process.communicate(timeout=60)
+    said = output + errors
+    assert f"bench resume {bench.run.name}" in said and "exit code -9" not in said, said
+    assert process.returncode in (1, 2)
+    bench("stop")
+
+
+def test_a_second_engine_is_refused(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    done = bench("resume")
+    assert done.returncode == 2
+    assert "an engine is running it now" in done.stderr
+    assert bench("stop").returncode == 0
+    nothing_left(bench)
+
+
+def test_a_monitor_that_does_not_answer_for_seconds_costs_no_cell(bench: Bench, label: str) -> None:
+    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
+    bench.detached("--pg", label, "--repeats", "1", *small)
+    bench.await_step("qr100")
+    with connect(bench) as connection:
+        query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbed monitor'"
+        ((monitor,),) = connection.execute(query).fetchall()
+    assert isinstance(monitor, int)
+    os.kill(monitor, signal.SIGSTOP)
+    time.sleep(6)  # past the step's end, when the last figures are asked for
+    os.kill(monitor, signal.SIGCONT)
+    bench.await_end()
+    assert states(bench) == [("finished", "")]
+
+
+def test_a_stop_is_obeyed_though_the_server_hangs(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    server = postmaster(bench)
+    os.kill(server, signal.SIGSTOP)
+    os.kill(bench.engine_pid(), signal.SIGINT)
+    bench.await_end()
+    assert states(bench) == [("interrupted", "SIGINT received")]
+    nothing_left(bench)
+
+
+def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
+    bench: Bench, label: str, new_folder: Callable[[], Path]
+) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD_THE_HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline()
+    try:
+        command = [part for part in bench.command("run", "--pg", label, *SMALL) if part != "--beside"]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert refused.returncode == 2
+        assert "another run is measuring on this machine" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    finally:
+        holder.communicate()
+
+
+HOLD_THE_HOST = """
+import socket, sys
+from contextlib import suppress
+from engine.host.lock import HOST_LOCK
+lock = socket.socket(socket.AF_UNIX)
+with suppress(OSError):
+    lock.bind(HOST_LOCK)  # or a real run holds it already
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_strict_umask_does_not_lock_the_servers_user_out(bench: Bench, label: str) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", "--steps", "l.i0", *SMALL)
+    done = subprocess.run(command, capture_output=True, text=True, umask=0o077, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ctrl_c_as_soon_as_the_engine_runs_stops_it_too(bench: Bench, label: str) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for(lambda: list(bench.out.glob("*/engine.log")), "the engine to be started")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output and "Aborted" not in output
+    wait_for(lambda: not bench.descendants(), "everything to go")
+
+
+INTERRUPTED_IN_POPEN = """
+import os, signal, subprocess
+
+class Interrupted(subprocess.Popen):
+    def __init__(self, command, *arguments, **options):
+        super().__init__(command, *arguments, **options)
+        if command[1:4] == ["-m", "engine", "engine"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+subprocess.Popen = Interrupted
+from engine.cli.main import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_engine_is_being_started_leaves_no_engine_behind(bench: Bench, label: str) -> None:
+    arguments = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")[3:]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IN_POPEN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert f"bench resume {bench.run.name}" in done.stdout
+    nothing_left(bench)
+
+
+def test_a_lost_terminal_does_not_touch_a_detached_run(bench: Bench, label: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--detach")
+        os.execvpe(command[0], command, os.environ)
+    bench_run_is_up(bench)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    step = bench.await_step("l.i1")
+    time.sleep(1.5)
+    with JournalReader(bench.run) as reader:
+        role = reader.roles(step.id)[0]
+        assert reader.role_seconds(role.id)
+    assert is_locked(bench.run)
+    bench("stop")
+    nothing_left(bench)
+
+
+def bench_run_is_up(bench: Bench) -> None:
+    wait_for(lambda: any(is_locked(path.parent) for path in bench.out.glob("*/journal.db")), "the engine to start")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_the_terminal_stops_the_run_and_says_how_to_go_on(
+    bench: Bench, label: str, number: signal.Signals, code: int
+) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    bench_run_is_up(bench)
+    bench.await_step("l.i1")
+    watching = subprocess.Popen(bench.command("watch", "--plain"), stdout=subprocess.PIPE, text=True)
+    assert watching.stdout is not None and watching.stdout.readline()
+    watching.send_signal(number)
+    watching.communicate(timeout=60)
+    assert watching.returncode == code
+    assert is_locked(bench.run)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert f"bench resume {bench.run.name}" in output
+    assert "Traceback" not in output
+    nothing_left(bench)
+
+
+def test_a_run_in_the_background_of_a_script_is_spared_by_its_ctrl_c_and_ended_by_sigterm(
+    bench: Bench, label: str
+) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
+    script = ["sh", "-c", '"$@" & echo $!; wait $!', "sh", *command]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        bench_run_is_up(bench)
+        bench.await_step("l.i1")
+        os.kill(pid, signal.SIGINT)
+        time.sleep(0.5)
+        assert is_locked(bench.run)
+        os.kill(pid, signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 143 and f"bench resume {bench.run.name}" in output
+    nothing_left(bench)
+
+
+def test_a_stopped_engine_and_a_stopped_postmaster_are_on_record(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    step = bench.await_step("l.i1")
+
+    def events(kind: str) -> list[EventRow]:
+        with JournalReader(bench.run) as reader:
+            return [event for event in reader.events(step.id) if event.kind == kind]
+
+    wait_for(lambda: seconds_of(bench, step), "the first second")
+    engine, stopped_ns = bench.engine_pid(), time.monotonic_ns()
+    os.kill(engine, signal.SIGSTOP)
+    while time.monotonic_ns() - stopped_ns < 5_000_000_000:
+        time.sleep(0.1)
+    os.kill(engine, signal.SIGCONT)
+    gaps = wait_for(lambda: events("gap"), "the gap to be recorded")
+    assert max((gap.ended_ns or 0) - gap.started_ns for gap in gaps) >= 5_000_000_000
+    assert max(second.dt_ns for second in seconds_of(bench, step)) >= 5_000_000_000
+    server = postmaster(bench)
+    os.kill(server, signal.SIGSTOP)
+    wait_for(lambda: events("server_stopped"), "the stopped postmaster to be recorded")
+    os.kill(server, signal.SIGCONT)
+    wait_for(lambda: [event for event in events("server_stopped") if event.ended_ns], "its end")
+    bench("stop")
+    nothing_left(bench)
+
+
+def seconds_of(bench: Bench, step: StepRow) -> list[RoleSecond]:
+    with JournalReader(bench.run) as reader:
+        return [second for role in reader.roles(step.id) for second in reader.role_seconds(role.id)]
+
+
+def test_a_truncated_journal_is_one_line_for_every_reader(bench: Bench, label: str) -> None:
+    done = bench("--pg", label, "--repeats", "1", "--steps", "l.i0", *SMALL)
+    assert done.returncode == 0, done.stderr
+    for name in ("journal.db-wal", "journal.db-shm"):
+        (bench.run / name).unlink(missing_ok=True)
+    os.truncate(bench.run / "journal.db", 6000)
+    for command in (("watch", "--once"), ("compare",), ("export",), ("resume",)):
+        refused = bench(*command)
+        assert refused.returncode == 2, (command, refused.stdout)
+        assert len(refused.stderr.strip().splitlines()) == 1, refused.stderr
+        assert "damaged or truncated" in refused.stderr
+
+
+@pytest.mark.outside
+def test_a_disk_that_fills_up_in_a_step_fails_the_cell_and_keeps_what_was_measured(
+    new_folder: Callable[[], Path], label: str
+) -> None:
+    out = new_folder()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g,mode=755", "tmpfs", str(out)], check=True)
+    bench = Bench(out / "runs")
+    try:
+        # Little is asked for, so that the check before the run lets it pass; then others take the room.
+        bench.detached("--pg", label, "--repeats", "2", *SMALL, "--steps", "l.i1", "--rows-written", "400000")
+        bench.await_step("l.i1")
+        hog = out / "hog"
+        with hog.open("wb") as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 20))
+                    file.flush()
+            except OSError:
+                pass
+        wait_for(lambda: states(bench)[0][0] == "failed", "the cell to fail")
+        hog.unlink()
+        bench.await_end()
+        state, reason = states(bench)[0]
+        assert state == "failed"
+        assert "No space left" in reason or "disk is full" in reason or "53100" in reason, reason
+        finished = [step.name for step in bench.steps(bench.attempts()[0]) if step.state == "finished"]
+        assert finished == ["l.i0", "l.x"]
+        assert states(bench)[1] == ("finished", "")
+    finally:
+        bench.stop()
+        wait_for(lambda: not list(processes_of(out)), "everything to go")
+        subprocess.run(["umount", "-l", str(out)], check=True)
+
+
+@pytest.mark.outside
+def test_a_wall_clock_that_is_set_is_noted_and_moves_no_time_of_the_journal(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", *LONG)
+    step = bench.await_step("l.i1")
+    time.sleep(2)
+    shift_wall_clock(0.4)
+    try:
+        time.sleep(2.5)
+    finally:
+        shift_wall_clock(-0.4)
+    time.sleep(2)
+    bench("stop")
+    with JournalReader(bench.run) as reader:
+        steps_ns = [event.data["step_ns"] for event in reader.events(step.id) if event.kind == "clock_step"]
+        seconds = reader.role_seconds(reader.roles(step.id)[0].id)
+    assert [round(step_ns / 1e8) for step_ns in steps_ns] == [4, -4]
+    assert all(second.dt_ns < 1_400_000_000 for second in seconds)
+
+
+def shift_wall_clock(by_s: float) -> None:
+    """Sets the wall clock forward or back."""
+    time.clock_settime_ns(time.CLOCK_REALTIME, time.clock_gettime_ns(time.CLOCK_REALTIME) + round(by_s * 1e9))

@@ -1,0 +1,333 @@
+"""Somebody else's run: what it names is neither executed nor made a path, and nothing outside its folder is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import Build, Config
+from engine.host.account import own_folder
+from engine.journal.runs import find_run, planned
+from engine.postgres import configs
+from tests.support.benchcall import LONG, SMALL, Bench, nothing_left
+from tests.support.made_run import make_run
+
+NOBODY = 65534
+
+
+def refused(bench: Bench, *arguments: str) -> str:
+    """The one line by which a command refuses."""
+    done = bench(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    return done.stderr.strip()
+
+
+@contextmanager
+def edited(run: Path) -> Iterator[dict[str, Any]]:
+    """The manifest of a run, written again with what is changed of it."""
+    record = json.loads((run / "manifest.json").read_text())
+    yield record
+    (run / "manifest.json").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def out(new_folder: Callable[[], Path]) -> Path:
+    """A folder with one run, `one`, none of whose cells was begun."""
+    folder = new_folder() / "runs"
+    folder.mkdir()
+    run = make_run(folder / "one", repeats=1, unfinished=range(2))
+    (run / "cells").mkdir(exist_ok=True)
+    return folder
+
+
+NAMES = ("../../precious", "/tmp/precious", "..", "", "a/b", "x" * 256, "a\nb", "\x1b[2J", "\0", 3, None, ["x"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("place", ["cell", "build", "run"])
+def test_a_name_that_is_no_files_is_refused_before_anything_is_done(out: Path, name: object, place: str) -> None:
+    with edited(out / "one") as record:
+        {"cell": record["cells"][0], "build": record["builds"][0], "run": record}[place][
+            {"cell": "id", "build": "label", "run": "run"}[place]
+        ] = name
+    with pytest.raises(UserError) as raised:
+        planned(out / "one")
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("command", [("resume",), ("export", "--to", "EXPORT")])
+def test_a_cell_that_names_a_folder_elsewhere_touches_nothing_there(
+    out: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    precious = out / "precious"
+    (precious / "data").mkdir(parents=True)
+    (precious / "socket").symlink_to(precious / "data")
+    with edited(out / "one") as record:
+        record["cells"][0]["id"] = "../../precious"
+    arguments = [str(tmp_path / "export") if word == "EXPORT" else word for word in command]
+    assert "cannot be the name of a cell" in refused(Bench(out), *arguments)
+    assert (precious / "data").is_dir() and (precious / "socket").is_symlink()
+    assert not (tmp_path / "export").exists()
+
+
+def test_two_cells_of_one_name_are_refused(out: Path) -> None:
+    with edited(out / "one") as record:
+        record["cells"][1]["id"] = record["cells"][0]["id"]
+    assert "two cells have one name" in refused(Bench(out), "resume")
+
+
+def server_that_tells(folder: Path) -> Path:
+    """An install whose programs leave a file behind when they are started."""
+    (folder / "bin").mkdir(parents=True)
+    folder.chmod(0o777)
+    for name in ("postgres", "initdb"):
+        path = folder / "bin" / name
+        path.write_text(f"#!/bin/sh\ntouch {folder}/started\necho 'postgres (PostgreSQL) 16.3'\n")
+        path.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("label", ["16.3-prebuilt", "mine"])
+def test_a_server_that_a_record_names_is_not_started_unasked(
+    out: Path, new_folder: Callable[[], Path], label: str
+) -> None:
+    strange = server_that_tells(new_folder() / "strange")
+    (out / "one").rename(out / "old")
+    run = make_run(out / "one", builds=(label,), repeats=1, unfinished=range(1))
+    shutil.rmtree(out / "old")
+    (run / "cells").mkdir(exist_ok=True)
+    with edited(run) as record:
+        record["builds"][0] |= {"prefix": str(strange), "version": "16.3"}
+    line = refused(Bench(out), "resume")
+    assert "has changed since the run began" in line or f"confirm it with --pg mine={strange}" in line
+    assert not (strange / "started").exists()
+
+
+def test_a_finished_run_needs_no_word_for_its_builds(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    folder = new_folder()
+    run = make_run(folder / "one", builds=(build(16).label,), repeats=1)
+    with edited(run) as record:
+        record["builds"][0]["digest"] = "another"
+    done = Bench(folder)("resume")
+    assert (done.returncode, done.stderr) == (0, "") and "bench compare" in done.stdout
+
+
+def test_an_install_of_ones_own_is_gone_on_with_when_it_is_named_again(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    mine = f"mine={build(16).prefix}"
+    bench.detached("--pg", mine, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    bench("stop")
+    assert f"confirm it with --pg {mine}" in refused(bench, "resume")
+    assert "has changed since the run began" in refused(bench, "resume", "--pg", f"mine={build(17).prefix}")
+    assert "no build of that name" in refused(bench, "resume", "--pg", mine, "--pg", f"other={build(17).prefix}")
+    started = bench("resume", "--pg", mine, "--detach")
+    assert started.returncode == 0, started.stderr
+    bench.await_step("l.i1", cell=2)
+    bench("stop")
+    nothing_left(bench)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("archive_command", "touch /tmp/x"),
+        ("basebackup_to_shell.command", "touch /tmp/x"),
+        ("plperl.on_init", "system('touch /tmp/x')"),
+        ("ssl_passphrase_command", "x"),
+        ("shared_preload_libraries", "auto_explain, /tmp/evil.so"),
+        ("local_preload_libraries", "../evil"),
+        ("dynamic_library_path", "/tmp"),
+    ],
+)
+def test_a_setting_that_runs_a_program_is_confirmed(out: Path, name: str, value: str) -> None:
+    config = Config("auto", ((name, value),), "built in")
+    with pytest.raises(UserError, match=f"confirm it with --set '{name}="):
+        configs.check_recorded(config, ())
+    configs.check_recorded(config, ((name, value),))
+    with edited(out / "one") as record:
+        for each in record["configs"].values():
+            each["settings"] = [[name, value]]
+    assert "runs a program" in refused(Bench(out), "resume") or "load a library" in refused(Bench(out), "resume")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("include", "/etc/x"),
+        ("data_directory", "/x"),
+        ("a\nb", "1"),
+        ("x y", "1"),
+        ("hba_file", "/x"),
+        ("Archive_Command", "touch /tmp/x"),  # the server takes any case, a config has small letters only
+        ("Data_Directory", "/x"),
+    ],
+)
+def test_what_is_no_setting_of_a_config_is_refused(setting: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match="not a setting of a config"):
+        configs.check_recorded(Config("auto", (setting,), "built in"), (setting,))
+
+
+def test_settings_that_load_what_comes_with_the_server_need_no_word(build: Callable[[int | str], Build]) -> None:
+    settings = (("shared_preload_libraries", "pg_stat_statements, auto_explain"), ("archive_command", ""))
+    configs.check_recorded(Config("auto", settings, "built in"), ())
+
+
+@pytest.mark.parametrize("place", ["engine.log", "engine.lock", "cells/x", "cells/x/server.log", "journal.db-wal"])
+def test_a_symlink_or_fifo_in_a_record_is_not_written_through(out: Path, place: str) -> None:
+    path = out / "one" / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    precious = out.parent / "precious"
+    precious.write_text("precious")
+    makers: tuple[Callable[[], None], ...] = (lambda: path.symlink_to(precious), lambda: os.mkfifo(path))
+    for make in makers:
+        path.unlink(missing_ok=True)
+        make()
+        assert place in refused(Bench(out), "resume")
+    assert precious.read_text() == "precious"
+
+
+def test_five_who_resume_at_once_start_one_engine(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    bench("stop")
+    commands = [
+        subprocess.Popen(bench.command("resume", "--detach"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(5)
+    ]
+    ended = [(process.communicate(timeout=120), process.returncode) for process in commands]
+    assert sorted(code for _, code in ended) == [0, 2, 2, 2, 2], ended
+    for (output, errors), code in ended:
+        assert ("running detached" in output) if code == 0 else (len(errors.strip().splitlines()) == 1), ended
+    bench("stop")
+    nothing_left(bench)
+
+
+def test_kept_clusters_do_not_stand_in_the_way_of_resume(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    arguments = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
+    bench.detached("--pg", build(16).label, "--repeats", "2", "--keep", *arguments)
+    bench.await_step("qr100", cell=2)
+    assert bench("stop").returncode == 0
+    assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 2
+    done = bench("resume")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [attempt.state for attempt in bench.attempts()] == ["finished", "interrupted", "finished"]
+    assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 2
+
+
+# -- where root writes
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_a_folder_that_another_user_could_rearrange_is_refused(new_folder: Callable[[], Path]) -> None:
+    shared, theirs = new_folder(), new_folder()
+    shared.chmod(0o1777)
+    os.chown(theirs, NOBODY, NOBODY)
+    (shared / "pgbed").symlink_to(theirs)
+    os.lchown(shared / "pgbed", NOBODY, NOBODY)
+    (shared / "made").mkdir()
+    os.chown(shared / "made", NOBODY, NOBODY)
+    for folder in (shared / "pgbed", shared / "pgbed" / "deeper", shared / "made", shared / "x" / ".." / "made"):
+        (shared / "x").mkdir(exist_ok=True)
+        with pytest.raises(UserError, match="was made by another user; choose another folder with --out"):
+            own_folder(folder)
+    assert list(theirs.iterdir()) == []
+    (shared / "mine").symlink_to(shared / "x")
+    assert own_folder(shared / "mine" / "new" / "folder") == (shared / "x" / "new" / "folder").resolve()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_a_run_is_not_made_behind_another_users_symlink(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    shared, theirs = new_folder(), new_folder()
+    shared.chmod(0o1777)
+    os.chown(theirs, NOBODY, NOBODY)
+    (shared / "pgbed").symlink_to(theirs)
+    os.lchown(shared / "pgbed", NOBODY, NOBODY)
+    for arguments in (("--pg", build(16).label, *SMALL), ("--pg", build(16).label, "--dry-run", *SMALL)):
+        assert "was made by another user" in refused(Bench(shared / "pgbed"), *arguments)
+    assert list(theirs.iterdir()) == []
+
+
+def test_a_symlink_loop_or_a_name_too_long_is_one_line(tmp_path: Path, build: Callable[[int | str], Build]) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for folder in (tmp_path / "loop", tmp_path / ("x" * 256), tmp_path / "/".join(["x" * 100] * 45)):
+        bench = Bench(folder)
+        commands: list[tuple[str, ...]] = [("--pg", build(16).label, *SMALL), ("resume",), ("stop",), ("export",)]
+        for command in [*commands, ("delete", "x")]:
+            assert refused(bench, *command)
+        assert refused(bench, "doctor")
+    for name in ("export", "resume", "stop", "tag"):
+        assert refused(Bench(tmp_path), name, "x" * 5000)
+
+
+# -- other users
+
+
+STOP = """
+import os, sys
+import engine.cli.start, engine.cli.watch
+from engine.cli.main import main
+os.setuid(65534)
+main(["stop", sys.argv[1]])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_stopping_another_users_run_is_refused_in_one_line(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    run = bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
+    asked = subprocess.run([sys.executable, "-c", STOP, str(run)], capture_output=True, text=True, check=False)
+    assert asked.returncode == 2, asked.stderr
+    assert asked.stderr.strip().endswith("its engine belongs to another user; repeat this as that user or as root")
+    assert bench("stop").returncode == 0
+    nothing_left(bench)
+
+
+# -- names of exports and marks
+
+
+def test_an_export_of_the_current_folder_is_called_as_the_run(out: Path, tmp_path: Path) -> None:
+    run = make_run(out / "two", repeats=1)
+    assert find_run(f"{run}/.", out).name == "two"
+    command = [sys.executable, "-m", "engine", "export", str(run / ".")]
+    done = subprocess.run(command, cwd=tmp_path, env=python_path(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith(f"files in {tmp_path / 'two-export'}")
+    command[-1] = "."
+    done = subprocess.run(command, cwd=run, env=python_path(), capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith(f"files in {run / 'two-export'}"), done.stderr
+
+
+def python_path() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+
+
+def test_an_exports_fields_start_no_formula(out: Path, tmp_path: Path) -> None:
+    run = make_run(out / "two", repeats=1, failed={0: "=HYPERLINK('x')\x1b[2J"})
+    assert Bench(out)("export", str(run), "--to", str(tmp_path / "export")).returncode == 0
+    text = (tmp_path / "export" / "cells.csv").read_text()
+    assert "'=HYPERLINK('x')\\x1b[2J" in text
+
+
+def test_a_mark_may_look_like_an_option(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
+    bench.await_step("l.i1")
+    done = bench("mark", "-1")
+    assert (done.returncode, done.stdout) == (0, "marked\n"), done.stderr
+    bench("stop")
+    nothing_left(bench)

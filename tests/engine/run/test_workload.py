@@ -1,0 +1,124 @@
+"""A workload that the engine has never heard of (`tests.support.toy`), from its plan to its export."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from textual.pilot import Pilot
+
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader, StepRow
+from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
+from tests.support.driving_launch import launched, settled
+from tui.launch import fields, items
+from tui.launch.plan import command, with_build, with_option, with_workload
+from tui.launch.screen import LaunchScreen
+
+WARM_TICKS = 8  # the seconds after which a stall is looked for, and some more
+REGISTERED = {"PGBED_WORKLOADS": "toy=tests.support.toy"}
+
+
+@pytest.fixture
+def toy(bench: Bench) -> Bench:
+    return Bench(bench.out, REGISTERED)
+
+
+def warm(bench: Bench, step: StepRow) -> bool:
+    with JournalReader(bench.run) as reader:
+        return len(reader.role_seconds(reader.roles(step.id)[0].id)) >= WARM_TICKS
+
+
+def test_it_is_planned_run_watched_compared_and_exported(toy: Bench, label: str, tmp_path: Path) -> None:
+    plan = tmp_path / "toy.toml"
+    entries = {"builds": [label], "workload": "toy", "repeats": 2, "allow_concurrent": True}
+    plan.write_text(tomli_w.dumps({**entries, "questions": 300, "clients": 2}))
+    planned = json.loads(toy("--plan", str(plan), "--estimate").stdout)
+    assert planned["steps"] == ["ask"] and planned["cell_count"] == 2
+    assert planned["plan"] == tomllib.loads(plan.read_text())
+    done = toy("--plan", str(plan), "--plain")
+    assert done.returncode == 0, done.stderr
+    assert "toy 300 questions, 2 clients: ask" in done.stdout
+    (step,) = {found["step"]: found for found in toy.comparison()["cells"]}.values()  # type: ignore[attr-defined]
+    assert step["kind"] == "ask" and step["ops"] == 600 and step["rate_per_s"] > 0
+    assert step["roles"]["ask"]["statements"] == 600
+    assert toy.comparison()["units"] == {"ask": "questions/s"}
+    told = toy("compare").stdout
+    assert "questions/s ratio" in told and "Every cell (questions/s)" in told and "queries/s" not in told
+    assert "Response time of ask statements" in told
+    bare = Bench(toy.out)  # a run is read without its workload
+    assert bare("compare").stdout == told
+    exported = toy("export", "--to", str(tmp_path / "export"))
+    assert exported.returncode == 0, exported.stderr
+    assert "ask,ask," in (tmp_path / "export" / "roles.csv").read_text()
+
+
+def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
+    toy.detached("--pg", label, "--repeats", "1", "--workload", "toy", "--questions", "1000000000")
+    step = toy.await_step("ask")
+    assert step.headline is not None and step.headline.unit == "questions/s"
+    wait_for(lambda: warm(toy, step), "some seconds of the step")
+    assert "questions/s" in toy("watch", "--once").stdout
+    backend = toy.backend(step, "ask")
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        wait_for(lambda: "STALL ask" in toy("watch", "--once").stdout, "the stall to be told")
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    stalls = wait_for(lambda: ended_stalls(toy, step), "its end", STALL_END_S)
+    assert "stopped" in [cause["name"] for stall in stalls for cause in stall.data["causes"]]
+    assert toy("stop").returncode == 0
+
+
+def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, label: str) -> None:
+    runs = []
+    for answer in ("one", "two"):
+        words = ("--pg", label, "--repeats", "1", "--workload", "toy", "--questions", "50", "--answer", answer)
+        assert toy("run", *words, "--plain").returncode == 0
+        runs.append(str(toy.run))
+    done = toy("compare", *runs)
+    assert done.returncode == 2 and "cannot be compared: answer is one in the one and two in the other" in done.stderr
+
+
+def test_options_of_another_workload_are_refused_in_one_line(toy: Bench, label: str) -> None:
+    for words, told in (
+        (("--workload", "toy", "--rows", "5000"), "unknown option 'rows'"),
+        (("--questions", "5"), "unknown option 'questions'"),
+        (("--workload", "toys"), "unknown workload 'toys' (nearest: toy"),
+    ):
+        done = toy("run", "--pg", label, *words, "--dry-run")
+        (line,) = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and told in line
+    assert Bench(toy.out)("run", "--pg", label, "--workload", "toy", "--dry-run").returncode == 2
+
+
+def test_the_screen_offers_it(toy: Bench, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in REGISTERED.items():
+        monkeypatch.setenv(name, value)
+
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        workload = fields.load(screen.plan, screen.offer)[0]
+        assert workload.greater is not None and workload.greater().workload == "toy"
+        plan = with_workload(with_build(screen.plan, label, screen.offer.labels), "toy")
+        screen.change(with_option(plan, "questions", 70))
+        assert [item.name for item in fields.load(screen.plan, screen.offer)] == ["workload", "questions", "answer"]
+        assert [item.name for item in items.steps(screen.plan, screen.offer)] == ["ask"]
+        assert command(screen.plan) == f"bench --pg {label} --workload toy --questions 70"
+        await settled(pilot, screen)
+        assert screen.estimate is not None and screen.estimate["steps"] == ["ask"]
+
+    launched(act, toy.out)
+
+
+def test_its_record_says_what_it_is(toy: Bench, label: str) -> None:
+    done = toy("run", "--pg", label, "--workload", "toy", "--questions", "5", "--repeats", "1", "--plain")
+    assert done.returncode == 0, done.stderr
+    workload = read_manifest(toy.run).workload
+    said = {"name": "toy", "title": "5 questions", "clients": 1, "identity": {"answer": "one"}}
+    assert said.items() <= workload.items()

@@ -1,0 +1,323 @@
+"""Probes attached to real runs: what they count, by role, and what becomes of a run when they come to harm."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.model import Build
+from engine.journal.reader import EventRow, JournalReader, StepRow
+from engine.journal.writer import JournalWriter
+from engine.postgres.server import Server
+from engine.tracing import attach
+from engine.tracing.selection import Choice
+from probes import bpftrace, budget, helper
+from tests.support.benchcall import SMALL, Bench, connect, wait_for
+from tests.support.compiled import compiled_here
+from tests.support.made_run import make_run
+
+pytestmark = pytest.mark.outside
+
+LONG = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "12", "--set", "shared_buffers=32MB")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> None:
+    """Root, bpftrace and the tracing file system; fails without, as a suite that skips these tests says nothing."""
+    if os.geteuid() != 0:
+        pytest.fail("these tests need root; run ./check as root", pytrace=False)
+    bpftrace.find()
+    helper.mount_tracefs()
+
+
+def steps(bench: Bench) -> list[StepRow]:
+    """The steps of the newest run's last attempt."""
+    return bench.steps(bench.attempts()[-1])
+
+
+def words(bench: Bench, kind: str) -> list[EventRow]:
+    """The events of a kind in the newest run."""
+    with JournalReader(bench.run) as reader:
+        return [event for event in reader.events() if event.kind == kind]
+
+
+def tracers(bench: Bench) -> list[int]:
+    """The bpftraces whose helpers watch servers of this folder's runs, by their helpers' children."""
+    engine = bench.engine_pid()
+    parent_of = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parent_of[int(entry.name)] = (int(stat[stat.rindex(")") + 2 :].split()[1]), stat)
+    return [
+        pid
+        for pid, (parent, stat) in parent_of.items()
+        if "(bpftrace)" in stat and parent_of.get(parent, (0,))[0] == engine
+    ]
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether none of these processes is left."""
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_planner_counts_by_role_are_the_statements_that_were_planned(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    probes = ("--probes", "sched,planner", "--steps", "l.i0,l.i1", "--repeats", "1")
+    done = bench("run", "--pg", build(16).label, *probes, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with JournalReader(bench.run) as reader:
+        for step in steps(bench):
+            if step.kind not in ("load", "write"):
+                continue
+            assert step.totals is not None
+            assert step.totals.observers == ("planner", "sched")
+            for role, totals in step.totals.roles.items():
+                frames = [
+                    frame for frame in reader.probe_frames(step.id) if (frame.probe, frame.role) == ("planner", role)
+                ]
+                planned = sum(frame.data["n"] for frame in frames)
+                # Connecting and asking for the least key plan a few statements, too.
+                assert totals.statements <= planned <= totals.statements + 5
+                assert planned == step.totals.probes[role]["planner"]["n"]
+                assert step.totals.probes[role]["sched"]["oncpu_us"] > 0
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "l.i1")
+    assert cell["plan_us_per_op"] > 0
+    assert cell["probes"]["delete"]["plan_n"] > 0
+    text = bench("compare").stdout
+    assert "Planner (" in text
+    assert "Waits for a CPU (" in text
+
+
+def _cells(bench: Bench) -> list[dict[str, Any]]:
+    found: Any = bench.comparison()["cells"]
+    return list(found)
+
+
+def test_planning_is_counted_without_privilege_as_the_planner_probe_counts_it(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    arguments = ("--probes", "planner,planstats", "--steps", "l.i0,l.i1", "--repeats", "1", *SMALL)
+    assert bench("run", "--pg", build(16).label, *arguments).returncode == 0
+    for cell in _cells(bench):
+        if cell["step"] in ("l.i0", "l.i1"):
+            counted = cell["probes"]["statements"]["plan_n"]
+            probed = sum(cell["probes"][role]["plan_n"] for role in cell["roles"])
+            assert probed <= counted <= probed + 5
+            assert cell["observers"] == ["planner", "planstats"]
+    refused = bench("run", "--pg", build(12).label, *arguments)
+    assert (refused.returncode, "PostgreSQL 12 cannot track planning time" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("label", compiled_here())
+def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, label: str) -> None:
+    probes = ("--probes", "stacks", "--steps", "l.i0,qr100", "--repeats", "1", "--queries", "simple")
+    done = bench("run", "--pg", label, *probes, *LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")
+    assert cell["phases_by"] == "sampled"
+    assert cell["phases"]["execute"] > 0.1
+    assert cell["phases"]["plan"] > 0.05
+    assert sum(cell["phases"].values()) == pytest.approx(1.0)
+    (folded,) = bench.run.glob("cells/*/stacks/qr100.query.folded")
+    assert "PortalRun" in folded.read_text()
+
+
+def test_a_flat_profile_is_said_once_a_cell_and_why(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    label = build(16).label
+    if "prebuilt" not in label:
+        pytest.fail(f"{label} keeps frame pointers; this test wants a server that keeps none", pytrace=False)
+    done = bench("run", "--pg", label, "--probes", "stacks", "--steps", "l.i0,l.i1", "--repeats", "1", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("no phase shares") == 1
+    (event,) = words(bench, "probe")
+    assert event.data["text"].startswith("probes: stacks: flat profile: the binary keeps no frame pointers")
+
+
+def test_probes_go_on_and_off_in_a_running_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    bench.detached("--pg", build(16).label, "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
+    step = bench.await_step("qr100")
+    assert bench("probes", "on", "planner").stdout.strip() == "planner starts"
+    assert "is on already" in bench("probes", "on", "planner").stderr
+    assert bench("mark", "here").stdout.strip() == "marked"
+
+    def frames() -> bool:
+        with JournalReader(bench.run) as reader:
+            return len({frame.t_ns for frame in reader.probe_frames(step.id) if frame.role == "query"}) >= 2
+
+    bench("probes", "on", "sched")
+    wait_for(frames, "frames of the probes")
+    assert bench("probes", "off", "sched").stdout.strip() == "sched stops"
+    assert "is not on" in bench("probes", "off", "sched").stderr
+    unknown = bench("probes", "on", "plannr")
+    assert (unknown.returncode, "nearest: planner" in unknown.stderr) == (2, True)
+    bench.await_end()
+    last = steps(bench)[-1]
+    assert last.totals is not None
+    assert last.totals.observers == ("planner", "sched")
+    seconds = last.totals.probes["query"]["sched"]["seconds"]
+    assert 0 < seconds < last.totals.seconds - 1
+    assert [mark.data["text"] for mark in words(bench, "mark")] == ["here"]
+
+
+def test_a_step_outlives_its_tracer_and_the_gap_is_recorded(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    bench.detached("--pg", build(16).label, "--probes", "sched", "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
+    bench.await_step("qr100")
+    first = wait_for(lambda: tracers(bench), "bpftrace")
+    time.sleep(2)  # some frames, so that there is something after which a gap can begin
+    os.kill(first[0], signal.SIGKILL)
+    wait_for(lambda: words(bench, "probe_gap"), "the gap")
+    bench.await_end()
+    assert bench.attempts()[-1].state == "finished"
+    (gap,) = words(bench, "probe_gap")
+    assert gap.ended_ns is not None
+    assert 0 < gap.ended_ns - gap.started_ns < 10_000_000_000
+    last = steps(bench)[-1]
+    assert last.totals is not None
+    with JournalReader(bench.run) as reader:
+        after = {frame.role for frame in reader.probe_frames(last.id, after_ns=gap.ended_ns)}
+    assert {"query", "client:query"} <= after  # the clients that were there are followed again
+
+
+def test_no_tracer_survives_an_engine_that_is_killed(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    arguments = ("--probes", "sched,planner", "--steps", "l.i0,qr100", "--repeats", "1")
+    bench.detached("--pg", build(16).label, *arguments, *LONG)
+    bench.await_step("qr100")
+    pids = wait_for(lambda: found if len(found := tracers(bench)) == 2 else None, "two bpftraces")
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    wait_for(lambda: gone(pids), "bpftrace to end")
+
+
+def test_windows_and_budget_attach_where_they_should(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    arguments = ("--probes", "planner:window,endpoint:budget", "--probe-budget", "0", "--steps", "l.i0,qr100")
+    done = bench("run", "--pg", build(16).label, *arguments, "--repeats", "1", *LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = steps(bench)[-1]
+    assert last.totals is not None
+    assert last.totals.observers == ("planner:window",)
+    # Queries are prepared before the window opens; inserts are planned each time.
+    assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 1
+    assert any("endpoint would cost about" in event.data["text"] for event in words(bench, "probe"))
+
+
+def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    arguments = ("--probes", "planner:stalls", "--steps", "l.i0,qr100", "--repeats", "1")
+    bench.detached("--pg", build(16).label, *arguments, *LONG[:-4], "--query-seconds", "30", *LONG[-2:])
+    step = bench.await_step("qr100")
+    time.sleep(8)  # past the warm-up
+    assert not tracers(bench)
+    with connect(bench) as connection:
+        connection.autocommit = False
+        connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
+        wait_for(lambda: tracers(bench), "bpftrace to start in the stall")
+        time.sleep(2)  # the first was asked for its version only
+        pids = tracers(bench)
+        with JournalReader(bench.run) as reader:
+            stalls = [event for event in reader.events(step.id) if event.kind == "stall"]
+        assert stalls and all(stall.ended_ns is None for stall in stalls), "the stall lasts"
+        connection.rollback()
+    released_ns = time.monotonic_ns()
+    wait_for(lambda: gone(pids), "bpftrace to end")
+    assert pids and time.monotonic_ns() - released_ns > 5_000_000_000
+    bench.await_end()
+    with JournalReader(bench.run) as reader:
+        frames = reader.probe_frames(step.id)
+    counted = [frame for frame in frames if frame.role in ("insert", "query") and frame.data.get("n")]
+    assert counted and all(frame.quality["mode"] == "stalls" for frame in frames)
+    assert min(frame.t_ns - frame.dt_ns for frame in counted) > stalls[0].started_ns
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")
+    assert cell["observers"] == ["planner:stalls"]
+    assert 0 < cell["coverage"]["planner"] < 0.7
+    assert cell["plan_us_per_op"] is None
+    assert "planning per op is withheld: planner was attached around stalls only" in cell["probe_notes"]
+    (load,) = (cell for cell in _cells(bench) if cell["step"] == "l.i0")
+    assert (load["observers"], load["coverage"]) == (["planner:stalls"], {})  # it would have been there
+
+
+def test_stall_upon_stall_a_probe_is_attached_a_few_times_and_no_more(
+    server: Callable[[int | str], Server], cell_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attach, "STALLS_MAX", 2)
+    stalling = False
+    monkeypatch.setattr(budget, "around_stall", lambda *_: stalling)  # over as soon as it is not seen any more
+    monkeypatch.setattr(attach, "PERIOD_S", 0.0)
+    running = server(16)
+    run = make_run(tmp_path / "r")
+    with (
+        JournalWriter.open(run) as journal,
+        attach.Probing([Choice("planner", "stalls")], running.build, running.pid, journal, 1, cell_dir) as probes,
+    ):
+        probes.begin_step(1, time.monotonic_ns(), {}, (), busy=False)
+        starts = []
+        for _ in range(4):
+            stalling = True
+            probes.watch(lambda: attach.Pace(0.0, 0.0), stalling=stalling)
+            one = probes._open.get("planner")
+            starts.append(one is not None)
+            wait_for(lambda: one is None or one.session.wait_baseline(0.1), "the probe")  # noqa: B023
+            stalling = False
+            probes.watch(lambda: attach.Pace(0.0, 0.0), stalling=stalling)
+            assert not probes._open
+        assert starts == [True, True, False, False]
+        probes.finish_step(time.monotonic_ns(), "s")
+        # The next step has its own.
+        probes.begin_step(2, time.monotonic_ns(), {}, (), busy=False)
+        stalling = True
+        probes.watch(lambda: attach.Pace(0.0, 0.0), stalling=stalling)
+        assert probes._open
+        ended = [one.session for one in (*probes._open.values(), *probes._ending)]
+    assert all(session.over for session in ended)
+    with JournalReader(run) as reader:
+        said = [event.data["text"] for event in reader.events() if event.kind == "probe"]
+    assert said == ["probes: planner:stalls: attached 2 times in this step, and no more"]
+
+
+def test_what_is_asked_for_by_name_and_cannot_be_had_is_refused_before_anything_is_written(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    without = ("unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd "$0" && exec "$@"', str(bpftrace.find()))
+    arguments = ("run", "--pg", build(16).label, "--probes", "planner", "--repeats", "1", *SMALL)
+    done = subprocess.run(
+        [*without, *bench.command(*arguments)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("bench: probe planner is not available: bpftrace not found (looked for /usr/bin/")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not bench.out.exists()
+
+
+def test_without_privilege_the_default_set_is_left_out_with_one_line(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
+) -> None:
+    out = new_folder()
+    nobody = pwd.getpwnam("nobody")
+    os.chown(out, nobody.pw_uid, nobody.pw_gid)
+    bench = Bench(out / "runs")
+    arguments = ("run", "--pg", build(16).label, "--probes", "default", "--steps", "l.i0", "--repeats", "1")
+    done = subprocess.run(
+        bench.command(*arguments, *SMALL),
+        user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd=Path(__file__).parents[3],
+        env=os.environ | {"HOME": str(out), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("probes: bpftrace")]
+    assert len(said) == 1
+    assert bench.attempts()[-1].state == "finished"
+    (event,) = words(bench, "probe")
+    assert "Re-run with sudo" in event.data["text"] or "missing CAP" in event.data["text"]
+    assert all(step.totals is not None and step.totals.observers == () for step in steps(bench))

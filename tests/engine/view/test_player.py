@@ -1,0 +1,276 @@
+"""Pictures of a run: of now, of its end, and of any moment that was recorded; all by one path."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.journal.reader import JournalReader, StepRow
+from engine.view.player import SPEEDS, Player
+from engine.view.step_series import SECOND_NS
+from engine.view.view_state import ViewState
+from tests.support.growing import CELL, START_NS, Hand, growing
+
+STALLED = "002-16.3-prebuilt-auto-r1"  # of the recording
+
+
+def steps_of(recording: Path, cell: str) -> list[StepRow]:
+    with JournalReader(recording) as reader:
+        attempt = next(attempt for attempt in reader.attempts() if attempt.cell == cell)
+        return reader.steps(attempt.id)
+
+
+def playing(recording: Path, hand: Hand, cell: str | None = STALLED, step: str | None = None) -> Player:
+    return Player(recording, hand.clock, cell, step)
+
+
+# -- live
+
+
+def test_of_a_finished_run_the_last_step_is_shown_as_it_ended(recording: Path) -> None:
+    with playing(recording, Hand(), None) as player:
+        view = player.look()
+        assert (view.state, view.cells, view.cells_done, view.cells_failed) == ("finished", 6, 6, 0)
+        assert view.step is not None and view.step.name == "qr100"
+        assert view.at_ns == view.step.ended_ns
+        assert view.fraction == 1.0 and view.unit == "q/s"
+        assert view.sla is not None and view.sla.passed
+        assert {role.name for role in view.roles} == {"insert", "delete", "query"}
+        assert view == player.look()
+
+
+def test_it_follows_the_engine(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        first = player.look()
+        assert (first.state, first.cells, first.cells_done) == ("running", 2, 1)
+        assert first.rate_per_s is None and first.fraction == 0.0
+        for second in range(1, 11):
+            live.second(insert=10 * second)
+            view = player.look()
+            assert view.rate_per_s == 10 * second
+            assert view.length_s == second
+        assert view.median_per_s == 55.0
+        assert view.base_per_s is not None
+        assert view.base == "16.3" and view.base_per_s == pytest.approx(20_000, rel=0.01)
+        assert view.relative == pytest.approx(55 / view.base_per_s)
+        assert view.fraction == pytest.approx(550 / 100_000)
+        assert view.eta_s == pytest.approx(10 * (100_000 - 550) / 550)
+        live.end_step()
+        over = player.look()
+        assert over.doing == "after l.i1" and over.fraction == 1.0
+        live.journal.add_event("progress", live.hand.at_ns, {"text": "vacuum"}, attempt=live.attempt)
+        live.journal.commit()
+        assert player.look().doing == "after l.i1: vacuum"
+
+
+def test_a_stall_is_told_while_it_lasts_and_after(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        live.second()
+        assert not player.look().stalled
+        stall = live.stall()
+        live.hand.at_ns += SECOND_NS // 2  # the next second has not come
+        view = player.look()
+        assert [each.id for each in view.stalled] == [stall]
+        assert {role.name: role.stalled for role in view.roles} == {"insert": True, "delete": False}
+        live.second(insert=0)
+        live.end_stall(stall)
+        live.second()
+        view = player.look()
+        assert not view.stalled and [each.id for each in view.stalls] == [stall]
+        assert not any(role.stalled for role in view.roles)
+
+
+def test_the_next_step_of_the_engine_is_shown_when_it_begins(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        live.second()
+        player.look()
+        live.end_step()
+        live.journal.begin_step(live.attempt, 1, "qr100", "query", 0, {"seconds": 60}, live.hand.at_ns)
+        live.journal.commit()
+        view = player.look()
+        assert view.step is not None and view.step.name == "qr100"
+        assert view.series is not None and not view.series.rates
+        assert view.rate_per_s is None and view.headline == "query"
+
+
+def test_an_engine_that_died_is_told_from_one_that_runs(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        live.stall()
+        live.hand.at_ns += 900 * SECOND_NS
+        with Player(live.run, live.hand.clock) as player:
+            assert player.look().state == "running"
+    with Player(live.run, live.hand.clock) as player:  # the lock is free, and nobody wrote an end
+        view = player.look()
+    assert view.state == "died" and "resume" in view.doing
+    assert view.at_ns == START_NS + SECOND_NS  # when it was heard of last
+    assert view.stalls and not view.stalled
+
+
+def test_a_run_that_was_stopped_or_failed_says_so(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        live.end_step("interrupted")
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, "interrupted", "stopped")
+    with Player(live.run, live.hand.clock) as player:
+        assert player.look().state == "stopped"
+    with growing(tmp_path / "other") as live:
+        live.journal.end_attempt(live.attempt, live.hand.at_ns, "failed", "disk full")
+    with Player(live.run, live.hand.clock) as player:
+        assert (player.look().state, player.look().cells_failed) == ("failed", 1)
+
+
+# -- replay
+
+
+def test_a_picture_is_what_the_journal_says_of_its_moment(recording: Path) -> None:
+    hand = Hand()
+    with playing(recording, hand) as player, JournalReader(recording) as reader:
+        player.pause(False)
+        for step in steps_of(recording, STALLED):
+            assert step.ended_ns is not None
+            roles = {role.id: role for role in reader.roles(step.id)}
+            seconds = [second for role in roles for second in reader.role_seconds(role)]
+            ticks = sorted({second.t_ns for second in seconds})
+            for t_ns in [*ticks, *(tick - 1 for tick in ticks), step.started_ns + 1]:
+                if t_ns > step.ended_ns:
+                    continue
+                player.seek(t_ns)
+                view = player.look()
+                assert view.step == step and view.at_ns == t_ns
+                newest = max((tick for tick in ticks if tick <= t_ns), default=0)
+                tick = [second for second in seconds if second.t_ns == newest]
+                assert {line.name for line in view.roles} == {roles[second.role_id].name for second in tick}
+                for line in view.roles:
+                    (second,) = [second for second in tick if roles[second.role_id].name == line.name]
+                    done = second.statements if line.name == "query" else second.rows
+                    assert line.rate_per_s == pytest.approx(done * SECOND_NS / second.dt_ns)
+                    assert line.backend_pid == roles[second.role_id].backend_pid
+                    assert line.max_us == second.max_us
+                    assert line.in_flight_s == second.in_flight_ns / 1e9
+                began = [event for event in reader.events(step.id) if event.started_ns <= t_ns]
+                assert list(view.events) == began
+                assert list(view.stalls) == [event for event in began if event.kind == "stall"]
+
+
+def test_what_is_still_to_come_is_not_told(recording: Path) -> None:
+    with playing(recording, Hand(), step="l.i1") as player:
+        player.pause(False)
+        view = player.look()
+        assert view.rate_per_s is None and not view.roles and not view.stalls and not view.events
+        assert view.fraction == 0.0
+
+
+def test_going_back_and_forth_gives_the_same_pictures(recording: Path) -> None:
+    step = steps_of(recording, STALLED)[2]
+    positions = [step.started_ns + second * SECOND_NS for second in range(0, 13, 3)]
+    with playing(recording, Hand()) as player:
+        player.pause(False)
+
+        def at(t_ns: int) -> ViewState:
+            player.seek(t_ns)
+            return player.look()
+
+        forth = [at(t_ns) for t_ns in positions]
+        assert [at(t_ns) for t_ns in reversed(positions)] == forth[::-1]
+
+
+def test_it_plays_at_its_speed_and_stops_at_the_end(recording: Path) -> None:
+    hand = Hand()
+    steps = steps_of(recording, STALLED)
+    with playing(recording, hand) as player:
+        at_ns = steps[0].started_ns
+        assert player.look().at_ns == at_ns
+        for speed in SPEEDS:
+            assert player.speed == speed
+            hand.at_ns += SECOND_NS // 8
+            at_ns += speed * SECOND_NS // 8
+            assert player.look().at_ns == at_ns
+            player.faster(1)
+        assert player.speed == SPEEDS[-1]
+        hand.at_ns += 3600 * SECOND_NS
+        view = player.look()
+        assert view.at_ns == steps[-1].ended_ns and view.step == steps[-1]
+        assert (view.state, view.speed, view.playing) == ("replay", 64, True)
+        player.pause(False)
+        player.pause(True)  # from the end it begins again
+        assert player.look().at_ns == steps[0].started_ns
+        for _ in SPEEDS:
+            player.faster(-1)
+        assert player.speed == 1
+
+
+def test_paused_it_stands(recording: Path) -> None:
+    hand = Hand()
+    with playing(recording, hand, step="l.i1") as player:
+        hand.at_ns += 4 * SECOND_NS
+        player.pause(False)
+        stood = player.look()
+        hand.at_ns += 100 * SECOND_NS
+        assert player.look() == stood and not stood.playing
+        player.pause(True)
+        hand.at_ns += SECOND_NS
+        assert player.look().at_ns == stood.at_ns + SECOND_NS
+
+
+def test_it_is_held_within_the_cell(recording: Path) -> None:
+    steps = steps_of(recording, STALLED)
+    with playing(recording, Hand()) as player:
+        player.pause(False)
+        player.seek(-5)
+        assert player.position_ns == steps[0].started_ns
+        player.seek(2**62)
+        assert player.position_ns == steps[-1].ended_ns
+
+
+def test_between_two_steps_it_says_after_which(recording: Path) -> None:
+    steps = steps_of(recording, STALLED)
+    before, after = next((one, two) for one, two in pairwise(steps) if one.ended_ns + 1 < two.started_ns)  # type: ignore[operator]
+    with playing(recording, Hand()) as player:
+        player.pause(False)
+        player.seek(after.started_ns - 1)
+        view = player.look()
+        assert view.step == before and view.doing == f"after {before.name}"
+
+
+def test_stalls_are_gone_to_one_by_one_and_back(recording: Path) -> None:
+    with JournalReader(recording) as reader:
+        begins = [
+            event.started_ns
+            for step in steps_of(recording, STALLED)
+            for event in reader.events(step.id)
+            if event.kind == "stall"
+        ]
+    assert len(begins) == 2
+    with playing(recording, Hand()) as player:
+        player.pause(False)
+        for begin in sorted(begins):
+            assert player.seek_stall(1) and player.position_ns == begin
+        assert not player.seek_stall(1)
+        assert player.look().stalled
+        player.seek(2**62)
+        assert player.seek_stall(-1) and player.position_ns == max(begins)
+        player.seek(0)
+        assert not player.seek_stall(-1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "step", "said"),
+    [("000", None, "cell 000 has not been run"), (STALLED, "l.i9", "has no step l.i9")],
+)
+def test_what_is_not_there_is_said(recording: Path, cell: str, step: str | None, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        playing(recording, Hand(), cell, step)
+
+
+def test_a_cell_that_runs_can_be_replayed_up_to_its_newest_second(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        for _ in range(5):
+            live.second()
+        with Player(live.run, live.hand.clock, CELL) as player:
+            live.hand.at_ns += 60 * SECOND_NS
+            view = player.look()
+            assert view.state == "replay" and view.at_ns == START_NS + 5 * SECOND_NS

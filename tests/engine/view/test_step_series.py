@@ -1,0 +1,117 @@
+"""A step in memory is what the journal says of it, also when it came piece by piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.journal.reader import JournalReader, StepRow
+from engine.view.step_series import SECOND_NS, Series, StepSeries
+from tests.support.growing import START_NS, growing
+
+
+def steps(reader: JournalReader) -> list[StepRow]:
+    return [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
+
+
+def test_it_holds_what_the_journal_says(recording: Path) -> None:
+    with JournalReader(recording) as reader:
+        for step in steps(reader):
+            series = StepSeries(reader, step)
+            series.catch_up()
+            for kind in {role.kind for role in series.roles.values()}:
+                rows = [
+                    second
+                    for role in reader.roles(step.id)
+                    if role.kind == kind
+                    for second in reader.role_seconds(role.id)
+                ]
+                if not rows:
+                    assert kind not in series.rates
+                    continue
+                counted = sum(row.statements if kind == "query" else row.rows for row in rows)
+                assert series.done(kind, series.newest_ns) == counted
+                assert series.newest_ns == max(row.t_ns for row in rows)
+                assert series.done(kind, step.started_ns) == 0
+                ends = sorted({row.t_ns for row in rows})
+                assert series.rates[kind].until == ends
+                for until, length, value in zip(ends, series.rates[kind].length, series.rates[kind].value, strict=True):
+                    tick = [row for row in rows if row.t_ns == until]
+                    done = sum(row.statements if kind == "query" else row.rows for row in tick)
+                    assert value * length / SECOND_NS == pytest.approx(done)
+                    assert series.slowest[kind].at(until) == max(row.max_us for row in tick) / 1000
+            assert series.events == reader.events(step.id)
+
+
+def test_it_grows_while_the_engine_writes(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, JournalReader(live.run) as reader:
+        (step,) = reader.steps(live.attempt)
+        series = StepSeries(reader, step)
+        series.catch_up()
+        assert series.newest_ns == START_NS and not series.rates
+        for second in range(1, 6):
+            live.second(insert=100 * second)
+            series.catch_up()
+            assert series.newest_ns == START_NS + second * SECOND_NS
+            assert series.rates["insert"].value == [100.0 * each for each in range(1, second + 1)]
+        live.end_step()
+        series.catch_up()
+        assert series.step.state == "finished" and series.step.ended_ns == START_NS + 5 * SECOND_NS
+        whole = StepSeries(reader, series.step)
+        whole.catch_up()
+        assert whole.rates["insert"].value == series.rates["insert"].value
+        assert whole.events == series.events
+
+
+def test_what_lasts_is_updated_when_it_ends(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, JournalReader(live.run) as reader:
+        series = StepSeries(reader, reader.steps(live.attempt)[0])
+        live.second()
+        stall = live.stall()
+        assert series.catch_up_events()
+        assert not series.catch_up_events()
+        assert series.events[0].ended_ns is None
+        live.second()
+        live.end_stall(stall, "backend 4100 is stopped (SIGSTOP)")
+        assert series.catch_up_events()
+        assert series.events[0].ended_ns == live.hand.at_ns
+        assert series.events[0].data["causes"][0]["text"] == "backend 4100 is stopped (SIGSTOP)"
+        assert not series.catch_up_events()
+
+
+def test_a_role_that_joins_late_is_taken_in(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, JournalReader(live.run) as reader:
+        series = StepSeries(reader, reader.steps(live.attempt)[0])
+        live.second()
+        series.catch_up()
+        live.roles["delete"] = live.journal.add_role(live.step, 2, "query", 7, 8)
+        live.second(delete=5000)
+        series.catch_up()
+        assert series.rates["query"].until == [live.hand.at_ns]
+        assert series.rates["query"].value == [100.0]  # statements, not rows
+
+
+VALUES = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3), st.floats(0, 1e6)), max_size=20)
+
+
+@settings(deadline=None)
+@given(VALUES, st.integers(-5, 120))
+def test_a_series_tells_the_newest_value_that_had_ended(parts: list[tuple[int, int, float]], t: int) -> None:
+    series = Series()
+    until = 0
+    for gap, length, value in parts:
+        until += gap + length
+        series.add(until, length, value)
+    ended = [value for end, value in zip(series.until, series.value, strict=True) if end <= t]
+    assert series.at(t) == (ended[-1] if ended else None)
+
+
+def test_the_median_is_of_the_window_only() -> None:
+    series = Series()
+    for second, value in enumerate((9.0, 9.0, 1.0, 2.0, 3.0)):
+        series.add(second + 1, 1, value)
+    assert series.median(2, 5) == 2.0
+    assert series.median(5, 9) is None

@@ -1,0 +1,185 @@
+"""The command `bench` as tests call it: a process of its own, over a folder of its own, with small cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import psycopg
+
+from engine.journal.lock import is_locked
+from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
+from engine.postgres.server import SUPERUSER
+
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB")
+LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
+PATIENCE_S = 60.0
+STALL_END_S = 150.0  # where the machine becomes slower, a stall lasts until a minute of the new rate has passed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Calls `bench` with an output folder of its own."""
+
+    out: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end; `--out` is added where it belongs."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line."""
+        out = () if "list" in arguments[:1] and arguments[1:2] != ("runs",) else ("--out", str(self.out))
+        # Tests do not measure: they may run beside each other, and beside a run of the user's.
+        beside = ("--beside",) if arguments[0] == "run" or arguments[0].startswith("-") else ()
+        return [sys.executable, "-m", "engine", *arguments, *out, *beside]
+
+    def detached(self, *arguments: str) -> Path:
+        """Starts a run and returns its folder as soon as its engine has it."""
+        done = self("run", *arguments, "--detach")
+        assert done.returncode == 0, done.stderr + done.stdout
+        return self.run
+
+    @property
+    def run(self) -> Path:
+        """The newest run's folder."""
+        return max(path.parent for path in self.out.glob("*/manifest.json"))
+
+    def attempts(self) -> list[Attempt]:
+        """All attempts of the newest run."""
+        with JournalReader(self.run) as reader:
+            return reader.attempts()
+
+    def steps(self, attempt: Attempt) -> list[StepRow]:
+        """The steps of an attempt."""
+        with JournalReader(self.run) as reader:
+            return reader.steps(attempt.id)
+
+    def engine_pid(self) -> int:
+        """The engine of the newest run."""
+        return int((self.run / "engine.lock").read_text())
+
+    def await_step(self, name: str, cell: int = 1) -> StepRow:
+        """Waits until a step of the cell of that place (from 1) runs and has its roles at work."""
+
+        def running() -> StepRow | None:
+            attempts = self.attempts()
+            if len(attempts) < cell:
+                return None
+            found = [step for step in self.steps(attempts[-1]) if step.name == name and step.state == "running"]
+            return found[0] if found else None
+
+        return wait_for(running, f"step {name} of cell {cell}")
+
+    def await_end(self) -> None:
+        """Waits until the engine of the newest run has gone."""
+        wait_for(lambda: not is_locked(self.run), "the engine to end")
+
+    def backend(self, step: StepRow, role: str) -> int:
+        """The server process of a role."""
+        return self._role(step, role)[0]
+
+    def client(self, step: StepRow, role: str) -> int:
+        """The client process of a role."""
+        return self._role(step, role)[1]
+
+    def _role(self, step: StepRow, role: str) -> tuple[int, int]:
+        with JournalReader(self.run) as reader:
+            return next((row.backend_pid, row.client_pid) for row in reader.roles(step.id) if row.name == role)
+
+    def comparison(self) -> dict[str, object]:
+        """`bench compare --json` of the newest run."""
+        done = self("compare", "--json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    def ratios(self) -> list[dict[str, Any]]:
+        """Those of the comparison of the newest run."""
+        return cast(list[dict[str, Any]], self.comparison()["ratios"])
+
+    def undrifted_pairs(self, planned: int) -> int:
+        """The pairs that a comparison of the newest run counts: all but those between which the machine drifted.
+
+        Nobody can promise a test a steady machine. Where every pair drifted, none is left out and no verdict is given.
+        """
+        left_out = {text.split(":")[1] for ratio in self.ratios() for text in ratio["left_out"]}
+        drifted = {text for text in left_out if text.startswith(" pair ")}
+        return planned - len(drifted)
+
+    def descendants(self) -> list[str]:
+        """Command lines of all server and client processes that belong to this folder's runs."""
+        return [line for _, line in processes_of(self.out)]
+
+    def stop(self) -> None:
+        """Ends whatever still runs here, for the end of a test."""
+        for manifest in self.out.glob("*/manifest.json"):
+            if is_locked(manifest.parent):
+                os.kill(int((manifest.parent / "engine.lock").read_text()), signal.SIGKILL)
+
+
+def processes_of(out: Path) -> Iterator[tuple[int, str]]:
+    """Processes whose command line, or whose working folder, lies below a folder: postmasters, backends, engines."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            inside = str(out) in line or str((entry / "cwd").readlink()).startswith(str(out))
+        except OSError:
+            continue
+        if inside:
+            yield int(entry.name), line
+
+
+def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
+    """What `look` returns as soon as it is true; fails after a minute, or as long as is given."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {patience_s:.0f} s for {what}")
+
+
+def postmaster(bench: Bench) -> int:
+    """The postmaster of the running cell."""
+    (pidfile,) = bench.run.glob("cells/*/data/postmaster.pid")
+    return int(pidfile.read_text().splitlines()[0])
+
+
+def connect(bench: Bench) -> psycopg.Connection[tuple[object, ...]]:
+    """A session of its own on the running cell's server."""
+    (socket,) = bench.run.glob("cells/*/socket")
+    return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
+
+
+def ended_stalls(bench: Bench, step: StepRow) -> list[EventRow]:
+    """The stalls of a step that are over."""
+    with JournalReader(bench.run) as reader:
+        return [event for event in reader.events(step.id) if event.kind == "stall" and event.ended_ns is not None]
+
+
+def nothing_left(bench: Bench) -> None:
+    wait_for(lambda: not bench.descendants(), "all processes to go")
+    assert not list(bench.run.glob("cells/*/data"))

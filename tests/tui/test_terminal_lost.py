@@ -1,0 +1,79 @@
+"""The terminal goes away under the interface: a closed window, a dropped connection, a killed multiplexer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.growing import growing
+from tests.support.terminal import Terminal
+from tui.terminal import LOST
+
+# The kernel's signal reaches who leads a session, unless it is ignored, as below `nohup`; the rest see a dead tty.
+DEAF = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+
+
+def wait_for(held: Callable[[], bool], what: str) -> None:
+    end_s = time.monotonic() + 60
+    while not held():
+        assert time.monotonic() < end_s, f"waited a minute for {what}"
+        time.sleep(0.02)
+
+
+def children_of(pid: int) -> set[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return {int(child) for child in found.read_text().split()} if found.exists() else set()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state in "ZX"
+
+
+def interface(tmp_path: Path, *options: str, deaf: bool) -> Terminal:
+    command = [sys.executable, "-m", "tui", *options, "--out", str(tmp_path)]
+    return Terminal([*DEAF, *command] if deaf else command, {"PGBED_KEYS": str(tmp_path / "keys.toml")})
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_it_ends_with_the_terminal(tmp_path: Path, deaf: bool) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminal = interface(tmp_path, str(live.run), deaf=deaf)
+        terminal.until(b"in flight", patience_s=120)
+        terminal.hang_up()
+        assert terminal.wait() == LOST
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_what_it_had_asked_for_ends_with_it(tmp_path: Path, deaf: bool) -> None:
+    terminal = interface(tmp_path, "--screen", "launch", deaf=deaf)
+    terminal.until(b"LAUNCH")
+    wait_for(lambda: bool(children_of(terminal.pid)), "a command of bench")
+    asked = children_of(terminal.pid)
+    for child in asked:  # it takes as long as a terminal that goes away can be early
+        os.kill(child, signal.SIGSTOP)
+    terminal.hang_up()
+    for child in asked:
+        os.kill(child, signal.SIGCONT)
+    assert terminal.wait() == LOST
+    wait_for(lambda: all(map(is_gone, asked)), "its children to end")
+
+
+def test_told_to_end_it_puts_the_terminal_back(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second()
+        terminal = interface(tmp_path, str(live.run), deaf=False)
+        terminal.until(b"in flight", patience_s=120)
+        os.kill(terminal.pid, signal.SIGTERM)
+        terminal.until(b"\x1b[?1049l")  # the screen that was there before
+        assert terminal.wait() == 128 + signal.SIGTERM

@@ -1,0 +1,160 @@
+"""The gate of slices: roles in processes of their own, without a server."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.benchcall import wait_for
+from workloads import gate
+from workloads.page import Control, Page, Word
+from workloads.process import Stopped, active, await_slice, check_stop, clock, recorder, sleep_until, untimed
+
+
+@contextmanager
+def forked(page: Page, work: Callable[[], None]) -> Iterator[int]:
+    """A process that works until STOP."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except Stopped:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    try:
+        yield pid
+    finally:
+        page.words[Control.STOP] = 1
+        gate.open_now(page)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def statements(page: Page, took_s: float) -> None:
+    """A role whose statements only take their time."""
+    record, words = recorder(page, 0, 1), page.words
+    while True:
+        words[page.slot(0) + Word.IN_FLIGHT_NS] = began_ns = clock()
+        if not words[Control.GATE]:
+            began_ns = await_slice(page, 0)
+        if words[Control.STOP]:
+            raise Stopped
+        time.sleep(took_s)
+        record(began_ns, clock(), 1, 0)
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page.create(1)
+    yield page
+    page.close()
+
+
+def await_quiet(page: Page) -> None:
+    wait_for(lambda: gate.is_quiet(page), "the role to be quiet")
+
+
+def test_a_shut_gate_lets_the_statement_end_and_no_other_begin(page: Page) -> None:
+    with forked(page, lambda: statements(page, 0.01)):
+        wait_for(lambda: page.word(0, Word.STATEMENTS) > 3, "statements")
+        for _ in range(5):
+            gate.shut(page)
+            await_quiet(page)
+            ended, done = page.word(0, Word.LAST_ENDED_NS), page.word(0, Word.STATEMENTS)
+            time.sleep(0.05)
+            assert page.word(0, Word.STATEMENTS) == done and page.word(0, Word.LAST_ENDED_NS) == ended
+            gate.pause(page, clock())
+            opened_ns = gate.open_now(page)
+            wait_for(lambda before=done: page.word(0, Word.STATEMENTS) > before, "the role to go on")  # type: ignore[misc]
+            assert page.word(0, Word.LAST_ENDED_NS) - opened_ns >= 10_000_000
+
+
+def test_waiting_at_the_gate_costs_no_cpu_and_sees_stop(page: Page) -> None:
+    gate.shut(page)
+    with forked(page, lambda: statements(page, 0.001)) as pid:
+        time.sleep(0.3)
+        assert page.word(0, Word.STATEMENTS) == 0
+
+        def used_ns() -> int:
+            return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+        before = used_ns()
+        time.sleep(0.5)
+        assert used_ns() - before < 5_000_000
+        page.words[Control.STOP] = 1  # seen without anybody opening the gate
+        wait_for(lambda: " Z " in Path(f"/proc/{pid}/stat").read_text(), "the role to end")
+
+
+def test_active_time_stands_still_in_a_pause_and_lacks_it_later(page: Page) -> None:
+    begun_ns = clock()
+    gate.shut(page)
+    gate.pause(page, begun_ns)
+    time.sleep(0.05)
+    assert active(page) == begun_ns
+    opened_ns = gate.open_now(page)
+    paused_ns = page.words[Control.PAUSED_NS]
+    assert paused_ns == opened_ns - begun_ns >= 50_000_000
+    assert gate.active_ns(page, opened_ns + 7) == begun_ns + 7
+
+
+def test_a_sleep_until_a_time_lasts_longer_by_the_pause(page: Page) -> None:
+    def sleep() -> None:
+        sleep_until(page, clock() + 200_000_000)
+        page.set_word(0, Word.ENDED_NS, clock())
+        statements(page, 0.01)
+
+    begun_ns = clock()
+    with forked(page, sleep):
+        time.sleep(0.05)
+        gate.shut(page)
+        gate.pause(page, clock())
+        time.sleep(0.4)
+        gate.open_now(page)
+        wait_for(lambda: page.word(0, Word.ENDED_NS) > 0, "the sleep to end")
+    assert page.word(0, Word.ENDED_NS) - begun_ns >= 600_000_000
+
+
+def test_a_sleep_that_a_pause_cuts_short_costs_no_cpu(page: Page) -> None:
+    """A time that is nearly there does not come in a pause: it is not looked at again and again."""
+    gate.shut(page)
+    gate.pause(page, clock())
+    used_ns = time.process_time_ns()
+    with pytest.raises(Stopped), stopping_in(page, 0.5):
+        sleep_until(page, active(page) + 20_000)
+    assert time.process_time_ns() - used_ns < 20_000_000
+
+
+@contextmanager
+def stopping_in(page: Page, seconds: float) -> Iterator[None]:
+    def stop() -> None:
+        page.words[Control.STOP] = 1
+
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+def test_statements_outside_the_count_are_waited_for_and_wait(page: Page) -> None:
+    def lookups() -> None:
+        while True:
+            with untimed(page, 0):
+                check_stop(page)
+                page.words[page.slot(0) + Word.MAX_LOOKUPS] += 1
+                time.sleep(0.02)
+
+    with forked(page, lookups):
+        wait_for(lambda: page.word(0, Word.MAX_LOOKUPS) > 2, "lookups")
+        gate.shut(page)
+        await_quiet(page)
+        done = page.word(0, Word.MAX_LOOKUPS)
+        time.sleep(0.1)
+        assert page.word(0, Word.MAX_LOOKUPS) == done and page.word(0, Word.IN_FLIGHT_NS) == 0

@@ -1,0 +1,54 @@
+"""A list of any length: only the rows that are seen are drawn. The wheel scrolls it, a click chooses a row."""
+
+from collections.abc import Callable
+
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.marks import Line
+from tui.widgets.lines import strip
+
+
+class Rows(ScrollView, can_focus=True, inherit_bindings=False):
+    """`draw` gives the row of a place. Where the cursor is, and what moves it, is the screen's."""
+
+    DEFAULT_CSS = """
+    Rows { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 0; background: $background; }
+    """
+
+    class Clicked(Message):
+        """A row was clicked, or clicked `twice`."""
+
+        def __init__(self, place: int, twice: bool) -> None:
+            super().__init__()
+            self.place = place
+            self.twice = twice
+
+    def __init__(self, draw: Callable[[int], Line], *, id: str) -> None:
+        super().__init__(id=id)
+        self._draw = draw
+        self._cursor = 0
+
+    def show(self, count: int, cursor: int) -> None:
+        """Draws so many rows anew, and keeps the cursor in sight where it has moved."""
+        self.virtual_size = Size(self.size.width, count)
+        if cursor != self._cursor or cursor >= count:
+            self._cursor = cursor
+            self.scroll_to_region(Region(0, cursor, 1, 1), animate=False, force=True)
+        self.refresh()
+
+    @property
+    def top(self) -> int:
+        return self.scroll_offset.y
+
+    def render_line(self, y: int) -> Strip:
+        place = self.top + y
+        return strip(self, self._draw(place) if place < self.virtual_size.height else ())
+
+    def on_click(self, event: events.Click) -> None:
+        place = self.top + event.y
+        if place < self.virtual_size.height:
+            self.post_message(self.Clicked(place, twice=event.chain == 2))

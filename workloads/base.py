@@ -1,0 +1,183 @@
+"""What a workload is: all that the engine, the command line and the screens need to know of one.
+
+A workload is an object with the members of `Workload`, named by one line of the registry in `workloads`. Its plan is a
+JSON object, the `record`, which stands in the manifest of a run; everything else derives from that record, so that a
+run can be resumed, shown and compared without the options that it was made from.
+
+Its clients are processes that a launcher of its own starts and that count in the shared page (`workloads.page`). Where
+the client is a foreign program, the launcher reads what that writes and keeps the page's words: the engine reads the
+page either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+Record = Mapping[str, Any]
+
+# Kinds of roles whose progress is rows; every other role's is statements.
+COUNTED_IN_ROWS = frozenset({"insert", "delete", "index", "transaction"})
+
+
+class Role(NamedTuple):
+    """One connection of a step: client 1, 2, ... and what it does there."""
+
+    client: int
+    name: str  # its kind, with a number for further workers of one client: query, query2
+
+
+def role_kind(name: str) -> str:
+    """What a role does: its name without the number of a further worker, `query` for `query2`."""
+    return name.rstrip("0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The rate that a step is judged by: the progress of all roles of one kind, in `unit`.
+
+    `live` is false where progress comes in lumps, so that a rate says nothing before the step has ended.
+    """
+
+    role: str
+    unit: str
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step as the engine sees it. Amounts are over all clients.
+
+    `kind` groups steps of one kind (load, index, write, query, pause, or a workload's own). `roles` are its
+    connections in the order of their slots in the page; a step without any consists of its maintenance.
+    `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
+    count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
+    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`), and the state that they leave
+    does not depend on how much was done.
+    """
+
+    name: str
+    kind: str
+    record: Record
+    headline: Headline | None = None
+    roles: tuple[Role, ...] = ()
+    connections: int = 0
+    work: int = 0
+    rows_indexed: int = 0
+    rate_per_s: float = 0.0
+    expected_s: float = 0.0
+    sliced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """SQL of a step. Statements of one group run at once, a session each; groups run one after another.
+
+    `groups` are what a step without roles consists of; it lasts at least `least_s`. `background` groups are started
+    before a step, `gap_s` apart; the step does not wait for them.
+    """
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    least_s: float = 0.0
+    background: tuple[tuple[str, ...], ...] = ()
+    gap_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What options come to: the manifest's `record`, and settings and probes that go with them.
+
+    A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`.
+    """
+
+    record: dict[str, Any]
+    settings: tuple[str, ...] = ()  # NAME=VALUE, on top of every config
+    probes: tuple[str, ...] = ()  # unless the user names others
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step's clients run: against which database, counting in which page (an inherited descriptor)."""
+
+    dsn: str
+    page_fd: int
+    seed: int
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The launcher of a step's clients: its command line, and what it is given on standard input.
+
+    It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP.
+    """
+
+    command: tuple[str, ...]
+    stdin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The named sizes of a workload, as rows for `bench list workloads`; `columns` are those that a table shows.
+
+    A row has `workload` and `steps` (names with spaces between), and may have any option's value by its name. `steps`
+    says what each step does.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    steps: Mapping[str, str] = field(default_factory=dict)
+
+
+class Workload(Protocol):
+    """The members of a workload. Whatever takes a record also takes those of older versions."""
+
+    name: str
+    description: str
+
+    @property
+    def options(self) -> type[msgspec.Struct]:
+        """The class of its options: see `workloads.options`."""
+        ...
+
+    def plan(self, options: Any) -> Plan:
+        """What an instance of `options` comes to. Raises UnknownName or ValueError, each in one line."""
+        ...
+
+    def abreast(self, entries: Record) -> dict[str, Any]:
+        """The options given, and what slices of its steps need. Raises ValueError where they exclude each other."""
+        ...
+
+    def steps(self, record: Record) -> tuple[Step, ...]: ...
+
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
+        """The SQL of a step, for a server of that major version."""
+        ...
+
+    def launch(self, record: Record, step: Step, place: Place) -> Launch: ...
+
+    def relations(self, record: Record, role: Role) -> frozenset[str]:
+        """The tables that a role works on: a vacuum of one of them may explain a stall of it."""
+        ...
+
+    def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
+        """The largest size that a cell's cluster is expected to have."""
+        ...
+
+    def identity(self, record: Record) -> dict[str, Any]:
+        """What must be equal for results to be compared, apart from clients and steps: the values in effect."""
+        ...
+
+    def non_default(self, record: Record) -> tuple[str, ...]:
+        """The options that are not as the workload's published form has them, in words: "placement paired"."""
+        ...
+
+    def sizes(self) -> Listing: ...
+
+    def presets(self) -> tuple[dict[str, Any], ...]:
+        """The named plans there are: `preset` (the value of the option), `question`, `steps`, `probes`."""
+        ...

@@ -1,0 +1,67 @@
+"""The gate that lets a server's clients work: shut while the engine drives another server that is up beside it.
+
+Statements are never cut: a role looks at the gate before it sends, and waits there. Active time is the monotonic clock
+less the server's pauses; limiters and intended starts go by it, so that nothing is owed for another server's slice.
+Roles wait in the kernel (a futex on the page's word): waiting costs no CPU, and opening wakes all of them at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import time
+
+from workloads.page import Control, Page, Word
+
+FUTEX_WAIT, FUTEX_WAKE, ALL = 0, 1, 2**31 - 1
+_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0)
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def wait_while_shut(page: Page, timeout_s: float) -> None:
+    """Blocks until the gate opens or the time is over; returns at once where it is open."""
+    timeout = _Timespec(int(timeout_s), int(timeout_s % 1 * 1e9))
+    _syscall(_SYS_FUTEX, ctypes.c_void_p(page.gate_address), FUTEX_WAIT, 0, ctypes.byref(timeout), None, 0)
+
+
+def shut(page: Page) -> None:
+    """No role sends from now on; what is in flight ends first: see `is_quiet`."""
+    page.words[Control.GATE] = 0
+
+
+def is_quiet(page: Page) -> bool:
+    """Whether no statement of any role is in flight, with the gate shut.
+
+    A role marks its statement before it looks at the gate, so that none is missed.
+    """
+    return not any(page.word(slot, Word.IN_FLIGHT_NS) or page.word(slot, Word.BUSY) for slot in range(page.roles))
+
+
+def pause(page: Page, since_ns: int) -> None:
+    """Active time stands still from `since_ns` on, until the gate opens."""
+    page.words[Control.PAUSED_SINCE_NS] = since_ns
+
+
+def open_now(page: Page) -> int:
+    """Ends the pause, opens the gate and wakes who waits there; returns the time."""
+    words, now_ns = page.words, time.monotonic_ns()
+    since_ns = words[Control.PAUSED_SINCE_NS]
+    if since_ns:
+        words[Control.PAUSED_NS] += now_ns - since_ns
+        words[Control.PAUSED_SINCE_NS] = 0
+    words[Control.GATE] = 1
+    _syscall(_SYS_FUTEX, ctypes.c_void_p(page.gate_address), FUTEX_WAKE, ALL, None, None, 0)
+    return now_ns
+
+
+def active_ns(page: Page, t_ns: int) -> int:
+    """A time of the monotonic clock, now or since the last pause, as active time."""
+    words = page.words
+    while True:  # the pause may end in between
+        since_ns, paused_ns = words[Control.PAUSED_SINCE_NS], words[Control.PAUSED_NS]
+        if words[Control.PAUSED_SINCE_NS] == since_ns:
+            return (min(t_ns, since_ns) if since_ns else t_ns) - paused_ns

@@ -1,0 +1,42 @@
+"""About how long and how large the Insert Benchmark's steps are: guesses, and called so where they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from workloads.insert.steps import Step
+
+ROUGH_ROWS_PER_S = {"load": 80_000, "index": 250_000, "write": 8_000}  # of a small machine
+
+# Bytes on disk per live row, heap and indexes, measured on a table of a million rows: after l.x, and when
+# l.i1 and l.i2 have replaced every row once (355 to 375; freed space is reused only after vacuum).
+ROW_LOADED_BYTES = 206
+ROW_WRITTEN_BYTES = 375
+# WAL of one row: 218 in l.i0 without indexes; with full-page images of three indexes' leaves many times that.
+ROW_WAL_LOADED_BYTES = 400
+ROW_WAL_WRITTEN_BYTES = 4000
+CLUSTER_BYTES = 64 << 20  # a fresh cluster with its first WAL segments, log included
+SLACK = 1.15  # the WAL limit is a soft one, and a run that ends at the last byte has failed
+
+
+def expected_seconds(step: Step, clients: int) -> float:
+    """About how long a step takes on a small machine."""
+    work = step.rows_indexed or step.rows
+    return max(step.seconds, work * clients / ROUGH_ROWS_PER_S.get(step.kind, 1e12))
+
+
+def expected_bytes(steps: Iterable[Step], clients: int, max_wal_bytes: int) -> int:
+    """The largest size of a cell's cluster over its steps.
+
+    Rows that a step inserts without deleting stay; where it deletes as many, the table grows only by what
+    vacuum cannot give back in time. WAL is what the rows make, but no more than the server keeps.
+    """
+    live = replaced = made = 0
+    for step in steps:
+        rows = step.rows * clients
+        live += 0 if step.deletes else rows
+        replaced += rows if step.deletes else 0
+        made += rows * (ROW_WAL_LOADED_BYTES if step.kind in ("load", "index") else ROW_WAL_WRITTEN_BYTES)
+    grown = min(live, replaced) * (ROW_WRITTEN_BYTES - ROW_LOADED_BYTES)
+    data = live * ROW_LOADED_BYTES + grown
+    return int((CLUSTER_BYTES + data + min(made, max_wal_bytes)) * SLACK)

@@ -1,0 +1,141 @@
+"""What may be varied about the Insert Benchmark; recorded with the result, as each of it can change the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from workloads.insert.steps import Generation, Step, generation
+from workloads.options import Clients, Steps, about, checked, options_of
+
+Rows = Annotated[int, Meta(ge=1000, le=10**12)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+# Options that the steps of a plan already say, so that they are not compared by themselves.
+SHAPE = ("generation", "scale", "rows", "rows_written", "query_seconds", "preset", "steps", "clients")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of the Insert Benchmark. Amounts are per client; "generation" and None stand for what it says."""
+
+    generation: Annotated[Literal["g24b", "g24a", "g22"], about("Published version of the benchmark to follow.")] = (
+        "g24b"
+    )
+    scale: Annotated[
+        str | None,
+        about(
+            "Named size: quick, cached or io (see bench list workloads).",
+            metavar="NAME",
+            unset="quick",
+            excludes=["rows"],
+        ),
+    ] = None
+    rows: Annotated[
+        Rows | None,
+        about("Rows loaded per client, instead of a scale.", metavar="N", unset="the scale's", excludes=["scale"]),
+    ] = None
+    rows_written: Annotated[
+        Rows | None, about("Rows of l.i1 and l.i2 together, per client.", metavar="N", unset="the scale's")
+    ] = None
+    query_seconds: Annotated[
+        Count | None,
+        about("Nominal length of each query step.", metavar="S", unset="the scale's"),
+    ] = None
+    steps: Steps = ()
+    preset: Annotated[
+        str | None, about("Run a named plan instead: planner-delete (see bench list workloads).", metavar="NAME")
+    ] = None
+    clients: Clients = 1
+    limiter: Annotated[Literal["reference", "catch-up"], about("Rate limiter of query steps.")] = "reference"
+    insert_protocol: Annotated[
+        Literal["simple", "prepared"], about("How insert statements are sent.", aliases=["--inserts"])
+    ] = "simple"
+    query_protocol: Annotated[Literal["prepared", "simple"], about("How queries are sent.", aliases=["--queries"])] = (
+        "prepared"
+    )
+    delete_form: Annotated[
+        Literal["generation", "range", "subselect"], about("Form of delete statements.", aliases=["--deletes"])
+    ] = "generation"
+    placement: Annotated[
+        Literal["free", "paired"],
+        about("paired binds each client and its backend to one CPU: less noise, but no scheduling to measure."),
+    ] = "free"
+    rows_per_statement: Annotated[
+        Count | None, about("Rows of each insert and delete statement.", metavar="N", unset="the step's")
+    ] = None
+    lookup_connection: Annotated[
+        Literal["generation", "new", "kept"],
+        about("Whether the lowest and highest keys are looked up on a new or a kept connection."),
+    ] = "generation"
+    resync_rounds: Annotated[
+        Annotated[int, Meta(ge=0, le=10**9)] | None,
+        about("Rounds between two lookups of the lowest key.", metavar="N", unset="the generation's"),
+    ] = None
+    indexes: Annotated[int, Meta(ge=0, le=3), about("Secondary indexes that l.x builds.", metavar="N")] = 3
+    query_workers: Annotated[int, Meta(ge=1, le=32), about("Query connections of each client.", metavar="N")] = 1
+    create_suffix: Annotated[str, about("SQL to append to CREATE TABLE.", metavar="SQL")] = ""
+    partitions: Annotated[
+        tuple[int, int] | None, about("Partition each table: number of partitions, keys in each.", metavar="P,WIDTH")
+    ] = None
+    open_transaction_s: Annotated[
+        float,
+        Meta(ge=0, le=1_000_000),
+        about("Hold a transaction open for this many seconds at a time in write and query steps.", metavar="S"),
+    ] = 0.0
+
+    @property
+    def form(self) -> Generation:
+        return generation(self.generation)
+
+    @property
+    def effective_delete_form(self) -> str:
+        return self.form.delete_form if self.delete_form == "generation" else self.delete_form
+
+    @property
+    def effective_lookup_connection(self) -> str:
+        """Whether lookups use a new or a kept connection: this option's or the generation's."""
+        return self.form.lookup_connection if self.lookup_connection == "generation" else self.lookup_connection
+
+    @property
+    def effective_resync_rounds(self) -> int:
+        """How many rounds pass between two lookups of the low key: this option's or the generation's."""
+        return self.form.resync_rounds if self.resync_rounds is None else self.resync_rounds
+
+    def rows_per_statement_of(self, step: Step) -> int:
+        """The rows of a statement: this option's or the step's, never more than a rate limit allows in a second."""
+        rows = self.rows_per_statement or step.rows_per_statement
+        return min(rows, step.rate_per_s) if step.rate_per_s else rows
+
+    def effective(self) -> dict[str, Any]:
+        """All options but those that the steps say, with what the generation says in place of what stands for it."""
+        plain = msgspec.to_builtins(self)
+        return {name: value for name, value in plain.items() if name not in SHAPE} | {
+            "delete_form": self.effective_delete_form,
+            "lookup_connection": self.effective_lookup_connection,
+            "resync_rounds": self.effective_resync_rounds,
+        }
+
+    def non_default(self) -> tuple[str, ...]:
+        """What is not as the generation has it, in words: "placement paired", "query workers 2"."""
+        usual, ours = Options(generation=self.generation).effective(), self.effective()
+        return tuple(f"{name.replace('_', ' ')} {value}" for name, value in ours.items() if value != usual[name])
+
+
+# What stood for the generation's own, or for none, in records before options had words for it.
+OLD_UNSET = {"rows_per_statement": 0, "delete_form": "", "lookup_connection": "", "resync_rounds": -1, "partitions": []}
+
+
+def recorded(record: Mapping[str, Any]) -> Options:
+    """The options of a plan by its record. Raises UnknownName or ValueError for a record of another version."""
+    if "options" in record:
+        return checked(Options, record["options"])
+    known = {option.name for option in options_of(Options)}
+    values = {
+        name: value
+        for name, value in record.get("knobs", {}).items()
+        if name in known and not (name in OLD_UNSET and value == OLD_UNSET[name])
+    }
+    return checked(Options, {"generation": record["generation"], "clients": record.get("clients", 1), **values})

@@ -1,0 +1,176 @@
+"""The Insert Benchmark as a workload: see `workloads.base`.
+
+In its record `generation` and `scale` say which published form is followed at which size, `options` what differs from
+the defaults, and each of `steps` is a `workloads.insert.steps.Step`. Records before `options` have `knobs` instead.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Workload
+from workloads.base import Step as AnyStep
+from workloads.insert import estimates
+from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
+from workloads.insert.options import Options, recorded
+from workloads.insert.presets import PRESETS
+from workloads.insert.schema import table_name
+from workloads.insert.sizes import DEFAULT_SCALE, OWN_SIZES, SCALES
+from workloads.insert.spec import StepSpec, role_list
+from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps
+from workloads.names import pick
+from workloads.options import given
+
+HEADLINES = {
+    "load": Headline("insert", "rows/s"),
+    "index": Headline("index", "rows/s", live=False),
+    "write": Headline("insert", "rows/s"),
+    "query": Headline("query", "queries/s"),
+}
+
+
+class InsertBenchmark:
+    """See `workloads.base.Workload`."""
+
+    name = "insert"
+    description = "the Insert Benchmark (generations g22, g24a, g24b)"
+    options = Options
+
+    def plan(self, options: Options) -> Plan:
+        if options.scale is not None and options.rows is not None:
+            raise ValueError("--scale and --rows exclude each other: a scale is a named number of rows")
+        if options.preset is None:
+            scale = options.scale or (f"{options.rows} rows" if options.rows else DEFAULT_SCALE)
+            steps = plan_steps(
+                options.generation,
+                options.rows or scale,
+                options.clients,
+                options.steps or None,
+                rows_written=options.rows_written,
+                query_seconds=options.query_seconds,
+            )
+            return Plan(self._record(options, scale, steps))
+        if options.scale or options.rows or options.steps:
+            raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
+        preset = pick("preset", options.preset, PRESETS)
+        changed = msgspec.structs.replace(options, generation=preset.generation)
+        return Plan(self._record(changed, preset.name, preset.steps), preset.settings, preset.probes)
+
+    def _record(self, options: Options, scale: str, steps: tuple[Step, ...]) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": f"{options.generation} {scale}",
+            "generation": options.generation,
+            "scale": scale,
+            "clients": options.clients,
+            "steps": [asdict(step) for step in steps],
+            "options": given(options),
+        }
+
+    def abreast(self, entries: Record) -> dict[str, Any]:
+        if entries.get("placement") == "free":
+            raise ValueError(
+                "--placement free: in slices both servers must have the same CPUs, or the scheduler makes the "
+                "difference; leave it out, or use --interleave cells"
+            )
+        return {**entries, "placement": "paired"}
+
+    def steps(self, record: Record) -> tuple[AnyStep, ...]:
+        options = recorded(record)
+        return tuple(_step(_own(step), options) for step in record["steps"])
+
+    def maintenance(self, record: Record, step: AnyStep, server_major: int) -> Maintenance:
+        options = recorded(record)
+        return maintenance(options.form, options.clients, _own(step.record), server_major)
+
+    def launch(self, record: Record, step: AnyStep, place: Place) -> Launch:
+        spec = StepSpec(place.page_fd, place.dsn, _own(step.record), recorded(record), place.seed, place.repeat)
+        return Launch((sys.executable, "-m", "workloads.insert.launch"), msgspec.json.encode(spec).decode())
+
+    def relations(self, record: Record, role: Role) -> frozenset[str]:
+        return frozenset({table_name(role.client)})
+
+    def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
+        steps = [_own(step) for step in record["steps"]]
+        return estimates.expected_bytes(steps, int(record["clients"]), max_wal_bytes)
+
+    def identity(self, record: Record) -> dict[str, Any]:
+        options = recorded(record)
+        # Rows of a statement are each step's: those of the steps that are there, in order.
+        steps = [_own(step) for step in record["steps"]]
+        rows = " ".join(str(options.rows_per_statement_of(step)) for step in steps if step.kind != "pause")
+        return {"generation": options.generation, **options.effective(), "rows_per_statement": rows}
+
+    def non_default(self, record: Record) -> tuple[str, ...]:
+        return recorded(record).non_default()
+
+    def sizes(self) -> Listing:
+        rows = tuple(
+            {
+                "workload": self.name,
+                "generation": generation,
+                "scale": scale,
+                "rows": sizes.rows_loaded,
+                "rows_written": sizes.rows_written,
+                "query_seconds": sizes.query_seconds,
+                "query_s": sizes.query_seconds,
+                "steps": " ".join(form.steps),
+                "note": OWN_SIZES.get((scale, generation), ""),
+            }
+            for generation, form in GENERATIONS.items()
+            for scale, of_generation in SCALES.items()
+            for sizes in [of_generation[generation]]
+        )
+        notes = [f"{name}: {' '.join(form.steps)}" for name, form in GENERATIONS.items()]
+        own: dict[str, list[str]] = {}
+        for (scale, generation), note in OWN_SIZES.items():
+            own.setdefault(f"{scale}: {note}", []).append(generation)
+        notes += [f"{', '.join(names)} {note}" for note, names in own.items()]
+        columns = ("workload", "generation", "scale", "rows", "rows_written", "query_seconds")
+        names = dict.fromkeys(step for form in GENERATIONS.values() for step in form.steps)
+        return Listing(rows, columns, tuple(notes), {name: describe(name) for name in names})
+
+    def presets(self) -> tuple[dict[str, Any], ...]:
+        return tuple(
+            {
+                "preset": preset.name,
+                "workload": self.name,
+                "question": preset.question,
+                "generation": preset.generation,
+                "steps": [step.name for step in preset.steps],
+                "probes": list(preset.probes),
+            }
+            for preset in PRESETS.values()
+        )
+
+
+def _own(record: Record) -> Step:
+    """A step from its record; entries that another version added are passed over."""
+    return msgspec.convert(dict(record), Step)
+
+
+def _step(step: Step, options: Options) -> AnyStep:
+    clients, roles = options.clients, role_list(step, options)
+    # Besides the roles': lookups of keys, a load's CREATE TABLE, the vacuums of a pause or before a step.
+    lookups = clients * (step.deletes + (options.query_workers if step.query == "point" else 0))
+    others = clients * ((step.kind in ("load", "pause")) + BACKGROUND_VACUUMS * step.background_vacuum)
+    return AnyStep(
+        name=step.name,
+        kind=step.kind,
+        record=asdict(step),
+        headline=HEADLINES.get(step.kind),
+        sliced=step.kind == "query" and not step.background_vacuum,  # vacuums obey no gate
+        roles=roles,
+        connections=len(roles) + lookups + others,
+        work=step.rows * clients,
+        rows_indexed=step.rows_indexed * clients,
+        rate_per_s=float(step.rate_per_s * clients),
+        expected_s=estimates.expected_seconds(step, clients),
+    )
+
+
+WORKLOAD: Workload = InsertBenchmark()

@@ -1,0 +1,151 @@
+"""Options as a class: a msgspec Struct, from whose fields command line, plan file, Launch screen and manifest derive.
+
+    class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+        clients: Annotated[int, Meta(ge=1, le=256), about("Clients.", metavar="N")] = 1
+
+A field is a whole number, a number, text, one of several words (`Literal`), true or false, or a tuple of texts or whole
+numbers; with `| None` where leaving it out means something of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
+
+from workloads.names import pick
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+MAX_CLIENTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A field of an options class. `kind` is int, float, str or bool; `many` of them are a list.
+
+    `unset` says what leaving it out means where that is no value; `repeated` options are given once for each item;
+    `excludes` names options that cannot be given together with it.
+    """
+
+    name: str
+    text: str
+    kind: str
+    default: Any
+    many: bool = False
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    metavar: str = ""
+    flag: str = ""
+    aliases: Sequence[str] = ()
+    unset: str = ""
+    repeated: bool = False
+    excludes: Sequence[str] = ()
+
+    @property
+    def words(self) -> str:
+        """What a value must be: "a whole number from 1 to 256"."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        one, several = {"int": ("a whole number", "whole numbers"), "float": ("a number", "numbers"),
+                        "str": ("text", "texts"), "bool": ("true or false", "")}[self.kind]  # fmt: skip
+        if self.many:
+            return f"a list of {several}"
+        if self.least is not None and self.most is not None:
+            return f"{one} from {self.least:g} to {self.most:g}"
+        return one if self.least is None else f"{one} of at least {self.least:g}"
+
+    def parsed(self, text: str) -> Any:
+        """The value that text stands for; None for none. Raises ValueError."""
+        kinds: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
+        one = kinds.get(self.kind, str)
+        parts = [part.strip() for part in text.split(",")] if self.many else [text]
+        found = [one(part) for part in parts if part]
+        return (found if self.many else found[0]) if found else None
+
+    def arguments(self, value: Any) -> tuple[str, ...]:
+        """The words of the command line that give it this value."""
+        if self.kind == "bool":
+            return (self.flag,) if value else ()
+        if self.repeated:
+            return tuple(word for item in value for word in (self.flag, str(item)))
+        return (self.flag, ",".join(map(str, value)) if self.many else str(value))
+
+
+def about(text: str, **more: Any) -> Meta:
+    """The description of a field, and what else its `Option` is to say. Its flag is `--` and its name unless given."""
+    return Meta(description=text, extra=more)
+
+
+Clients = Annotated[int, Meta(ge=1, le=MAX_CLIENTS), about("Clients, each with a table of its own.", metavar="N")]
+Steps = Annotated[tuple[str, ...], about("Only these steps, e.g. l.i0,l.x,l.i1.", metavar="STEP,…")]
+
+
+@cache
+def options_of(cls: type[msgspec.Struct]) -> tuple[Option, ...]:
+    """The fields of an options class in their order; those that `about` says nothing of are left out."""
+    found = inspect.type_info(cls)
+    assert isinstance(found, inspect.StructType)
+    return tuple(_option(field) for field in found.fields if isinstance(field.type, inspect.Metadata))
+
+
+def given(options: msgspec.Struct) -> dict[str, Any]:
+    """The fields that differ from their defaults; lists as lists."""
+    usual = {option.name: option.default for option in options_of(type(options))}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in msgspec.structs.asdict(options).items()
+        if name in usual and value != usual[name]
+    }
+
+
+def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> S:
+    """An instance with these values; `texts`: they may be text, as on the command line.
+
+    Raises UnknownName for a name that is none of its options or choices, ValueError for a value of another type or out
+    of bounds, each in one line that names the option.
+    """
+    known = {option.name: option for option in options_of(cls)}
+    plain: dict[str, Any] = {}
+    for name, value in values.items():
+        option = pick("option", name, known)
+        if option.choices and isinstance(value, str):
+            pick(name.replace("_", " "), value, dict.fromkeys(option.choices))
+        plain[name] = value.split(",") if texts and option.many and isinstance(value, str) else value
+    try:
+        return msgspec.convert(plain, cls, strict=not texts)
+    except msgspec.ValidationError as error:
+        place = re.search(r"\$\.(\w+)", str(error))
+        if place is None:
+            raise ValueError(str(error)) from None
+        option = known[place.group(1)]
+        raise ValueError(f"{option.name} must be {option.words}, not {values[option.name]!r}") from None
+
+
+def _option(field: inspect.Field) -> Option:
+    meta = field.type
+    assert isinstance(meta, inspect.Metadata)
+    of: Any = meta.type
+    if isinstance(of, inspect.UnionType):
+        (of,) = (part for part in of.types if not isinstance(part, inspect.NoneType))
+    many = isinstance(of, (inspect.VarTupleType, inspect.TupleType))
+    if many:
+        of = of.item_type if isinstance(of, inspect.VarTupleType) else of.item_types[0]
+    kinds = {inspect.IntType: "int", inspect.FloatType: "float", inspect.BoolType: "bool"}
+    return Option(
+        name=field.name,
+        text=(meta.extra_json_schema or {}).get("description", ""),
+        kind=kinds.get(type(of), "str"),
+        default=field.default,
+        many=many,
+        choices=tuple(map(str, of.values)) if isinstance(of, inspect.LiteralType) else (),
+        least=getattr(of, "ge", None),
+        most=getattr(of, "le", None),
+        **{"flag": "--" + field.name.replace("_", "-"), **(meta.extra or {})},
+    )
