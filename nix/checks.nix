@@ -49,7 +49,7 @@ let
     check [ stdenv.cc ] description name ''
       export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
       mkdir -p $out
-      python -m pytest -p no:cacheprovider -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
+      bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''

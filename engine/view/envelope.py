@@ -69,6 +69,6 @@ def columns_of(start: float, end: float, from_: float, until: float, columns: in
     if end <= start or columns <= 0 or until < start or from_ >= end:
         return range(0)
     per_column = (end - start) / columns
-    first = max(0, int((from_ - start) / per_column))
+    first = min(columns - 1, max(0, int((from_ - start) / per_column)))
     last = min(columns - 1, max(first, ceil((until - start) / per_column) - 1))
     return range(first, last + 1)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# pytest with the arguments given; what failed is run once more, by itself. Servers are measured here on a machine that
+# others may use, too: a test that meets their work fails once and is named, a test that fails twice is wrong. Where
+# more than a handful failed there is nothing to ask again.
+set -uo pipefail
+cache=$(mktemp -d)
+trap 'rm -r "$cache"' EXIT
+pytest() { python -m pytest -o cache_dir="$cache" "$@"; }
+
+pytest "$@"
+status=$?
+failed=$cache/v/cache/lastfailed
+[ "$status" -eq 1 ] && [ "$(grep -c '": true' "$failed")" -le 5 ] || exit "$status"
+echo "FAILED ONCE, and asked again by themselves:"
+cat "$failed"
+pytest --last-failed "$@"
