@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -55,8 +55,9 @@ class Step:
     connections in the order of their slots in the page; a step without any consists of its maintenance.
     `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
     count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
-    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`), and the state that they leave
-    does not depend on how much was done.
+    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`). By "time" where the state that
+    they leave does not depend on how much was done; by "work" where that is fixed, and as much for each client: then
+    the headline's roles obey the quota, too, and make a statement a round.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Step:
     rows_indexed: int = 0
     rate_per_s: float = 0.0
     expected_s: float = 0.0
-    sliced: bool = False
+    sliced: Literal["", "time", "work"] = ""
 
 
 @dataclass(frozen=True, slots=True)

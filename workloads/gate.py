@@ -3,6 +3,10 @@
 Statements are never cut: a role looks at the gate before it sends, and waits there. Active time is the monotonic clock
 less the server's pauses; limiters and intended starts go by it, so that nothing is owed for another server's slice.
 Roles wait in the kernel (a futex on the page's word): waiting costs no CPU, and opening wakes all of them at once.
+
+Where slices are to have equal work, each role that makes the work has a quota besides: so many rounds since the step's
+start. Who has used it up says so (`Word.QUOTA_USED`) and waits for a larger one; the gate may be open meanwhile, for
+the others.
 """
 
 from __future__ import annotations
@@ -22,10 +26,21 @@ class _Timespec(ctypes.Structure):
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
+def wait_while(page: Page, index: int, value: int, timeout_s: float) -> None:
+    """Blocks until a word of the page is woken or the time is over; returns at once where it has another value."""
+    timeout, address = _Timespec(int(timeout_s), int(timeout_s % 1 * 1e9)), ctypes.c_void_p(page.address(index))
+    # The kernel compares 32 bits: the word's lower half.
+    _syscall(_SYS_FUTEX, address, FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
+
+
+def wake(page: Page, index: int) -> None:
+    """Wakes all who wait for a word to change."""
+    _syscall(_SYS_FUTEX, ctypes.c_void_p(page.address(index)), FUTEX_WAKE, ALL, None, None, 0)
+
+
 def wait_while_shut(page: Page, timeout_s: float) -> None:
     """Blocks until the gate opens or the time is over; returns at once where it is open."""
-    timeout = _Timespec(int(timeout_s), int(timeout_s % 1 * 1e9))
-    _syscall(_SYS_FUTEX, ctypes.c_void_p(page.gate_address), FUTEX_WAIT, 0, ctypes.byref(timeout), None, 0)
+    wait_while(page, Control.GATE, 0, timeout_s)
 
 
 def shut(page: Page) -> None:
@@ -46,6 +61,12 @@ def pause(page: Page, since_ns: int) -> None:
     page.words[Control.PAUSED_SINCE_NS] = since_ns
 
 
+def allow(page: Page, rounds: int) -> None:
+    """Raises the quota: so many rounds of the step may have been begun. Wakes who waits for that."""
+    page.words[Control.QUOTA] = rounds
+    wake(page, Control.QUOTA)
+
+
 def open_now(page: Page) -> int:
     """Ends the pause, opens the gate and wakes who waits there; returns the time."""
     words, now_ns = page.words, time.monotonic_ns()
@@ -54,7 +75,7 @@ def open_now(page: Page) -> int:
         words[Control.PAUSED_NS] += now_ns - since_ns
         words[Control.PAUSED_SINCE_NS] = 0
     words[Control.GATE] = 1
-    _syscall(_SYS_FUTEX, ctypes.c_void_p(page.gate_address), FUTEX_WAKE, ALL, None, None, 0)
+    wake(page, Control.GATE)
     return now_ns
 
 

@@ -30,6 +30,7 @@ ERROR_OFFSET, ERROR_BYTES = 64, 1024
 RING_OFFSET = 192
 SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
+UNLIMITED = 2**63 - 1  # as a quota
 
 
 class Control(IntEnum):
@@ -45,6 +46,7 @@ class Control(IntEnum):
     GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.gate`
     PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
     PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
+    QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.gate`
 
 
 class State(IntEnum):
@@ -86,6 +88,7 @@ class Word(IntEnum):
     LAST_ENDED_NS = 22  # when the last finished statement ended; 0 while STATEMENTS and ROWS are being counted up
     CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 when they are free
     BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
+    QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
 
 
@@ -98,7 +101,7 @@ class Page:
         self._map = mmap.mmap(fd, page_bytes(roles))
         self.bytes = memoryview(self._map)
         self.words = self.bytes.cast("q")
-        self.gate_address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + 8 * Control.GATE
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     @classmethod
     def create(cls, roles: int) -> Page:
@@ -107,7 +110,12 @@ class Page:
         os.ftruncate(fd, page_bytes(roles))
         page = cls(fd, roles)
         page.words[Control.GATE] = 1
+        page.words[Control.QUOTA] = UNLIMITED
         return page
+
+    def address(self, index: int) -> int:
+        """Where a word of `words` is in this process, for the kernel."""
+        return self._address + 8 * index
 
     def slot(self, role: int) -> int:
         return CONTROL_WORDS + role * SLOT_WORDS

@@ -68,6 +68,16 @@ def await_slice(page: Page, slot: int) -> int:
             return began_ns
 
 
+def await_quota(page: Page, slot: int, number: int) -> None:
+    """Waits until the round of this number, from 0, may be begun. Before that, so many have been made: says so."""
+    words, used = page.words, page.slot(slot) + Word.QUOTA_USED
+    words[used] = number
+    gate.wake(page, used)
+    while number >= (quota := words[Control.QUOTA]):
+        check_stop(page)
+        gate.wait_while(page, Control.QUOTA, quota, STOP_CHECK_S)
+
+
 @contextlib.contextmanager
 def untimed(page: Page, slot: int) -> Iterator[None]:
     """Around statements that are not counted: they, too, are sent in the server's own slices, and end in them."""

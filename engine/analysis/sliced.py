@@ -17,6 +17,7 @@ from engine.journal.reader import SliceRow
 
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}  # metric: numerator, denominator
 MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
+MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 TURNS = 2  # of a server in a block
 
 
@@ -48,15 +49,24 @@ def reasons(pair: Pair, step: str) -> list[str]:
         return []
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
-    leaks = []
-    for cell in pair:
-        rows = cell.steps[step].slices
-        own_ns = sum(row.cpu_ns for row in rows)
-        leaks.append(sum(row.leak_ns for row in rows) / own_ns if own_ns else 0.0)
-    if max(leaks) <= MOST_LEAK:
-        return []
-    text = f"pair {pair[0].cell.repeat}: a server used {max(leaks):.0%} of its CPU time in the other's slices"
-    return [f"{text} (at most {MOST_LEAK:.0%} is tolerated)"]
+    rows = [cell.steps[step].slices for cell in pair]
+    leak = max(_part(own, "leak_ns", "cpu_ns") for own in rows)
+    ragged = max(_part(own, "ragged_ns", "counted_ns") for own in rows)
+    found = []
+    if leak > MOST_LEAK:
+        found.append(f"a server used {leak:.0%} of its CPU time in the other's slices ({_tolerated(MOST_LEAK)})")
+    if ragged > MOST_RAGGED:
+        found.append(f"in {ragged:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_RAGGED)})")
+    return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
+
+
+def _part(rows: Sequence[SliceRow], part: str, whole: str) -> float:
+    total = sum(getattr(row, whole) for row in rows)
+    return sum(getattr(row, part) for row in rows) / total if total else 0.0
+
+
+def _tolerated(most: float) -> str:
+    return f"at most {most:.0%} is tolerated"
 
 
 def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:

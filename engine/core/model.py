@@ -16,7 +16,7 @@ SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
-SCHEMA = (1, 3)  # of the journal: major, minor
+SCHEMA = (1, 4)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
 OLD_HEADLINES = {

@@ -47,12 +47,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     interleave: Annotated[
         Interleave,
         about(
-            "What takes turns: whole cells, or slices of query steps, with the servers of a repeat up side by side. "
-            "Slices see much smaller differences on a machine that others use, too."
+            "What takes turns: whole cells, or slices of load, write and query steps, with the servers of a repeat up "
+            "side by side. Slices see much smaller differences on a machine that others use, too."
         ),
     ] = "cells"
     slice_ms: Annotated[
-        Annotated[float, Meta(ge=20, le=250)], about("Length of a slice, ±20 % by block.", metavar="MS")
+        Annotated[float, Meta(ge=20, le=250)],
+        about("Length of a slice, ±20 % by block; about that in load and write steps.", metavar="MS"),
     ] = 50.0
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],

@@ -15,6 +15,7 @@ from engine.core.text import visible
 from engine.host.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
+ADDED_COLUMNS = (("slice", "ragged_ns", "INTEGER NOT NULL DEFAULT 0"),)  # since 1.4; those of new journals: schema.sql
 WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 
@@ -95,4 +96,7 @@ def upgrade(connection: sqlite3.Connection, run: Path) -> None:
         raise UserError(f"{run / 'journal.db'}: damaged: schema_minor is {visible(str(row[0]))!r}, no number") from None
     if minor < SCHEMA[1]:
         connection.executescript((files("engine.journal") / "schema.sql").read_text())
+        for table, column, kind in ADDED_COLUMNS:
+            if column not in {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
         connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_minor'", (SCHEMA[1],))

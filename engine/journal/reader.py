@@ -184,6 +184,7 @@ class SliceRow:
     leak_ns: int
     stopped: int
     switch_ns: int
+    ragged_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +325,20 @@ class JournalReader:
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
         """Frames of a step's probes that end within a time, in order; none in a journal older than schema 1.1."""
-        if not self._has("probe_frame"):
+        if not self._columns("probe_frame"):
             return []
         where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
     def slices(self, step: int) -> list[SliceRow]:
-        """The slices of a step in order; none of a step that was not sliced, or in a journal older than schema 1.3."""
-        return self._read(SliceRow, "slice", "step_id = ?", step, order="block, place") if self._has("slice") else []
+        """The slices of a step in order; none of a step that was not sliced, or in a journal older than schema 1.3.
+
+        In one older than schema 1.4 none is ragged: steps by work were not sliced.
+        """
+        columns = self._columns("slice")
+        without = {} if "ragged_ns" in columns else {"ragged_ns": "0"}
+        where, order = "step_id = ?", "block, place"
+        return self._read(SliceRow, "slice", where, step, order=order, instead=without) if columns else []
 
     def events(
         self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None
@@ -393,8 +400,9 @@ class JournalReader:
         record = converted(parsed(converted(text, str, where), where), dict[str, Any], where)
         return {OLD_NAMES.get(name, name): value for name, value in record.items()}
 
-    def _has(self, table: str) -> bool:
-        return bool(self._rows("sqlite_master", "1", "type = 'table' AND name = ?", table, order="name"))
+    def _columns(self, table: str) -> set[str]:
+        """The columns of a table; none where there is no such table."""
+        return {str(name) for (name,) in self._rows("pragma_table_info(?)", "name", "1", table, order="cid")}
 
     def _table(self, table: str) -> str:
         return f"{self.run / 'journal.db'}: table {table}"

@@ -1,11 +1,12 @@
--- The journal's schema, version 1.3. The only place where it is described.
+-- The journal's schema, version 1.4. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
 -- session for each time that it was started; a cell lies wholly within one session.
--- A newer minor version adds tables and changes nothing that stands here; a newer major version may
--- not be read by older readers. Read again over a journal of an older minor version, this adds what
--- that lacks: everything is made only if it is not there.
+-- A newer minor version adds tables, and columns that may be left out, and changes nothing that stands
+-- here; a newer major version may not be read by older readers. Read again over a journal of an older
+-- minor version, this adds the tables that that lacks: everything is made only if it is not there.
+-- Columns are added by engine.journal.database.
 
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema_major, schema_minor
 
@@ -139,6 +140,7 @@ CREATE TABLE IF NOT EXISTS slice (
     leak_ns INTEGER NOT NULL,              -- CPU time used in others' slices since the one before
     stopped INTEGER NOT NULL,              -- background processes stopped after it
     switch_ns INTEGER NOT NULL,            -- from the end of its time until it was quiet and all was read
+    ragged_ns INTEGER NOT NULL DEFAULT 0,  -- since 1.4: some clients had made their rounds, others had not
     PRIMARY KEY (step_id, block, place)
 ) WITHOUT ROWID;
 

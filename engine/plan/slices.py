@@ -3,6 +3,7 @@
 A slice is one turn of one server. A block holds two slices of each, all of one length: an order and its mirror image,
 so that every server has the same mean place in it and a drift that is linear in time adds the same to all. Lengths
 vary from block to block, or else blocks would beat against whatever the machine or a server does at fixed intervals.
+Steps with a fixed amount of work have slices of so many rounds of statements instead, which take about as long.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from engine.core.model import Subject
 
 SHORTEST, LONGEST = 0.8, 1.2  # of a slice, as multiples of the length asked for
+# Slices of equal work are as long as their rounds take: in which multiples of the length asked for they are left alone.
+SHORT, LONG, TOO_LONG = 0.5, 2.0, 4.0
+MOST_RAGGED = 0.05  # of their time, in which some clients have made their rounds and others have not
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,25 @@ def blocks(subjects: Sequence[Subject], seed: SliceSeed, slice_ms: float) -> Ite
     if len(subjects) < 2 or len(set(subjects)) < len(subjects):
         raise ValueError("slices need two or more subjects, all different")
     return _blocks(tuple(subjects), seed, slice_ms)
+
+
+def rounds_of(block: Block, rounds: int, slice_ms: float) -> int:
+    """How many rounds each slice of a block has, where one of `slice_ms` would have `rounds`; at least 1."""
+    return max(1, round(rounds * block.slice_ns / (slice_ms * 1e6)))
+
+
+def next_rounds(rounds: int, length_ms: float, ragged: float, slice_ms: float) -> int:
+    """How many rounds slices should have, of which those with `rounds` took `length_ms` and were `ragged` (a fraction).
+
+    Twice as many where slices are short, or ragged: more rounds even out what clients do. Half as many where they are
+    long, unless they would then be ragged; what is left alone lies wide enough for neither to call for the other.
+    """
+    length = length_ms / slice_ms
+    if length < SHORT or (length < LONG and ragged > MOST_RAGGED):
+        return 2 * rounds
+    if length > TOO_LONG or (length > LONG and ragged < MOST_RAGGED / 2):
+        return max(1, rounds // 2)
+    return rounds
 
 
 def _blocks(subjects: tuple[Subject, ...], seed: SliceSeed, slice_ms: float) -> Iterator[Block]:

@@ -129,7 +129,8 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"non-default workload options: {', '.join(workload.non_default)}")
     if comparison.design != "cells":
         lines.append(
-            f"servers side by side, query steps in {comparison.design}: not comparable with runs of whole cells"
+            f"servers side by side, load, write and query steps in {comparison.design}: "
+            "not comparable with runs of whole cells"
         )
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")

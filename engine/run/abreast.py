@@ -139,9 +139,12 @@ def _reached(attempt: Attempt, *phases: Phase) -> bool:
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
     """One step of all cells, whose clients are ready, until all are done."""
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
-    sides = tuple(runner.side for runner in runners if runner.side is not None)
-    seed = SliceSeed(manifest.seed, runners[0].cell.repeat, runners[0].step_name)
-    with conducting(Orders(sides, manifest.slice_ms, seed), account) as conductor:
+    runners.sort(key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.arm))  # base first
+    found = [runner.sliced for runner in runners if runner.sliced is not None]
+    step, sides = found[0][0], tuple(side for _, side in found)
+    seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
+    orders = Orders(sides, manifest.slice_ms, seed, by="work" if step.sliced == "work" else "time")
+    with conducting(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:
             _keep(conductor, runners)

@@ -1,14 +1,19 @@
 """Drives servers that are up side by side in turn: one slice each, in blocks of an order and its mirror image.
 
 A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
-counters pages (`workloads.gate`). A slice is over when its time is and no statement is in flight; then the counters are
-read, and background processes that were at work get SIGSTOP until their server's next slice. The postmaster never does:
-it must obey its death signal.
+counters pages (`workloads.gate`). A slice is over when its time is, or its rounds are made, and no statement is in
+flight; then the counters are read, and background processes that were at work get SIGSTOP until their server's next
+slice. The postmaster never does: it must obey its death signal.
+
+By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
+role of the headline makes as many rounds in all slices of a block, so that tables are of one size at its end: for steps
+that have a fixed amount to do. How many is measured first, and follows when rounds become slower or faster.
 
     python -m engine.run.conductor        `Orders` as JSON on standard input, which stays open while the engine lives
 
-Each slice is a record of `SLICE` on standard output. It ends when a headline role has ended, when STOP is set, or when
-the engine goes; whatever it stopped goes on then, and all gates are open.
+Each slice of a block that is whole is a record of `SLICE` on standard output; the first block is none, nor is what is
+left at the end when a role has done its work. It ends when a headline role has ended (by work: when all roles have),
+when STOP is set, or when the engine goes; whatever it stopped goes on then, and all gates are open.
 """
 
 from __future__ import annotations
@@ -20,49 +25,33 @@ import struct
 import sys
 import time
 from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from statistics import median
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from engine.core.model import Subject
-from engine.plan.slices import SliceSeed, blocks
-from workloads import gate
-from workloads.page import Control, Page, State, Word
+from engine.plan.slices import Block, SliceSeed, blocks, next_rounds, rounds_of
+from engine.run.driven import Count, Driven, Processes, Side, Stopping, count
+from workloads import gate, histogram
+from workloads.page import UNLIMITED, Control, Page, Word
 
 LOOK_S = 50e-6  # between two looks at whether a server is quiet
+END_LOOK_S = 0.02  # between two looks at whether a role has ended, or all is over
 WARM_NS = 2_000_000  # not counted: the first statements after a switch are slower
-SLOW_STATEMENT_NS = 1_000_000  # where statements last longer there is no warm part: the first would never count
-BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
+SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
 QUIET_PATIENCE_S = 300.0
-
-Stopping = Literal["busy", "all", "none"]
-
-
-class Side(msgspec.Struct, frozen=True):
-    """One server: the page of its clients, the slots whose statements are counted, and its postmaster.
-
-    `backends` are the clients': they obey the gate, and are never stopped. What `monitor` does is the engine's doing,
-    and not counted.
-    """
-
-    subject: Subject
-    page_fd: int
-    roles: int
-    headline: tuple[int, ...]
-    postmaster: int
-    backends: tuple[int, ...] = ()
-    monitor: int = 0
+REMEMBERED = 16  # slices that decide how many rounds the next ones have
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What the conductor does: which servers, in slices how long, in the orders of which seed."""
+    """What the conductor does: which servers, the base first, in slices how long, in the orders of which seed."""
 
     sides: tuple[Side, ...]
     slice_ms: float
     seed: SliceSeed
+    by: Literal["time", "work"] = "time"
     stop: Stopping = "busy"
 
 
@@ -72,7 +61,8 @@ class Slice(NamedTuple):
     `ops` and `rows` are statements and rows of the headline's roles that ended in the counted part, `counted_ns` the
     mean of those roles' counted parts; `cpu_ns`, `cpu_ops` and `runq_ns` are of the whole slice. `leak_ns` is CPU time
     that the server used since its slice before this one, in others' slices. `stopped` processes were stopped after it;
-    `switch_ns` is what passed from the end of its time until the gate of the next could open.
+    `switch_ns` is what passed from the end of its time until the gate of the next could open. By work, `ragged_ns` is
+    how long some of the headline's roles had made their rounds and others had not.
     """
 
     block: int
@@ -89,92 +79,10 @@ class Slice(NamedTuple):
     leak_ns: int
     stopped: int
     switch_ns: int
+    ragged_ns: int
 
 
 SLICE = struct.Struct(f"<{len(Slice._fields)}q")
-
-
-class Count(NamedTuple):
-    """What a role had done when its last statement ended."""
-
-    statements: int
-    rows: int
-    ended_ns: int
-
-
-def count(page: Page, slot: int) -> Count:
-    """Reads until no statement ended in between, so that counts and time belong together."""
-    while True:
-        ended_ns = page.word(slot, Word.LAST_ENDED_NS)
-        found = Count(page.word(slot, Word.STATEMENTS), page.word(slot, Word.ROWS), ended_ns)
-        if page.word(slot, Word.LAST_ENDED_NS) == ended_ns and (ended_ns or not found.statements):
-            return found
-        if page.word(slot, Word.STATE) >= State.DONE:  # it may have been killed while it counted
-            return found
-        time.sleep(0)
-
-
-class Processes:
-    """The CPU time of a server's processes, their files kept open: a microsecond for each.
-
-    What a process uses between the last look and its end is not seen.
-    """
-
-    def __init__(self, postmaster: int, monitor: int) -> None:
-        self._monitor = monitor
-        self._children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
-        self._files: dict[int, int] = {}
-
-    def used_ns(self) -> dict[int, tuple[int, int]]:
-        """CPU time and run-queue wait of each process."""
-        pids = {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
-        for pid in self._files.keys() - pids:
-            os.close(self._files.pop(pid))
-        for pid in pids - self._files.keys():
-            with suppress(OSError):
-                self._files[pid] = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
-        found = {}
-        for pid, file in self._files.items():
-            with suppress(OSError):
-                cpu, runq, *_ = os.pread(file, 64, 0).split()
-                found[pid] = int(cpu), int(runq)
-        return found
-
-
-@dataclass(slots=True)
-class Driven:
-    """A server under the conductor: what it had used at the end of its last slice, and what of it is stopped."""
-
-    side: Side
-    page: Page
-    processes: Processes
-    used: dict[int, tuple[int, int]] = field(default_factory=dict)
-    stopped: list[int] = field(default_factory=list)
-
-    def open(self) -> int:
-        """Continues what was stopped and opens the gate; returns when."""
-        for pid in self.stopped:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        self.stopped = []
-        return gate.open_now(self.page)
-
-    def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
-        """Stops background processes: those at work in the slice since `before`, or all."""
-        for pid, (cpu_ns, _) in self.used.items():
-            busy = cpu_ns - before.get(pid, (0, 0))[0] > BUSY_NS
-            if pid not in self.side.backends and (which == "all" or (which == "busy" and busy)):
-                self.stopped.append(pid)  # first: whatever happens, it is continued
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-
-    @property
-    def ended(self) -> bool:
-        """Whether a headline role has ended, or the step is given up."""
-        page = self.page
-        return bool(page.words[Control.STOP]) or any(
-            page.word(slot, Word.STATE) >= State.DONE for slot in self.side.headline
-        )
 
 
 class Conductor:
@@ -184,33 +92,108 @@ class Conductor:
         self.orders = orders
         self._unsent: deque[bytes] = deque()
         self._warm_ns: int | None = None  # decided by the first block, which is not counted
+        self._by_work = orders.by == "work"
+        self._rounds = 1  # of a slice: by work
+        self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and how long they were ragged
         self._driven = []
         for side in orders.sides:
-            page = Page(side.page_fd, side.roles)
-            gate.shut(page)
-            self._driven.append(Driven(side, page, Processes(side.postmaster, side.monitor)))
+            driven = Driven(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
+            gate.shut(driven.page)
+            if self._by_work:
+                driven.quota = driven.page.words[Control.QUOTA] = 0
+            self._driven.append(driven)
         os.set_blocking(sys.stdout.fileno(), False)
 
     def run(self) -> None:
         """Conducts until there is nothing more to do; raises TimeoutError when a server does not go quiet."""
         try:
-            if not self._await_start():
-                return
-            subjects = [side.subject for side in self.orders.sides]
-            for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
-                found = []
-                for place, subject in enumerate(block.order):
-                    if self._over():
-                        return
-                    found.append(self._slice(block.ordinal, place, subjects.index(subject), block.slice_ns))
-                if self._warm_ns is None:
-                    mean_ns = sum(each.counted_ns for each in found) / max(1, sum(each.ops for each in found))
-                    self._warm_ns = WARM_NS if mean_ns < SLOW_STATEMENT_NS else 0
+            if self._await_start():
+                self._conduct()
+                if self._by_work:
+                    self._finish()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             for driven in self._driven:
+                driven.quota = UNLIMITED
                 driven.open()
             self._send(last=True)
+
+    def _conduct(self) -> None:
+        """Block after block, until a role has ended or all is over."""
+        subjects = [side.subject for side in self.orders.sides]
+        for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
+            first = self._warm_ns is None
+            found = self._measure() if first and self._by_work else self._block(block, subjects)
+            if found is None:
+                return
+            if first:
+                self._warm_ns = self._warm_part()
+            else:
+                self._unsent.extend(SLICE.pack(*made) for made in found)
+                self._send()
+
+    def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
+        """The slices of a block; None where it was not finished."""
+        rounds = rounds_of(block, self._rounds, self.orders.slice_ms) if self._by_work else 0
+        found = []
+        for place, subject in enumerate(block.order):
+            if self._over():
+                return None
+            made = self._slice(block, place, subjects.index(subject), rounds)
+            if made is None:
+                return None
+            found.append(made)
+        if self._by_work:
+            self._follow()
+        return found
+
+    def _measure(self) -> list[Slice] | None:
+        """By work, instead of the first block: the rounds that the base makes in a slice; then the others make as many.
+
+        The base makes few rounds first, then ever more, until twice they last about as long as a slice: the very first
+        statement may take long.
+        """
+        block = Block(0, (), round(self.orders.slice_ms * 1e6))
+        made, rounds, long_enough = 0, 1, 0
+        while long_enough < 2:
+            if self._slice(block, 0, 0, rounds) is None:
+                return None
+            made += rounds
+            length_ns, _ = self._lengths[-1]
+            following = next_rounds(rounds, length_ns / 1e6, 0.0, self.orders.slice_ms)
+            long_enough = long_enough + 1 if following == rounds else 0
+            rounds = following
+        for side in range(1, len(self._driven)):
+            if self._slice(block, 0, side, made) is None:
+                return None
+        self._rounds = max(1, round(rounds * block.slice_ns / length_ns))
+        self._lengths.clear()
+        return []
+
+    def _follow(self) -> None:
+        """By work: more rounds, or fewer, from the next block on, for all sides."""
+        lengths, ragged = zip(*self._lengths, strict=True)
+        rounds = next_rounds(self._rounds, median(lengths) / 1e6, sum(ragged) / sum(lengths), self.orders.slice_ms)
+        if rounds != self._rounds:
+            self._rounds = rounds
+            self._lengths.clear()
+
+    def _finish(self) -> None:
+        """By work: one server after the other does what is left, uncounted, as not all have the same left.
+
+        The gate of one that is done stays open: a pause after its end would count as one before it.
+        """
+        for driven in sorted(self._driven, key=lambda driven: not driven.page.words[Control.GATE]):
+            driven.quota = UNLIMITED
+            driven.open()
+            while not driven.done and not self._given_up():
+                time.sleep(END_LOOK_S)
+
+    def _warm_part(self) -> int:
+        """How long the part of each slice is that is not counted, by the statements that there have been."""
+        counts = histogram.merge(driven.service() for driven in self._driven)
+        median_us = histogram.quantile_us(counts, 0.5) or 0
+        return 0 if median_us > SLOW_STATEMENT_US else WARM_NS
 
     def _await_start(self) -> bool:
         """Waits until every step has begun, with the gates shut."""
@@ -227,36 +210,48 @@ class Conductor:
         return True
 
     def _over(self) -> bool:
-        """Whether a step has ended or the engine is gone."""
-        return any(driven.ended for driven in self._driven) or bool(select.select([sys.stdin], [], [], 0)[0])
+        """Whether a step has ended or is given up."""
+        return any(driven.ended for driven in self._driven) or self._given_up()
 
-    def _slice(self, block: int, place: int, side: int, length_ns: int) -> Slice:
+    def _given_up(self) -> bool:
+        """Whether a step is to be given up, or the engine is gone."""
+        return any(driven.given_up for driven in self._driven) or bool(select.select([sys.stdin], [], [], 0)[0])
+
+    def _slice(self, block: Block, place: int, side: int, rounds: int) -> Slice | None:
+        """One turn: so many rounds, or (0) the block's time. None where a role ended before it had made its rounds."""
         driven = self._driven[side]
-        page, headline = driven.page, driven.side.headline
+        page = driven.page
         before = driven.processes.used_ns()
         leak_ns = sum(cpu - driven.used.get(pid, (cpu, 0))[0] for pid, (cpu, _) in before.items())
-        first = [count(page, slot) for slot in headline]
+        first = driven.counts()
+        driven.quota += rounds
         opened_ns = driven.open()
         begun = self._warmed_up(driven, [each._replace(ended_ns=opened_ns) for each in first])
-        until_ns = opened_ns + length_ns
-        while (left_ns := until_ns - time.monotonic_ns()) > 0 and not driven.ended:
+        if rounds and not self._await_rounds(driven):
+            return None
+        while not rounds and (left_ns := opened_ns + block.slice_ns - time.monotonic_ns()) > 0 and not driven.ended:
             time.sleep(min(left_ns / 1e9, 0.1))
         due_ns = time.monotonic_ns()
         gate.shut(page)
         self._await_quiet(driven)
         gate.pause(page, time.monotonic_ns())
-        last = [count(page, slot) for slot in headline]
+        last = driven.counts()
+        ends = [each.ended_ns for each in last]
+        ragged_ns = max(ends) - min(ends) if rounds else 0
+        if rounds:
+            due_ns = max(ends)
+            self._lengths.append((due_ns - opened_ns, ragged_ns))
         driven.used = driven.processes.used_ns()
         driven.stop(self.orders.stop, before)
         used = [
             sum(now[which] - before.get(pid, (0, 0))[which] for pid, now in driven.used.items()) for which in (0, 1)
         ]
-        made = Slice(
-            block, place, side, opened_ns,
+        return Slice(
+            block.ordinal, place, side, opened_ns,
             counted_from_ns=min(each.ended_ns for each in begun),
             counted_ns=sum(
                 max(0, end.ended_ns - start.ended_ns) for start, end in zip(begun, last, strict=True)
-            ) // len(headline),
+            ) // len(last),
             ops=sum(end.statements - start.statements for start, end in zip(begun, last, strict=True)),
             rows=sum(end.rows - start.rows for start, end in zip(begun, last, strict=True)),
             cpu_ns=used[0],
@@ -265,11 +260,8 @@ class Conductor:
             leak_ns=leak_ns,
             stopped=len(driven.stopped),
             switch_ns=time.monotonic_ns() - due_ns,
+            ragged_ns=ragged_ns,
         )  # fmt: skip
-        if self._warm_ns is not None:
-            self._unsent.append(SLICE.pack(*made))
-        self._send()
-        return made
 
     def _warmed_up(self, driven: Driven, opened: list[Count]) -> list[Count]:
         """Where counting begins: each role's first end of a statement after the warm part, if there is one."""
@@ -279,11 +271,21 @@ class Conductor:
         begun = []
         for slot in driven.side.headline:
             warm = found = count(driven.page, slot)
-            while found.statements == warm.statements and not driven.ended:
+            while found.statements == warm.statements and not driven.ended and not driven.used_quota(slot):
                 time.sleep(LOOK_S)
                 found = count(driven.page, slot)
             begun.append(found)
         return begun
+
+    def _await_rounds(self, driven: Driven) -> bool:
+        """Waits until all roles of the headline have made their rounds; False where one has ended, or all is over."""
+        for slot in driven.side.headline:
+            word = driven.page.slot(slot) + Word.QUOTA_USED
+            while (used := driven.page.words[word]) < driven.quota:
+                if driven.ended or self._given_up():
+                    return False
+                gate.wait_while(driven.page, word, used, END_LOOK_S)
+        return True
 
     def _await_quiet(self, driven: Driven) -> None:
         until_s = time.monotonic() + QUIET_PATIENCE_S

@@ -30,8 +30,8 @@ from engine.postgres.server import DATABASE, Server
 from engine.postgres.serverlog import ServerLog
 from engine.postgres.statement import AsyncStatement
 from engine.run.clients import Launcher
-from engine.run.conductor import Side
 from engine.run.control import Commands
+from engine.run.driven import Side
 from engine.run.stop import StepFailed, Stop
 from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
@@ -74,8 +74,8 @@ class StepRunner:
         self.workload = workload(self.manifest.workload["name"])
         self.steps = self.workload.steps(self.manifest.workload)
         self._background: list[AsyncStatement] = []
-        self.step, self.step_name = 0, ""  # the journal's, while one runs
-        self.side: Side | None = None  # of a step that may be sliced
+        self.step = 0  # the journal's, while one runs
+        self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
         self._planstats = planstats.PROBE in self.manifest.observers
         self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
 
@@ -240,7 +240,7 @@ class StepRunner:
         with self._launched(step) as (page, launcher):
             self._await_ready(page, launcher)
             if step.sliced:
-                self.step_name, self.side = step.name, self._side(step, page)
+                self.sliced = step, self._side(step, page)
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)
             page.words[Control.START_NS] = sampler.started_ns

@@ -4,9 +4,9 @@
 
 Each comparison is a run of `bench` with --aa and --interleave slices; with --neighbour a program burns both CPUs in
 bursts of 0.5 to 20 s meanwhile. Printed are, for each comparison, the ratio of every sliced step with its interval and
-verdict, and, over all: false verdicts, intervals that hold 1, their half width, and the share of the wall time of
-sliced steps in which statements were counted. Exit code 1 when more than one comparison in ten has a false verdict, or
-fewer than nine intervals in ten hold 1.
+verdict, and, over all: false verdicts, intervals that hold 1, and for each step their half width, the share of its wall
+time in which statements were counted, and of its slices in which some clients waited for others. Exit code 1 when more
+than one comparison in ten has a false verdict, or fewer than nine intervals in ten hold 1.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SMALL = (
     "--rows",
     "100000",
     "--rows-written",
-    "20000",
+    "100000",
     "--query-seconds",
     "12",
     "--steps",
-    "l.i0,l.x,qr100,qr500,qp1000",
+    "l.i0,l.x,l.i1,qr100,qr500,qp1000",
 )
 
 
@@ -49,28 +49,32 @@ def main() -> int:
     parser.add_argument("--neighbour", action="store_true")
     asked, more = parser.parse_known_args()  # what is none of these is for bench
     false = held = intervals = 0
-    halves: list[float] = []
-    shares: list[float] = []
+    halves: dict[str, list[float]] = {}
+    shares: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="slices-aa-") as folder:
         Path(folder).chmod(0o755)
         for number in range(1, asked.comparisons + 1):
             begun_s = time.monotonic()
             with neighbour(asked.neighbour):
                 ratios = comparison(asked.build, Path(folder), number, asked.repeats, more)
-            rates = [ratio for ratio in ratios if ratio["metric"] == "rate_per_s" and ratio["step"].startswith("q")]
+            for step, counted, ragged in counted_shares(Path(folder)):
+                shares.setdefault(step, []).append((counted, ragged))
+            rates = [ratio for ratio in ratios if ratio["metric"] == "rate_per_s" and ratio["step"] in shares]
             wrong = [ratio for ratio in rates if ratio["verdict"] in ("faster", "slower")]
             false += bool(wrong)
             for ratio in rates:
-                low, high = ratio["low"], ratio["high"]
+                low, high = ratio["low"] or 0.0, ratio["high"] or math.inf  # none of a single pair
                 intervals += 1
                 held += low <= 1 <= high
-                halves.append(math.sqrt(high / low) - 1)
+                halves.setdefault(ratio["step"], []).append(math.sqrt(high / low) - 1 if low else math.inf)
                 print(f"{number:>3} {ratio['step']:<8} {ratio['ratio']:.4f} [{low:.4f}-{high:.4f}] {ratio['verdict']}")
-            shares += list(counted_shares(Path(folder)))
             print(f"    {time.monotonic() - begun_s:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
     print(f"comparisons with a false verdict: {false} of {asked.comparisons}")
-    print(f"intervals that hold 1: {held} of {intervals}; half width, median {median(halves):.2%}")
-    print(f"counted share of the wall time of sliced steps, median {median(shares):.1%}")
+    print(f"intervals that hold 1: {held} of {intervals}; medians of each step:")
+    for step, found in shares.items():
+        counted, ragged = (median(each) for each in zip(*found, strict=True))
+        half = median(halves.get(step, [math.inf]))
+        print(f"    {step:<8} half width {half:.2%}, counted {counted:.1%} of its time, ragged {ragged:.1%} of slices")
     return 1 if false > max(1, asked.comparisons / 10) or held < 0.9 * intervals else 0
 
 
@@ -84,11 +88,11 @@ def comparison(build: str, out: Path, seed: int, repeats: int, options: list[str
     return ratios
 
 
-def counted_shares(out: Path) -> Iterator[float]:
-    """Of every repeat of the newest run and sliced step: the part of the time in which statements were counted."""
+def counted_shares(out: Path) -> Iterator[tuple[str, float, float]]:
+    """Of every repeat of the newest run and sliced step: the parts of its time that were counted, and ragged."""
     run = max(path.parent for path in out.glob("*/manifest.json"))
     with JournalReader(run) as reader:
-        steps: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
+        steps: dict[tuple[int, str], list[tuple[int, int, int, int]]] = {}
         repeats = {cell.id: cell.repeat for cell in reader.manifest.cells}
         for attempt in reader.attempts():
             for step in reader.steps(attempt.id):
@@ -96,10 +100,12 @@ def counted_shares(out: Path) -> Iterator[float]:
                 if rows:
                     counted = sum(row.counted_ns for row in rows)
                     place = steps.setdefault((repeats[attempt.cell], step.name), [])
-                    place.append((rows[0].opened_ns, rows[-1].opened_ns, counted))
-    for sides in steps.values():
+                    ragged = sum(row.ragged_ns for row in rows)
+                    place.append((rows[0].opened_ns, rows[-1].opened_ns, counted, ragged))
+    for (_, name), sides in steps.items():
         length = max(side[1] for side in sides) - min(side[0] for side in sides)
-        yield sum(side[2] for side in sides) / length
+        counted = sum(side[2] for side in sides)
+        yield name, counted / length, sum(side[3] for side in sides) / counted
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from workloads.connection import TUPLES_OK, error_of
 from workloads.launcher import Team, run
 from workloads.options import Clients, about, given
 from workloads.page import Control, Page, Word
-from workloads.process import Gates, await_slice, check_stop, clock, recorder
+from workloads.process import Gates, await_quota, await_slice, check_stop, clock, recorder
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class Toy:
         clients = int(record["clients"])
         roles = tuple(Role(client, "ask") for client in range(1, clients + 1))
         return tuple(
-            Step(step["name"], step["kind"], step, Headline("ask", "questions/s"), roles, clients, sliced=True)
+            Step(step["name"], step["kind"], step, Headline("ask", "questions/s"), roles, clients, sliced="time")
             for step in record["steps"]
         )
 
@@ -94,8 +94,10 @@ def main() -> int:
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         record = recorder(page, slot, 1)
         gates.await_start(page, slot)
-        for _ in range(spec["questions"]):
+        for number in range(spec["questions"]):
             check_stop(page)
+            if number >= page.words[Control.QUOTA]:
+                await_quota(page, slot, number)
             page.set_word(slot, Word.IN_FLIGHT_NS, began_ns := clock())
             if not page.words[Control.GATE]:
                 began_ns = await_slice(page, slot)

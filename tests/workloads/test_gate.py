@@ -14,7 +14,17 @@ import pytest
 from tests.support.benchcall import wait_for
 from workloads import gate
 from workloads.page import Control, Page, Word
-from workloads.process import Stopped, active, await_slice, check_stop, clock, recorder, sleep_until, untimed
+from workloads.process import (
+    Stopped,
+    active,
+    await_quota,
+    await_slice,
+    check_stop,
+    clock,
+    recorder,
+    sleep_until,
+    untimed,
+)
 
 
 @contextmanager
@@ -56,6 +66,10 @@ def page() -> Iterator[Page]:
     page.close()
 
 
+def cpu_ns(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
 def await_quiet(page: Page) -> None:
     wait_for(lambda: gate.is_quiet(page), "the role to be quiet")
 
@@ -80,14 +94,33 @@ def test_waiting_at_the_gate_costs_no_cpu_and_sees_stop(page: Page) -> None:
     with forked(page, lambda: statements(page, 0.001)) as pid:
         time.sleep(0.3)
         assert page.word(0, Word.STATEMENTS) == 0
-
-        def used_ns() -> int:
-            return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
-
-        before = used_ns()
+        before = cpu_ns(pid)
         time.sleep(0.5)
-        assert used_ns() - before < 5_000_000
+        assert cpu_ns(pid) - before < 5_000_000
         page.words[Control.STOP] = 1  # seen without anybody opening the gate
+        wait_for(lambda: " Z " in Path(f"/proc/{pid}/stat").read_text(), "the role to end")
+
+
+def test_a_role_makes_the_rounds_of_its_quota_and_waits_for_more(page: Page) -> None:
+    def rounds() -> None:
+        record = recorder(page, 0, 1)
+        for number in range(10**9):
+            if number >= page.words[Control.QUOTA]:
+                await_quota(page, 0, number)
+            began_ns = await_slice(page, 0)
+            record(began_ns, clock(), 1, 0)
+
+    page.words[Control.QUOTA] = 0
+    with forked(page, rounds) as pid:
+        for quota in (1, 2, 40):
+            gate.allow(page, quota)
+            wait_for(lambda quota=quota: page.word(0, Word.QUOTA_USED) == quota, "the quota to be used")  # type: ignore[misc]
+            assert page.word(0, Word.STATEMENTS) == quota and gate.is_quiet(page)
+        used_ns = cpu_ns(pid)
+        time.sleep(0.5)
+        assert page.word(0, Word.STATEMENTS) == 40
+        assert cpu_ns(pid) - used_ns < 5_000_000
+        page.words[Control.STOP] = 1  # seen without a larger quota
         wait_for(lambda: " Z " in Path(f"/proc/{pid}/stat").read_text(), "the role to end")
 
 

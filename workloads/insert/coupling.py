@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from workloads.connection import lookup, open_connection
 from workloads.insert.maker import Maker
 from workloads.page import RING_OFFSET, Page, State, Word
-from workloads.process import active, clock, wait_for, wait_once
+from workloads.process import active, clock, untimed, wait_for, wait_once
 
 RING_ROUNDS = 16  # more than a queue on either side of the present round
 
@@ -41,19 +41,21 @@ class LowKeyLookup:
     """Looks up the smallest key while the insert stream continues, on its own connection, in its own thread.
 
     The reference's maker waits for a lookup, but its queues keep both streams going meanwhile. `kept`: one
-    connection for all lookups; otherwise each opens one.
+    connection for all lookups; otherwise each opens one. In slices a lookup is sent, and ends, in the server's own.
     """
 
-    def __init__(self, dsn: str, sql: str, kept: bool, wake_fd: int) -> None:
+    def __init__(self, dsn: str, sql: str, kept: bool, wake_fd: int, page: Page, slot: int) -> None:
         self._dsn, self._sql, self._wake_fd = dsn, sql.encode(), wake_fd
+        self._page, self._slot = page, slot
         self._kept = open_connection(dsn) if kept else None
         self._lookups = ThreadPoolExecutor(max_workers=1)
         self._running: Future[tuple[int, int]] | None = None
 
     def now(self) -> tuple[int, int]:
         """(low key, ns that it took); 0 for an empty table."""
-        began_ns = clock()
-        return lookup(self._kept, self._dsn, self._sql), clock() - began_ns
+        with untimed(self._page, self._slot):
+            began_ns = clock()
+            return lookup(self._kept, self._dsn, self._sql), clock() - began_ns
 
     def poll(self) -> tuple[int, int] | None:
         """Starts a lookup, or gives the result of the one that was started; None while it runs."""
@@ -142,11 +144,11 @@ class InsertGate:
 
     def _wait(self) -> None:
         """Waits for the partner, then for the limiter, and counts which of them it was."""
-        began_ns = clock()
+        began_ns = active(self._page)
         while not self._ready():
             held = self._maker.rounds_made < self._round
             until_ns = None if held else self._go_ns()
             wait_once(self._page, self._partners.wake_insert, until_ns)
-            now_ns = clock()
+            now_ns = active(self._page)
             self._words[self._base + (Word.COUPLED_NS if held else Word.LIMITED_NS)] += now_ns - began_ns
             began_ns = now_ns

@@ -29,6 +29,7 @@ from workloads.process import (
     Gates,
     Stopped,
     active,
+    await_quota,
     await_slice,
     check_stop,
     clock,
@@ -39,7 +40,7 @@ from workloads.process import (
     wait_for,
 )
 
-GATE, PAUSED_NS = int(Control.GATE), int(Control.PAUSED_NS)
+GATE, PAUSED_NS, QUOTA = int(Control.GATE), int(Control.PAUSED_NS), int(Control.QUOTA)
 QUERIES_PER_CHECK = 8  # range queries between two looks at STOP and at the streams; the reference looks every 16
 
 
@@ -153,6 +154,8 @@ def _insert_rounds(
     send, page, words = context.connection.exec_, context.page, context.page.words
     in_flight = page.slot(context.slot) + Word.IN_FLIGHT_NS
     for number in range(rounds):
+        if number >= words[QUOTA]:  # before the coupling: whoever has used its quota owes the partner nothing
+            await_quota(page, context.slot, number)
         intended_ns = enter(number)
         sql = next_statement()
         words[in_flight] = began_ns = clock()
@@ -182,7 +185,8 @@ def _low_key(context: RoleContext) -> tuple[LowKeyLookup | None, int | None]:
     if not context.spec.step.deletes:
         return None, 0
     kept = context.options.effective_lookup_connection == "kept"
-    sought = LowKeyLookup(context.spec.dsn, schema.min_key(context.table), kept, context.partners.wake_insert)
+    sql, wake_fd = schema.min_key(context.table), context.partners.wake_insert
+    sought = LowKeyLookup(context.spec.dsn, sql, kept, wake_fd, context.page, context.slot)
     if context.form.first_lookup != "before-start":
         return sought, None
     first, took_ns = sought.now()

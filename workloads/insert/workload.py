@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,6 +31,7 @@ HEADLINES = {
     "write": Headline("insert", "rows/s"),
     "query": Headline("query", "queries/s"),
 }
+SLICED: dict[str, Literal["time", "work"]] = {"load": "work", "write": "work", "query": "time"}
 
 
 class InsertBenchmark:
@@ -163,7 +164,7 @@ def _step(step: Step, options: Options) -> AnyStep:
         kind=step.kind,
         record=asdict(step),
         headline=HEADLINES.get(step.kind),
-        sliced=step.kind == "query" and not step.background_vacuum,  # vacuums obey no gate
+        sliced="" if step.background_vacuum else SLICED.get(step.kind, ""),  # vacuums obey no gate
         roles=roles,
         connections=len(roles) + lookups + others,
         work=step.rows * clients,

@@ -58,6 +58,14 @@ def test_cpu_used_in_the_others_slices_withholds_from_five_percent_on(tmp_path: 
         assert bool(sliced.reasons(pair(tmp_path / str(leak), base, leaking), STEP)) == withheld
 
 
+def test_clients_that_wait_for_each_other_withhold_from_a_fifth_on(tmp_path: Path) -> None:
+    base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
+    for ragged, withheld in ((9_000_000, []), (11_000_000, ["pair 1: in 22% of a server's slices some clients"])):
+        other = [replace(each, ragged_ns=ragged) for each in base]
+        found = sliced.reasons(pair(tmp_path / str(ragged), base, other), STEP)
+        assert [reason[: len(text)] for reason, text in zip(found, withheld, strict=True)] == withheld
+
+
 def test_a_servers_ratio_to_itself_needs_both_halves(tmp_path: Path) -> None:
     idle = [row(1, 0, 0), row(1, 3, 5), row(2, 0, 5), row(2, 3, 0)]
     busy = [row(block, place, 100) for block in (1, 2) for place in (1, 2)]

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from engine.core.errors import UserError
 from engine.core.model import RoleTotals, StepTotals
 from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import JournalReader, ProbeFrame, RoleSecond
+from engine.journal.reader import JournalReader, ProbeFrame, RoleSecond, SliceRow
 from engine.journal.writer import JournalWriter, create_run
 
 MANIFEST: dict[str, Any] = {"schema": [1, 0], "run": "r"}
@@ -217,6 +218,23 @@ def test_a_journal_from_before_probes_has_none_and_can_be_gone_on_with(tmp_path:
         assert reader.probe_frames(1) == [frame]
         assert reader.probe_frames(1, after_ns=20) == []
         assert reader.steps(1)[0].totals == TOTALS
+
+
+def test_slices_of_a_journal_from_before_equal_work_are_not_ragged(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    early = SliceRow(1, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+    with written(run) as journal:
+        journal.add_slice(early)
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("ALTER TABLE slice DROP COLUMN ragged_ns")
+        connection.execute("UPDATE meta SET value = '3' WHERE key = 'schema_minor'")
+    with JournalReader(run) as reader:
+        assert reader.slices(1) == [early]
+    late = replace(early, block=2, ragged_ns=16)
+    with JournalWriter.open(run) as journal:
+        journal.add_slice(late)
+    with JournalReader(run) as reader:
+        assert reader.slices(1) == [early, late]
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.model import Subject
-from engine.plan.slices import Block, SliceSeed, blocks, williams
+from engine.plan.slices import LONG, SHORT, Block, SliceSeed, blocks, next_rounds, rounds_of, williams
 
 BUILDS = tuple(Subject(name, "auto") for name in ("12.11", "13.9", "14.10", "16.3", "17.0", "18.1"))
 COUNTS = st.integers(2, len(BUILDS))
@@ -105,3 +105,33 @@ def test_the_blocks_of_a_seed_never_change() -> None:
 def test_nothing_to_take_turns_is_refused(subjects: tuple[Subject, ...]) -> None:
     with pytest.raises(ValueError, match="two or more subjects"):
         blocks(subjects, SEED, 50)
+
+
+@given(COUNTS, SEEDS, st.integers(1, 10_000))
+def test_rounds_vary_as_lengths_do_and_are_never_none(builds: int, seed: SliceSeed, rounds: int) -> None:
+    for block in first(20, builds, seed):
+        found = rounds_of(block, rounds, 50)
+        assert found >= 1 and abs(found - rounds * block.slice_ns / 50e6) <= 0.5
+
+
+def test_rounds_double_or_halve_where_slices_leave_a_factor_of_two() -> None:
+    lengths = {24.9: 36, 25.0: 18, 50.0: 18, 100.0: 18, 100.1: 9}
+    assert {length: next_rounds(18, length, 0.0, 50) for length in lengths} == lengths
+    assert next_rounds(18, 60, 0.051, 50) == 36, "ragged"
+    assert next_rounds(18, 60, 0.05, 50) == 18
+    assert next_rounds(18, 101, 0.03, 50) == 18, "halved, it would be ragged"
+    assert next_rounds(1, 5000, 0.0, 50) == 1
+
+
+@given(st.integers(1, 1000), st.floats(0.01, 1000), st.floats(0, 2), st.integers(20, 250))
+def test_rounds_come_to_rest(rounds: int, round_ms: float, ragged_rounds: float, slice_ms: int) -> None:
+    """Where a round takes as long each time, and clients come apart by as many rounds."""
+
+    def following(rounds: int) -> int:
+        return next_rounds(rounds, rounds * round_ms, min(1, ragged_rounds / rounds), slice_ms)
+
+    for _ in range(40):
+        rounds = following(rounds)
+    assert following(rounds) == rounds
+    assert rounds * round_ms >= SHORT * slice_ms
+    assert ragged_rounds > 0 or rounds == 1 or rounds * round_ms <= LONG * slice_ms

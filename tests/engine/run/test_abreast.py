@@ -1,4 +1,4 @@
-"""Runs whose cells are abreast, as a user starts them: slices of query steps, what ends them, what is refused."""
+"""Runs whose cells are abreast, as a user starts them: slices of their steps, what ends them, what is refused."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
         assert len(whole) == 4 * (both[-1].block - 1) > 20  # the first block is not counted
     orders = [tuple(row.place for row in found[repeat, builds[0]]) for repeat in (1, 2, 3)]
     assert len(set(orders)) > 1, "every repeat draws its own orders"
-    assert not any(slices_of(bench, "l.i0").values())
+    assert not any(slices_of(bench, "l.x").values())
     comparison = bench.comparison()
     assert comparison["design"] == "slices of 50 ms"
-    assert "servers side by side, query steps in slices of 50 ms" in bench("compare").stdout
+    assert "servers side by side, load, write and query steps in slices of 50 ms" in bench("compare").stdout
     (rate,) = (r for r in bench.ratios() if (r["step"], r["metric"]) == ("qr100", "rate_per_s"))
     counted = bench.undrifted_pairs(3)
     assert rate["pairs"] == counted and (counted == 1 or rate["low"] < rate["ratio"] < rate["high"])
@@ -92,19 +92,72 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     assert unlike.returncode == 2 and "slices of 50 ms" in unlike.stderr
 
 
-@pytest.mark.parametrize("victim", ["server", "conductor", "engine"])
-def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
-    options = (*SMALL, "--query-seconds", "60", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
-    bench.detached("--pg", pair, *options)
-    await_slices(bench)
+def written(bench: Bench) -> set[tuple[str, int, int]]:
+    """What the newest run's servers say that was written: step, rows inserted, rows deleted. Of all cells, one each."""
+    found = set()
+    for attempt in bench.attempts():
+        with JournalReader(bench.run) as reader:
+            for step in reader.steps(attempt.id):
+                tables = reader.differences(step.id)["user_tables"].values()
+                inserted, deleted = (sum(table[name] for table in tables) for name in ("n_tup_ins", "n_tup_del"))
+                found.add((step.name, inserted, deleted))
+    return found
+
+
+def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) -> None:
+    plan = ("--rows", "40000", "--rows-written", "40000", "--clients", "2", "--set", "shared_buffers=64MB")
+    options = ("--pg", pair, *plan, "--steps", "l.i0,l.x,l.i1", "--repeats", "1")
+    done = bench(*options, "--interleave", "slices", "--slice-ms", "20")
+    assert done.returncode == 0, done.stderr
+    nothing_left(bench)
+    for step in ("l.i0", "l.i1"):
+        rows = slices_of(bench, step)
+        sides = [rows[1, build] for build in pair.split(",")]
+        assert len(sides[0]) == len(sides[1]) >= 8
+        blocks: dict[int, list[SliceRow]] = {}
+        for row in (*sides[0], *sides[1]):
+            blocks.setdefault(row.block, []).append(row)
+        for found in blocks.values():
+            assert sorted(row.place for row in found) == [0, 1, 2, 3]
+            assert len({row.cpu_ops for row in found}) == 1 and found[0].cpu_ops % 2 == 0
+            assert all(row.rows == row.ops * (100 if step == "l.i0" else 50) for row in found)
+        assert any(row.ragged_ns for row in (*sides[0], *sides[1])), "two clients never end together"
+    assert not any(slices_of(bench, "l.x").values())
+    sliced = written(bench)
+    assert ("l.i0", 80_000, 0) in sliced and ("l.i1", 64_000, 64_000) in sliced
+    done = bench(*options)
+    assert done.returncode == 0, done.stderr
+    assert written(bench) == sliced
+
+
+QUERIES = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100")
+WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
+
+
+@pytest.mark.parametrize(
+    ("victim", "steps"),
+    [("server", QUERIES), ("conductor", QUERIES), ("engine", QUERIES),
+     ("backend", WRITES), ("conductor", WRITES), ("engine", WRITES), ("none", WRITES)],
+)  # fmt: skip
+def test_whatever_dies_nothing_stays_stopped_or_behind(
+    bench: Bench, pair: str, victim: str, steps: tuple[str, ...]
+) -> None:
+    bench.detached("--pg", pair, *SMALL, *steps, "--repeats", "1")
+    await_slices(bench, 12)
     engine = bench.engine_pid()
     if victim == "engine":
         os.kill(engine, signal.SIGKILL)
     elif victim == "conductor":
         os.kill(conductor_of(engine), signal.SIGKILL)
+    elif victim == "none":
+        assert bench("stop").returncode == 0
     else:
-        first, *_ = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
-        os.kill(int(first.read_text().splitlines()[0]), signal.SIGKILL)
+        if victim == "server":
+            first, *_ = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
+            os.kill(int(first.read_text().splitlines()[0]), signal.SIGKILL)
+        else:
+            attempt, _ = bench.attempts()
+            os.kill(bench.backend(bench.steps(attempt)[-1], "delete"), signal.SIGTERM)
         wait_for(lambda: any(attempt.state == "failed" for attempt in bench.attempts()), "the cell to end")
         assert [attempt.state for attempt in bench.attempts()].count("running") == 1  # unsliced from now on
         assert bench("stop").returncode == 0
@@ -115,6 +168,8 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, 
     if victim == "conductor":
         assert states == ["failed", "failed"]
         assert all("the conductor ended with code -9" in (attempt.reason or "") for attempt in bench.attempts())
+    if victim == "none":
+        assert states == ["interrupted", "interrupted"]
 
 
 def conductor_of(engine: int) -> int:
@@ -140,7 +195,6 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
     ("options", "said"),
     [
         (("--placement", "free"), "--placement free: in slices both servers must have the same CPUs"),
-        (("--steps", "l.i0,l.x"), "none of these steps can be driven in slices"),
         (("--config", "auto,cx9a2_c8r32"), "one config, not several"),
         (("--slice-ms", "5"), "--slice-ms"),
         (("--set", "Statement_Timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -20,7 +21,8 @@ from engine.host.account import Account
 from engine.plan.slices import SliceSeed
 from engine.postgres.server import DATABASE, Server
 from engine.run.abreast import Conducting, conducting
-from engine.run.conductor import Orders, Side, Slice
+from engine.run.conductor import Orders, Slice
+from engine.run.driven import Side
 from engine.run.stop import StepFailed
 from tests.support.benchcall import wait_for
 from workloads.page import Control, Page, State, Word
@@ -30,10 +32,16 @@ ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
-def asking(server: Server, account: Account) -> Iterator[Page]:
-    """A client that asks SELECT 1 of a server, at the barrier."""
-    page = Page.create(1)
-    spec = {"dsn": server.dsn(DATABASE), "page_fd": page.fd, "clients": 1, "questions": QUESTIONS, "answer": "one"}
+def asking(server: Server, account: Account, clients: int, questions: int) -> Iterator[Page]:
+    """Clients that ask SELECT 1 of a server, at the barrier."""
+    page = Page.create(clients)
+    spec = {
+        "dsn": server.dsn(DATABASE),
+        "page_fd": page.fd,
+        "clients": clients,
+        "questions": questions,
+        "answer": "one",
+    }
     launcher = subprocess.Popen(
         [sys.executable, "-m", "tests.support.toy"],
         stdin=subprocess.PIPE,
@@ -45,24 +53,38 @@ def asking(server: Server, account: Account) -> Iterator[Page]:
     launcher.stdin.write(msgspec.json.encode(spec))
     launcher.stdin.close()
     try:
-        wait_for(lambda: page.word(0, Word.STATE) == State.READY, "the client to be ready")
+        slots = range(clients)
+        wait_for(lambda: all(page.word(slot, Word.STATE) == State.READY for slot in slots), "the clients to be ready")
         yield page
     finally:
-        page.words[Control.STOP] = 1
+        page.words[Control.STOP] = page.words[Control.RELEASE] = 1
         launcher.wait(20)
         page.close()
 
 
 @contextmanager
-def driven(servers: list[Server], account: Account, slice_ms: float = 20) -> Iterator[tuple[list[Page], Conducting]]:
-    """Clients at work on servers that are driven in slices."""
+def driven(
+    servers: list[Server],
+    account: Account,
+    by: Literal["time", "work"] = "time",
+    clients: int = 1,
+    questions: Sequence[int] = (QUESTIONS, QUESTIONS),
+) -> Iterator[tuple[list[Page], Conducting]]:
+    """Clients at work on servers that are driven in slices of 20 ms, or about as long."""
     with ExitStack() as stack:
-        pages = [stack.enter_context(asking(server, account)) for server in servers]
+        pages = [
+            stack.enter_context(asking(server, account, clients, asked))
+            for server, asked in zip(servers, questions, strict=True)
+        ]
+        slots = tuple(range(clients))
         sides = tuple(
-            Side(Subject(f"b{place}", "c"), page.fd, 1, (0,), server.pid, (page.word(0, Word.BACKEND_PID),))
+            Side(
+                Subject(f"b{place}", "c"), page.fd, clients, slots, server.pid,
+                tuple(page.word(slot, Word.BACKEND_PID) for slot in slots),
+            )
             for place, (page, server) in enumerate(zip(pages, servers, strict=True))
-        )
-        orders = Orders(sides, slice_ms, SliceSeed(1, 1, "ask"))
+        )  # fmt: skip
+        orders = Orders(sides, 20, SliceSeed(1, 1, "ask"), by=by)
         conductor = stack.enter_context(conducting(orders, account))
         for page in pages:
             page.words[Control.START_NS] = time.monotonic_ns()
@@ -105,6 +127,45 @@ def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Serve
     ]
     assert 0.4 < rates[0] / rates[1] < 2.5
     assert all(each.cpu_ns > 0 for each in found)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], account: Account, clients: int) -> None:
+    with driven(pair, account, by="work", clients=clients) as (pages, conductor):
+        found = collected(conductor, 80)
+        for earlier, later in itertools.pairwise(found):
+            assert later.opened_ns > earlier.counted_from_ns + earlier.counted_ns, "one was open while the other was"
+        os.kill(conductor.process.pid, signal.SIGSTOP)
+        ahead = [sum(page.word(slot, Word.STATEMENTS) for slot in range(clients)) for page in pages]
+        os.kill(conductor.process.pid, signal.SIGCONT)
+    blocks: dict[int, list[Slice]] = {}
+    for each in found:
+        blocks.setdefault(each.block, []).append(each)
+    for made in blocks.values():
+        assert len(made) == 4 and len({each.cpu_ops for each in made}) == 1
+        assert made[0].cpu_ops % clients == 0
+        assert all(0 <= each.ops <= each.cpu_ops for each in made)
+    assert sum(each.ops for each in found) > sum(each.cpu_ops for each in found) / 2
+    assert abs(ahead[0] - ahead[1]) <= 4 * max(each.cpu_ops for each in found), "they come apart"
+    assert any(each.ragged_ns for each in found) == (clients > 1)
+
+
+@pytest.mark.parametrize("questions", [(3000, 3000), (20_000, 3000), (3000, 20_000), (1, 1)])
+def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
+    pair: list[Server], account: Account, questions: tuple[int, int]
+) -> None:
+    with driven(pair, account, by="work", questions=questions) as (pages, conductor):
+        wait_for(lambda: all(page.word(0, Word.STATE) == State.DONE for page in pages), "the work to be done")
+        wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
+        found = conductor.slices()
+        for side, page in enumerate(pages):
+            assert page.word(0, Word.STATEMENTS) == questions[side]
+            assert sum(each.cpu_ops for each in found if each.side == side) <= min(questions)
+            # What it paused for lies between its begin and its end, so that active time is right.
+            active_ns = page.word(0, Word.ENDED_NS) - page.words[Control.START_NS] - page.words[Control.PAUSED_NS]
+            assert active_ns >= sum(each.counted_ns for each in found if each.side == side)
+    blocks = {each.block for each in found}
+    assert len(found) == 4 * len(blocks)
 
 
 def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
