@@ -50,8 +50,11 @@ def reasons(pair: Pair, step: str) -> list[str]:
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
     rows = [cell.steps[step].slices for cell in pair]
-    leak = max(_part(own, "leak_ns", "cpu_ns") for own in rows)
-    ragged = max(_part(own, "ragged_ns", "counted_ns") for own in rows)
+    leak = max(_part(sum(row.leak_ns for row in own), sum(row.cpu_ns for row in own)) for own in rows)
+    # Clients' parts are known by their mean: where their ends lie evenly, the last came half of what was ragged later.
+    ragged = max(
+        _part(sum(row.ragged_ns for row in own), sum(row.counted_ns + row.ragged_ns / 2 for row in own)) for own in rows
+    )
     found = []
     if leak > MOST_LEAK:
         found.append(f"a server used {leak:.0%} of its CPU time in the other's slices ({_tolerated(MOST_LEAK)})")
@@ -60,9 +63,8 @@ def reasons(pair: Pair, step: str) -> list[str]:
     return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
 
 
-def _part(rows: Sequence[SliceRow], part: str, whole: str) -> float:
-    total = sum(getattr(row, whole) for row in rows)
-    return sum(getattr(row, part) for row in rows) / total if total else 0.0
+def _part(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 def _tolerated(most: float) -> str:

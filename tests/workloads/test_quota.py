@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import select
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
 import pytest
 
+from tests.support.benchcall import wait_for
 from tests.support.ibdatabase import Database
 from tests.support.steprun import StepResult, StepRun, run_step, running
 from workloads import gate
+from workloads.insert.coupling import LowKeyLookup
 from workloads.insert.maker import QUEUE_ROUNDS
 from workloads.insert.options import Options
 from workloads.insert.steps import Step, plan_steps
-from workloads.page import UNLIMITED, Control, State, Word
+from workloads.page import UNLIMITED, Control, Page, State, Word
 from workloads.process import clock
 
 Databases = Callable[[int | str], Database]
@@ -100,3 +104,23 @@ def test_streams_under_a_quota_do_all_their_rows_whatever_the_gate_cuts(
             if step.deletes and generation == "g24b":
                 assert made[Word.ROWS_ACTUAL] == deleted == step.rows
                 assert made[Word.MIN_LOOKUPS] >= step.rounds // 6
+
+
+def test_a_lookup_is_sent_and_ends_in_the_servers_own_slice(database: Databases) -> None:
+    wake_fd = os.eventfd(0)
+    page = Page.create(1)
+    lookup = LowKeyLookup(database(16).dsn, "SELECT 7 FROM pg_sleep(0.3)", True, wake_fd, page, 0)
+    gate.shut(page)
+    assert lookup.poll() is None  # begins one
+    assert not select.select([wake_fd], [], [], 0.6)[0] and gate.is_quiet(page)
+    gate.open_now(page)
+    wait_for(lambda: not gate.is_quiet(page), "the lookup to be sent")
+    gate.shut(page)
+    wait_for(lambda: gate.is_quiet(page), "the lookup to end")
+    assert os.eventfd_read(wake_fd) == 1
+    found = lookup.poll()
+    assert found is not None
+    low_key, took_ns = found
+    assert low_key == 7 and took_ns >= 300_000_000
+    os.close(wake_fd)
+    page.close()
