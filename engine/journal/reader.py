@@ -325,7 +325,7 @@ class JournalReader:
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
         """Frames of a step's probes that end within a time, in order; none in a journal older than schema 1.1."""
-        if not self._columns("probe_frame"):
+        if not self._has("probe_frame"):
             return []
         where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
@@ -403,6 +403,9 @@ class JournalReader:
     def _columns(self, table: str) -> set[str]:
         """The columns of a table; none where there is no such table."""
         return {str(name) for (name,) in self._rows("pragma_table_info(?)", "name", "1", table, order="cid")}
+
+    def _has(self, table: str) -> bool:
+        return bool(self._rows("sqlite_master", "1", "type = 'table' AND name = ?", table, order="name"))
 
     def _table(self, table: str) -> str:
         return f"{self.run / 'journal.db'}: table {table}"
