@@ -6,13 +6,12 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from engine.core.model import Build
 from engine.journal.reader import JournalReader, SliceRow, chosen_attempts
-from tests.support.benchcall import Bench, nothing_left, wait_for
+from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
 
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 
@@ -32,18 +31,6 @@ def slices_of(bench: Bench, step: str) -> dict[tuple[int, str], list[SliceRow]]:
                 if row.name == step:
                     found[cell.repeat, cell.subject.build] = reader.slices(row.id)
     return found
-
-
-def stopped(bench: Bench) -> list[int]:
-    """Processes of the run that are stopped."""
-    states = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            inside = str((entry.parent / "cwd").readlink()).startswith(str(bench.out))
-            states[int(entry.parent.name)] = entry.read_text().rpartition(")")[2].split()[0] if inside else ""
-        except OSError:
-            continue
-    return [pid for pid, state in states.items() if state == "T"]
 
 
 def await_slices(bench: Bench, count: int = 4) -> None:
@@ -101,7 +88,8 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, 
     if victim == "engine":
         os.kill(engine, signal.SIGKILL)
     elif victim == "conductor":
-        os.kill(conductor_of(engine), signal.SIGKILL)
+        (conductor,) = conductor_of(engine)
+        os.kill(conductor, signal.SIGKILL)
     else:
         first, *_ = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
         os.kill(int(first.read_text().splitlines()[0]), signal.SIGKILL)
@@ -109,18 +97,12 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, 
         assert [attempt.state for attempt in bench.attempts()].count("running") == 1  # unsliced from now on
         assert bench("stop").returncode == 0
     bench.await_end()
-    assert not stopped(bench)
+    assert not stopped(bench.out)
     nothing_left(bench)
     states = [attempt.state for attempt in bench.attempts()]
     if victim == "conductor":
         assert states == ["failed", "failed"]
         assert all("the conductor ended with code -9" in (attempt.reason or "") for attempt in bench.attempts())
-
-
-def conductor_of(engine: int) -> int:
-    children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
-    (found,) = (pid for pid in children if b"engine.run.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    return int(found)
 
 
 def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> None:
