@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "cells"
     slice_ms: Annotated[
-        Annotated[float, Meta(ge=20, le=250)], about("Length of a slice, ±20 % by block.", metavar="MS")
+        Annotated[float, Meta(ge=20, le=1000)], about("Length of a slice, ±20 % by block.", metavar="MS")
     ] = 50.0
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],

@@ -11,6 +11,7 @@ import pytest
 
 from engine.core.model import Build
 from engine.journal.reader import JournalReader, SliceRow, chosen_attempts
+from engine.observe.sampler import LEAST_WORKED_NS
 from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
 
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices")
@@ -79,6 +80,21 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     assert unlike.returncode == 2 and "slices of 50 ms" in unlike.stderr
 
 
+def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(bench: Bench, pair: str) -> None:
+    options = ("--query-seconds", "6", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--slice-ms", "1000")
+    done = bench("--pg", pair, *SMALL, *options)
+    assert done.returncode == 0, done.stderr
+    with JournalReader(bench.run) as reader:
+        for attempt in reader.attempts():
+            (step,) = (row for row in reader.steps(attempt.id) if row.name == "qr100")
+            assert step.totals is not None
+            for role in reader.roles(step.id):
+                seconds = reader.role_seconds(role.id)
+                assert min(second.dt_ns for second in seconds[:-1]) >= LEAST_WORKED_NS
+                assert sum(second.dt_ns for second in seconds) == pytest.approx(step.totals.seconds * 1e9, rel=0.01)
+                assert sum(second.statements for second in seconds) == step.totals.roles[role.name].statements
+
+
 @pytest.mark.parametrize("victim", ["server", "conductor", "engine"])
 def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
     options = (*SMALL, "--query-seconds", "60", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
@@ -125,6 +141,7 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
         (("--steps", "l.i0,l.x"), "none of these steps can be driven in slices"),
         (("--config", "auto,cx9a2_c8r32"), "one config, not several"),
         (("--slice-ms", "5"), "--slice-ms"),
+        (("--slice-ms", "1001"), "--slice-ms"),
         (("--set", "Statement_Timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),
         (("--set", "shared_buffers=100GB"), "side by side, 0 would"),
     ],
