@@ -36,7 +36,8 @@ from tests.support.benchcall import Bench, conductor_of, stopped
 PLAN = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices",
         "--steps", "l.i0,l.x,qr100,qp100", "--query-seconds", "3", "--repeats", "2")  # fmt: skip
 KINDS = ("engine", "conductor", "both")
-LONGEST_S = 8.0  # until the kill, once the engine runs: about what a repeat takes
+LONGEST_S = 5.0  # until the kill, from the first slices on or, sometimes, from the engine's start
+IN_SLICES = 0.75  # of the kills of an engine wait for slices
 STOPPED_LOOKS, LOOK_S = 100, 0.02  # a process that is seen stopped so often in a row stays so
 
 
@@ -68,8 +69,12 @@ class Campaign:
         """Starts or resumes the run, and kills; says what is wrong then."""
         yield from self._going()
         bench, tally = self._bench, self.tallies[kind]
-        engine, until_s = bench.engine_pid(), time.monotonic() + self._chance.uniform(0, LONGEST_S)
-        # A conductor is there only while a step is driven: the kill waits for it.
+        engine = bench.engine_pid()
+        if kind != "engine" or self._chance.random() < IN_SLICES:
+            while not conductor_of(engine) and is_locked(bench.run):
+                time.sleep(LOOK_S)
+        until_s = time.monotonic() + self._chance.uniform(0, LONGEST_S)
+        # A conductor is there only while a step is driven: its kill waits for the next.
         while time.monotonic() < until_s or (kind != "engine" and not conductor_of(engine) and is_locked(bench.run)):
             time.sleep(LOOK_S)
         conductors = conductor_of(engine)
