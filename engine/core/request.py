@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "cells"
     slice_ms: Annotated[
-        Annotated[float, Meta(ge=20, le=250)],
+        Annotated[float, Meta(ge=20, le=1000)],
         about("Length of a slice, ±20 % by block; about that in load and write steps.", metavar="MS"),
     ] = 50.0
     margin: Annotated[

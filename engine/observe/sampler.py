@@ -38,6 +38,8 @@ LOOK_NS = 250_000_000
 # fell on a tick would be counted now in one second, now in the next.
 TICK_OFFSET_NS = 100_000_000
 LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the clients start when it says
+# Of a second in which a server was paused, and active for less than this, the roles' counts go into the next.
+LEAST_WORKED_NS = 100_000_000
 LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
 CLOCK_STEP_NS = 100_000_000  # a wall clock that moves this far between two ticks was set
 
@@ -132,7 +134,7 @@ class StepSampler:
     def finish(self, t_ns: int) -> None:
         """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last, adds up the roles."""
         self.ended_ns = t_ns
-        self._tick(max(t_ns, self._ticked_ns + 1))
+        self._tick(max(t_ns, self._ticked_ns + 1), last=True)
         self._snapshots.close()
         for role in self.roles:
             for change in role.detector.finish(t_ns) if role.detector else ():
@@ -166,15 +168,15 @@ class StepSampler:
         """The time without the server's pauses."""
         return t_ns if self._page is None else gate.active_ns(self._page, t_ns)
 
-    def _tick(self, t_ns: int) -> None:
+    def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
         if dt_ns > TICK_NS + TICK_OFFSET_NS + LATE_NS:
             text = f"a tick came {(dt_ns - TICK_NS) / 1e9:.1f} s late"
             self._note("gap", self._ticked_ns, t_ns, {"text": text})
         self._watch_clock(t_ns)
         self._poll_log()
-        last = self._server
-        server, host, device = sources.server(last), sources.host.host(), sources.host.device()
+        before = self._server
+        server, host, device = sources.server(before), sources.host.host(), sources.host.device()
         self._observed = self._observe()
         self._watch_postmaster(t_ns, server)
         self._sample_server(t_ns, dt_ns, server)
@@ -186,18 +188,21 @@ class StepSampler:
         self._server, self._host, self._device = server, host, device
         changes: list[tuple[RoleWatch, Change]] = []
         active_ns = self._active_ns(t_ns)
-        worked_ns, self._ticked_active_ns = max(1, active_ns - self._ticked_active_ns), active_ns
-        for role in self.roles:
-            second, found = role.tick(t_ns, worked_ns, server, self._observed.waits.get(role.backend_pid))
-            journal.add_role_second(second)
-            changes += [(role, change) for change in found]
+        worked_ns = active_ns - self._ticked_active_ns
+        if last or worked_ns >= min(dt_ns, LEAST_WORKED_NS):
+            self._ticked_active_ns = active_ns
+            for role in self.roles:
+                waits = self._observed.waits.get(role.backend_pid)
+                second, found = role.tick(t_ns, max(1, worked_ns), server, waits)
+                journal.add_role_second(second)
+                changes += [(role, change) for change in found]
         # Only now, when every role's second is known: a stall may be the partner's doing.
         for role, change in changes:
             self._record_stall(role, change)
         engine_ns = time.process_time_ns()
         journal.add_sample(self.step, t_ns, dt_ns, "engine", {"cpu_ns": engine_ns - self._engine_ns})
         self._engine_ns = engine_ns
-        if of_monitor := self._of_monitor(last, server):
+        if of_monitor := self._of_monitor(before, server):
             journal.add_sample(self.step, t_ns, dt_ns, "monitor", of_monitor)
         self._ticked_ns = self._looked_ns = t_ns
         journal.commit()

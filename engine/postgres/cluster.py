@@ -60,7 +60,9 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
     if data_dir.is_symlink():
         data_dir.unlink()
     owner = living_server(data_dir)
-    if owner is not None and owner in servers_in(data_dir, bin):
+    if owner is not None and owner in (servers := servers_in(data_dir, bin)):
+        for pid in servers:
+            _signal(pid, signal.SIGCONT)  # one that a conductor has stopped would not notice its server's end
         _signal(owner, signal.SIGQUIT)
         wait_until(lambda: not servers_in(data_dir, bin), LEFTOVER_TIMEOUT_S)
     end_processes(data_dir, bin)

@@ -66,15 +66,14 @@ def _killed(bench: Bench, label: str, after_s: float, chosen: Chosen, chance: ra
         yield f"does not start: {started.stderr!r}"
         return
     time.sleep(after_s)
-    before, segments = _finished(bench), _segments(bench)
+    before, shared = finished(bench), segments(bench)
     for process in chosen(_processes(bench), chance):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    yield from _awaited(lambda: not is_locked(bench.run), "the engine does not end")
-    yield from _resumed(bench)
-    after = _finished(bench)
-    yield from (f"{cell} was measured and is lost or changed" for cell in before if before[cell] != after.get(cell))
-    yield from _left_behind(bench, segments)
+    yield from awaited(lambda: not is_locked(bench.run), "the engine does not end")
+    yield from resumed(bench)
+    yield from lost(bench, before)
+    yield from left_behind(bench, shared)
 
 
 def _interrupted(bench: Bench, label: str, after_s: float) -> Iterator[str]:
@@ -89,11 +88,11 @@ def _interrupted(bench: Bench, label: str, after_s: float) -> Iterator[str]:
     if "Traceback" in complaint:
         yield f"a traceback: {complaint.splitlines()[-1]}"
     if bench.out.is_dir() and list(bench.out.glob("*/manifest.json")):
-        yield from _resumed(bench)
-        yield from _left_behind(bench, set())
+        yield from resumed(bench)
+        yield from left_behind(bench, set())
 
 
-def _resumed(bench: Bench) -> Iterator[str]:
+def resumed(bench: Bench) -> Iterator[str]:
     """Resumes a run until it has all its cells."""
     for _ in range(3):
         done = bench("resume", "--plain")
@@ -109,17 +108,19 @@ def _resumed(bench: Bench) -> Iterator[str]:
         yield f"not finished by resume: {', '.join(sorted(lacking))}"
 
 
-def _left_behind(bench: Bench, segments: set[str]) -> Iterator[str]:
-    yield from _awaited(lambda: not bench.descendants(), "processes are left")
+def left_behind(bench: Bench, shared: set[str]) -> Iterator[str]:
+    """What a run that is over has left: processes, files, of the segments of shared memory `shared`; tracebacks."""
+    yield from awaited(lambda: not bench.descendants(), "processes are left")
     for pattern in ("cells/*/data", "cells/*/socket"):
         yield from (f"{path} is left" for path in bench.run.glob(pattern))
-    yield from (f"shared memory {segment} is left" for segment in sorted(segments & _existing_segments()))
+    yield from (f"shared memory {segment} is left" for segment in sorted(shared & _existing_segments()))
     for log in bench.run.glob("**/*.log"):
         if "Traceback" in log.read_text(errors="replace"):
             yield f"a traceback in {log.relative_to(bench.run)}"
 
 
-def _awaited(holds: Callable[[], bool], otherwise: str) -> Iterator[str]:
+def awaited(holds: Callable[[], bool], otherwise: str) -> Iterator[str]:
+    """Waits until something holds; says so when it does not."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
         if time.monotonic() > deadline:
@@ -128,7 +129,13 @@ def _awaited(holds: Callable[[], bool], otherwise: str) -> Iterator[str]:
         time.sleep(0.1)
 
 
-def _finished(bench: Bench) -> dict[str, list[StepTotals | None]]:
+def lost(bench: Bench, before: Mapping[str, list[StepTotals | None]]) -> Iterator[str]:
+    """Cells that were `finished` before, and are no more what they were."""
+    after = finished(bench)
+    yield from (f"{cell} was measured and is lost or changed" for cell in before if before[cell] != after.get(cell))
+
+
+def finished(bench: Bench) -> dict[str, list[StepTotals | None]]:
     """The totals of all steps of each cell that is finished."""
     try:
         with JournalReader(bench.run) as reader:
@@ -148,7 +155,7 @@ def _processes(bench: Bench) -> Processes:
     return found
 
 
-def _segments(bench: Bench) -> set[str]:
+def segments(bench: Bench) -> set[str]:
     """The shared memory, by name or System V number, of the run's servers."""
     found = set()
     for process in _processes(bench)["postmaster"]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -149,6 +150,27 @@ def processes_of(out: Path) -> Iterator[tuple[int, str]]:
             continue
         if inside:
             yield int(entry.name), line
+
+
+def stopped(out: Path) -> list[int]:
+    """Those processes below a folder that are stopped."""
+    found = []
+    for pid, _ in processes_of(out):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                found.append(pid)
+    return found
+
+
+def conductor_of(engine: int) -> list[int]:
+    """The conductor that an engine has, if a step is driven in slices."""
+    found = []
+    with suppress(OSError):
+        for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split():
+            with suppress(OSError):
+                if b"engine.run.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(int(pid))
+    return found
 
 
 def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:

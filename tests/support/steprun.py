@@ -124,7 +124,14 @@ def cpu_s(pid: int) -> float:
 
 @contextmanager
 def running(
-    dsn: str, step: Step, generation_name: str, *, clients: int = 1, seed: int = 1, options: Options | None = None
+    dsn: str,
+    step: Step,
+    generation_name: str,
+    *,
+    clients: int = 1,
+    seed: int = 1,
+    options: Options | None = None,
+    launcher_module: str = "workloads.insert.launch",
 ) -> Iterator[StepRun]:
     """A step whose roles are being started; whatever is left of it is killed at the end."""
     chosen = msgspec.structs.replace(options or Options(), generation=generation_name, clients=clients)
@@ -132,7 +139,7 @@ def running(
     page = Page.create(len(roles))
     spec = StepSpec(page.fd, dsn, step, chosen, seed, 0)
     launcher = subprocess.Popen(
-        [sys.executable, "-m", "workloads.insert.launch"],
+        [sys.executable, "-m", launcher_module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

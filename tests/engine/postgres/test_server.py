@@ -311,6 +311,18 @@ def test_leftover_server_is_stopped_and_removed(build: Builds, small_config: Con
     assert [entry.name for entry in cell_dir.iterdir()] == ["server.log"]
 
 
+def test_what_is_stopped_of_a_leftover_server_goes_on_and_ends(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    abandoned = Server(build(16), small_config(build(16)), cell_dir)
+    abandoned.start()
+    for pid in children(abandoned.pid):
+        os.kill(pid, signal.SIGSTOP)  # as a conductor does, that may be killed before it lets them go on
+    kill_leftover(cell_dir, build(16).bin, unprivileged().uid)
+    assert not abandoned.alive()
+    assert "SIGKILL to recalcitrant children" not in (cell_dir / "server.log").read_text()
+
+
 def test_leftover_backends_without_a_postmaster_are_ended(build: Builds, small_config: Configs, cell_dir: Path) -> None:
     abandoned = Server(build(16), small_config(build(16)), cell_dir)
     abandoned.start()

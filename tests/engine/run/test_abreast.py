@@ -6,13 +6,13 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from engine.core.model import Build
 from engine.journal.reader import JournalReader, SliceRow, chosen_attempts
-from tests.support.benchcall import Bench, nothing_left, wait_for
+from engine.observe.sampler import LEAST_WORKED_NS
+from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
 
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 
@@ -32,18 +32,6 @@ def slices_of(bench: Bench, step: str) -> dict[tuple[int, str], list[SliceRow]]:
                 if row.name == step:
                     found[cell.repeat, cell.subject.build] = reader.slices(row.id)
     return found
-
-
-def stopped(bench: Bench) -> list[int]:
-    """Processes of the run that are stopped."""
-    states = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            inside = str((entry.parent / "cwd").readlink()).startswith(str(bench.out))
-            states[int(entry.parent.name)] = entry.read_text().rpartition(")")[2].split()[0] if inside else ""
-        except OSError:
-            continue
-    return [pid for pid, state in states.items() if state == "T"]
 
 
 def await_slices(bench: Bench, count: int = 4) -> None:
@@ -130,15 +118,29 @@ def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) 
     assert written(bench) == sliced
 
 
+def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(bench: Bench, pair: str) -> None:
+    options = ("--query-seconds", "6", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--slice-ms", "1000")
+    done = bench("--pg", pair, *SMALL, *options)
+    assert done.returncode == 0, done.stderr
+    with JournalReader(bench.run) as reader:
+        for attempt in reader.attempts():
+            (step,) = (row for row in reader.steps(attempt.id) if row.name == "qr100")
+            assert step.totals is not None
+            for role in reader.roles(step.id):
+                seconds = reader.role_seconds(role.id)
+                assert min(second.dt_ns for second in seconds[:-1]) >= LEAST_WORKED_NS
+                assert sum(second.dt_ns for second in seconds) == pytest.approx(step.totals.seconds * 1e9, rel=0.01)
+                assert sum(second.statements for second in seconds) == step.totals.roles[role.name].statements
+
+
 QUERIES = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100")
 WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
 
 
 @pytest.mark.parametrize(
     ("victim", "steps"),
-    [("server", QUERIES), ("conductor", QUERIES), ("engine", QUERIES),
-     ("backend", WRITES), ("conductor", WRITES), ("engine", WRITES), ("none", WRITES)],
-)  # fmt: skip
+    [("server", QUERIES), ("conductor", QUERIES), ("engine", WRITES), ("backend", WRITES), ("none", WRITES)],
+)
 def test_whatever_dies_nothing_stays_stopped_or_behind(
     bench: Bench, pair: str, victim: str, steps: tuple[str, ...]
 ) -> None:
@@ -148,7 +150,8 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
     if victim == "engine":
         os.kill(engine, signal.SIGKILL)
     elif victim == "conductor":
-        os.kill(conductor_of(engine), signal.SIGKILL)
+        (conductor,) = conductor_of(engine)
+        os.kill(conductor, signal.SIGKILL)
     elif victim == "none":
         assert bench("stop").returncode == 0
     else:
@@ -162,7 +165,7 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
         assert [attempt.state for attempt in bench.attempts()].count("running") == 1  # unsliced from now on
         assert bench("stop").returncode == 0
     bench.await_end()
-    assert not stopped(bench)
+    assert not stopped(bench.out)
     nothing_left(bench)
     states = [attempt.state for attempt in bench.attempts()]
     if victim == "conductor":
@@ -170,12 +173,6 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
         assert all("the conductor ended with code -9" in (attempt.reason or "") for attempt in bench.attempts())
     if victim == "none":
         assert states == ["interrupted", "interrupted"]
-
-
-def conductor_of(engine: int) -> int:
-    children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
-    (found,) = (pid for pid in children if b"engine.run.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    return int(found)
 
 
 def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> None:
@@ -197,6 +194,7 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
         (("--placement", "free"), "--placement free: in slices both servers must have the same CPUs"),
         (("--config", "auto,cx9a2_c8r32"), "one config, not several"),
         (("--slice-ms", "5"), "--slice-ms"),
+        (("--slice-ms", "1001"), "--slice-ms"),
         (("--set", "Statement_Timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),
         (("--set", "shared_buffers=100GB"), "side by side, 0 would"),
     ],
