@@ -329,9 +329,14 @@ class JournalReader:
         where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
-    def slices(self, step: int) -> list[SliceRow]:
-        """The slices of a step in order; none of a step that was not sliced, or in a journal older than schema 1.3."""
-        return self._read(SliceRow, "slice", "step_id = ?", step, order="block, place") if self._has("slice") else []
+    def slices(self, step: int, after_block: int = -1) -> list[SliceRow]:
+        """The slices of a step in order, of later blocks than the one given.
+
+        There are none of a step that was not sliced, nor in a journal older than schema 1.3.
+        """
+        if not self._has("slice"):
+            return []
+        return self._read(SliceRow, "slice", "step_id = ? AND block > ?", step, after_block, order="block, place")
 
     def events(
         self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None
