@@ -118,8 +118,7 @@ def line(view: ViewState) -> str:
 
 def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
     """Every build's rate so far, and how it compares with the base's."""
-    numbers = "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in abreast.sides))
-    parts = [f"cells {numbers}/{view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
+    parts = [f"cells {abreast.numbers}/{view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
     if not view.doing and view.fraction is not None:
         parts.append(f"{view.fraction:4.0%}")
     if not view.doing:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.core.model import Cell, Manifest
 from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
 from engine.view.events import lasts
-from engine.view.slice_series import SliceSeries, SoFar
+from engine.view.slice_series import Lane, SliceSeries, SoFar
 from engine.view.step_series import StepSeries
 
 Beside = Sequence[tuple[Attempt, StepRow]]  # the same step of cells abreast, the base's first
@@ -62,6 +62,16 @@ class Abreast:
     def compared(self) -> Side:
         """The side whose ratio is looked at: the chosen one, or the base's first other."""
         return self.sides[self.chosen or 1]
+
+    @property
+    def lane(self) -> Lane:
+        """The slices of the side that is looked at."""
+        return self.slices.lanes[self.chosen]
+
+    @property
+    def numbers(self) -> str:
+        """The cells' places in the run, from 1: `3+4`."""
+        return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))
 
     def stalled(self) -> list[tuple[Side, EventRow]]:
         """The stalls that last at this moment, on whichever side."""

@@ -20,7 +20,7 @@ from engine.observe.stalls import Stall
 from engine.report import follow
 from engine.view.events import stall_words
 from engine.view.player import Player
-from tests.support.abreast import abreast
+from tests.support.growing_abreast import abreast
 from tests.support.made_run import RATES, SECOND_NS, make_run
 
 CONFIGS = ("cx5", "cx7")

@@ -17,7 +17,7 @@ from engine.view.player import Player
 from engine.view.slice_series import MOST_POINTS, MOST_SUMS, SliceSeries, SoFar
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tests.support.abreast import COUNTED_NS, SLICE_NS, WARM_NS, abreast
+from tests.support.growing_abreast import COUNTED_NS, SLICE_NS, WARM_NS, abreast
 
 OPS = (420.0, 400.0)  # of a slice: the other is 4.8 % slower
 
