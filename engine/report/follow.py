@@ -183,7 +183,7 @@ def follow(run: Path, console: Console, known: Iterable[str] = ()) -> None:
                 put(text)
             place = f"{view.state} {view.cell} {view.step.id if view.step else ''} {view.doing.partition(':')[0]}"
             # The beat of this loop is a second, give or take what a look costs.
-            pause_s = LINE_S if view.abreast is None else LINE_ABREAST_S
+            pause_s = LINE_S if view.abreast is None or view.doing else LINE_ABREAST_S
             if place != last_place or time.monotonic() - last_line_s >= pause_s - LOOK_S / 2:
                 put(line(view))
                 last_line_s, last_place = time.monotonic(), place

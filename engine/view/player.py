@@ -29,6 +29,7 @@ TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before
 FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
 MEDIAN_NS = 60 * SECOND_NS
 LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
+OF_SERVER = ("server", "process:")  # samples of what does nothing while its server is paused
 SETTLED_S = 2.0  # earlier, a mean is too uncertain to compare with the base's
 
 
@@ -300,11 +301,11 @@ class Player:
         base = self._base_rate(view.cell, step.name)
         counted_s = series.worked_s(newest_ns)
         done = series.done(kind, newest_ns)
+        share = series.active_share(newest_ns)
         samples = {
-            source: (dt_ns, data)
+            source: (round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data)
             for _, dt_ns, source, data in ([] if silent else self.reader.samples(step.id, after_ns, newest_ns))
         }
-        share = series.active_share(newest_ns)
         fraction = self._fraction(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
         goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
         return replace(
@@ -324,7 +325,7 @@ class Player:
             relative=done / counted_s / base if base and counted_s > SETTLED_S and step.kind != "index" else None,
             sla=self._sla(series, until_ns),
             roles=role_lines(series.roles, tick, lasting, kind),
-            machine=machine(samples, (rate or 0.0) * share),
+            machine=machine(samples, rate or 0.0),
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
             events=tuple(events),

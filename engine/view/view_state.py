@@ -43,7 +43,10 @@ class RoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server as a whole and the machine, in the last second; None where it was not sampled. Rates per second."""
+    """The server as a whole and the machine, in the last second; None where it was not sampled. Rates per second.
+
+    Those of a server that is driven in slices are per second of its active time.
+    """
 
     server_cpu_percent: float | None = None
     server_cpu_us_per_op: float | None = None
@@ -163,7 +166,7 @@ def _role_line(
 
 
 def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: float) -> Machine:
-    """The machine from the samples of one tick: source, length in ns and counters. `ops_per_s` is by the clock."""
+    """The machine from the samples of one tick: source, length in ns (a server's without pauses) and counters."""
 
     def of(source: str, key: str) -> tuple[float | None, int]:
         length_ns, data = samples.get(source, (SECOND_NS, {}))

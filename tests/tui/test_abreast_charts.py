@@ -61,8 +61,8 @@ def test_a_stall_and_the_cursor_are_marked_in_their_columns() -> None:
     ("values", "edges"),
     [
         ((8310, 8020), (8000, 8400)),
-        ((8310, 100), (0, 9000)),
-        ((8310, 8310), (8300, 8400)),
+        ((8310, 100), (0, 10_000)),
+        ((8310, 8310), (8300, 8350)),
         ((0.5, 0.4), (0.4, 0.5)),
         ((0,), (0, 1)),
         ((), (0, 1)),
@@ -84,7 +84,7 @@ def course() -> Course:
 def test_the_bounds_of_the_ratio_close_in() -> None:
     drawn, edge = closing(course(), axis(12, at=10), 12, 5, ASCII)
     assert edge == pytest.approx(0.05)  # 1.5 times as far from 1 as the last bound
-    assert texts(drawn) == ["            ", "  :         ", "--::::::::--", "----------  ", "  ::::      "]
+    assert texts(drawn) == ["            ", "  =         ", "---''==...--", "=========:  ", "  ..=='''   "]
     assert ratio_labels(edge, 5) == {0: "+5 %", 2: "0 %", 4: "-5 %"}
 
 

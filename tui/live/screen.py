@@ -36,7 +36,7 @@ EVENTS_MOST = 8  # that are shown at once
 # What the last row leaves out: in a replay, and live.
 LIVE_ONLY = ("live.mark", "live.zoom", "live.role")
 REPLAY_ONLY = ("live.back", "live.slower")
-ALONE_ONLY, ABREAST_ONLY = ("live.zoom",), ("live.side",)  # of cells by themselves; of cells abreast
+ALONE_ONLY, ABREAST_ONLY = ("live.zoom", "live.slower"), ("live.side",)  # of a cell by itself; of cells abreast
 
 
 class LiveScreen(BenchScreen):

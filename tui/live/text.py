@@ -12,6 +12,7 @@ from engine.view.step_series import SECOND_NS
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
 from tui.marks import SIDES, Line, Span, line
+from tui.screens.base import LEAST
 
 BAR_CELLS = 16
 # The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
@@ -122,7 +123,7 @@ def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs) -> Line:
     return tuple(spans)
 
 
-def sentences(view: ViewState, glyphs: Glyphs) -> list[Line]:
+def sentences(view: ViewState, glyphs: Glyphs, columns: int) -> list[Line]:
     """How each build compares with the base so far; that of the side looked at is strong."""
     abreast = view.abreast
     if abreast is None:
@@ -132,8 +133,11 @@ def sentences(view: ViewState, glyphs: Glyphs) -> list[Line]:
         words = so_far_words(side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
         if glyphs.name == "ascii":
             words = words.replace("±", "+-")
+        reach = f" ({reach_words(abreast)})"
+        if len(words) + len(reach) >= columns:
+            reach = reach.replace(" of clusters", "")
         mark = "strong" if side is abreast.compared else ""
-        lines.append(line((f" {words}", mark), (f" ({reach_words(abreast)})", "dim")))
+        lines.append(line((f" {words}", mark), (reach, "dim")))
     return lines
 
 
@@ -271,7 +275,7 @@ def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
         line((f" {rate}", "strong"), f"  {view.doing}"),
         progress(view, SETS["ascii"], behind_s, None),
     ]
-    lines += sentences(view, SETS["ascii"])
+    lines += sentences(view, SETS["ascii"], LEAST[0])
     if view.abreast is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
     lines += [line((f" ! {stall_words(stall, view.at_ns)}", "stall")) for stall in view.stalled]

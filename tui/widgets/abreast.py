@@ -15,7 +15,9 @@ from tui.marks import SIDES, Line, joined
 from tui.widgets.chart import Axis, Points, nice
 from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 
+STEPS = 5  # of a round number that the lines span, at most
 LEAST_RANGE = 0.02  # of the greatest value: what differs by less is drawn as the same
+ROOM = 1.25  # how far the edges of a ratio's chart are from 1, in times of its bounds
 DIP = 0.5  # a point below so much of its column's mean is drawn, too
 Column = tuple[float, float]  # the mean of a column, and its least point if that is a dip, else the mean again
 
@@ -47,7 +49,9 @@ def limits(sides: Iterable[Sequence[Column | None]]) -> tuple[float, float]:
     high = max(values, default=0.0)
     if high <= 0:
         return 0.0, 1.0
-    unit = 10.0 ** floor(log10(max(high - min(values), LEAST_RANGE * high)))
+    step = max(high - min(values), LEAST_RANGE * high) / STEPS
+    power = 10.0 ** floor(log10(step))
+    unit = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step)
     low = floor(min(values) / unit) * unit
     top = ceil(high / unit) * unit
     return (low if low > 0.1 * top else 0.0), top if top > low else low + unit
@@ -93,7 +97,7 @@ def closing(course: Course, axis: Axis, cells: int, rows: int, glyphs: Glyphs) -
         return [], 0.0
     edge = _edge(course.known[count - 1])
     known = _by_column(course, count, axis, cells * columns_per_cell(glyphs))
-    texts = _outlines(known, edge, rows, glyphs) if glyphs.name == "braille" else _bands(known, edge, rows, glyphs)
+    texts = _outlines(known, edge, rows, glyphs) if glyphs.name == "braille" else _thirds(known, edge, rows, glyphs)
     return [
         joined(
             (glyphs.dash, "base") if character == " " and y == rows // 2 else (character, "rate") for character in text
@@ -104,7 +108,7 @@ def closing(course: Course, axis: Axis, cells: int, rows: int, glyphs: Glyphs) -
 
 def _edge(last: SoFar) -> float:
     far = abs(last.ratio - 1) if last.low is None or last.high is None else max(1 - last.low, last.high - 1)
-    return nice(100 * max(1.5 * far, 0.001)) / 100
+    return nice(100 * max(ROOM * far, 0.001)) / 100
 
 
 def _by_column(course: Course, count: int, axis: Axis, columns: int) -> list[SoFar | None]:
@@ -134,18 +138,19 @@ def _outlines(known: Sequence[SoFar | None], edge: float, rows: int, glyphs: Gly
     return ["".join(chr(BRAILLE + bits) if bits else " " for bits in row) for row in texts]
 
 
-def _bands(known: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyphs) -> list[str]:
-    """The row of the ratio, and shade from bound to bound."""
-    texts = [[" "] * len(known) for _ in range(rows)]
+def _thirds(known: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """The same three lines in characters that stand low, in the middle or high in their cells."""
+    found: list[list[set[int]]] = [[set() for _ in known] for _ in range(rows)]
     for x, each in enumerate(known):
-        if each is None:
-            continue
-        if each.low is not None and each.high is not None:
-            low, high = (rows - 1 - level(value - 1 + edge, 2 * edge, rows) for value in (each.low, each.high))
-            for y in range(high, low + 1):
-                texts[y][x] = glyphs.shade
-        texts[rows - 1 - level(each.ratio - 1 + edge, 2 * edge, rows)][x] = glyphs.rule
-    return ["".join(row) for row in texts]
+        for value in (each.low, each.ratio, each.high) if each is not None else ():
+            if value is not None:
+                height = level(value - 1 + edge, 2 * edge, 3 * rows)
+                found[rows - 1 - height // 3][x].add(height % 3)
+    return ["".join(_third(heights, glyphs) for heights in row) for row in found]
+
+
+def _third(heights: set[int], glyphs: Glyphs) -> str:
+    return " " if not heights else glyphs.thirds[heights.pop()] if len(heights) == 1 else glyphs.shade
 
 
 def labels(low: float, top: float, rows: int) -> dict[int, str]:
