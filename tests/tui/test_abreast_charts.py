@@ -60,7 +60,7 @@ def test_a_stall_and_the_cursor_are_marked_in_their_columns() -> None:
 @pytest.mark.parametrize(
     ("values", "edges"),
     [
-        ((8310, 8020), (8000, 8400)),
+        ((8310, 8020), (8000, 8350)),
         ((8310, 100), (0, 10_000)),
         ((8310, 8310), (8300, 8350)),
         ((0.5, 0.4), (0.4, 0.5)),

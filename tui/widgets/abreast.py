@@ -15,7 +15,7 @@ from tui.marks import SIDES, Line, joined
 from tui.widgets.chart import Axis, Points, nice
 from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 
-STEPS = 5  # of a round number that the lines span, at most
+STEPS = 8  # of a round number that the lines span, at most
 LEAST_RANGE = 0.02  # of the greatest value: what differs by less is drawn as the same
 ROOM = 1.25  # how far the edges of a ratio's chart are from 1, in times of its bounds
 DIP = 0.5  # a point below so much of its column's mean is drawn, too
