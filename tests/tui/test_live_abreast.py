@@ -88,6 +88,18 @@ def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(slice
     replay(sliced_recording, check, at_s=17.5, cell="001-12.11-prebuilt-auto-r1")
 
 
+def test_the_role_that_is_drawn_stays_when_the_side_changes(sliced_recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("i")
+        await pilot.pause()
+        assert text(pilot).splitlines()[2].startswith(" del/s  ● 12.11-prebuilt ")
+        await pilot.press("s")
+        await pilot.pause()
+        assert text(pilot).splitlines()[2].startswith(" del/s  >● 12.11-prebuilt ")
+
+    replay(sliced_recording, check, at_s=13.5)
+
+
 def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "too early for its error" in text(pilot)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from engine.analysis.slices import Slices, log_ratio
-from engine.core.slices import half_width_at_every_moment
+from engine.core.slices import LogRatio, half_width_at_every_moment
 from engine.journal.reader import JournalReader, SliceRow
 from engine.view.abreast import Abreast, reach_words, so_far_words
 from engine.view.player import Player
@@ -38,11 +38,11 @@ def known(view: ViewState) -> SoFar:
     return found
 
 
-def analysed(run: Path, steps: list[int], blocks: int) -> Any:
-    """What the analysis says of the first blocks."""
+def analysed(run: Path, steps: list[int], blocks: int, together: int = 1) -> LogRatio:
+    """What the analysis says of the first blocks, of so many together as if they were one."""
 
     def part(rows: list[SliceRow], name: str) -> Any:
-        return np.array([[getattr(row, name) for row in rows[at : at + 2]] for at in range(0, 2 * blocks, 2)])
+        return np.array([getattr(row, name) for row in rows[: 2 * blocks]]).reshape(-1, 2 * together)
 
     with JournalReader(run) as reader:
         sides = [reader.slices(step) for step in steps]
@@ -134,6 +134,22 @@ def test_time_stands_still_while_another_is_driven(tmp_path: Path) -> None:
         assert slices.rates[1].value == pytest.approx([400e9 / COUNTED_NS] * 2)
 
 
+def test_what_a_server_does_is_told_by_its_active_time(tmp_path: Path) -> None:
+    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for _ in range(10):
+            live.block(*OPS)
+        for source, used_ns in (("server", 400_000_000), ("engine", 10_000_000)):
+            live.journal.add_sample(live.steps[1], live.hand.at_ns, SECOND_NS, source, {"cpu_ns": used_ns})
+        live.journal.commit()
+        view = player.look()
+        assert view.rate_per_s == 8000  # 4000 in half a second
+        assert view.machine.server_cpu_percent == pytest.approx(80)
+        assert view.machine.server_cpu_us_per_op == pytest.approx(100)
+        assert view.machine.engine_cpu_percent == pytest.approx(1)
+        live.hand.at_ns += SECOND_NS // 2  # until the next tick it goes on as before
+        assert player.look().fraction == pytest.approx((1 + 0.25) / 12)
+
+
 def test_the_side_that_is_looked_at_can_be_another(tmp_path: Path) -> None:
     with abreast(tmp_path, builds=("16.3", "17.0", "18.0")) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(5):
@@ -221,11 +237,11 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
         slices.catch_up()
         assert MOST_POINTS / 4 < len(slices.rates[0].until) < MOST_POINTS
         assert 100 < len(slices.courses[1].until) < 400
-        found, exact = slices.so_far(1, count), analysed(live.run, live.steps, count)
-        half = half_width_at_every_moment(exact, 3000)
+        found, expected = slices.so_far(1, count), analysed(live.run, live.steps, count, together=3)
+        half = half_width_at_every_moment(LogRatio(expected.theta, expected.variance, count), 3000)
         assert found is not None and found.high is not None and half is not None
-        assert found.ratio == pytest.approx(math.exp(exact.theta))
-        assert found.high / found.ratio == pytest.approx(math.exp(half), abs=0.5 * half)
+        assert found.ratio == pytest.approx(math.exp(expected.theta))
+        assert found.high / found.ratio == pytest.approx(math.exp(half))
 
 
 @pytest.mark.parametrize(
