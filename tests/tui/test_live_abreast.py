@@ -100,6 +100,17 @@ def test_the_role_that_is_drawn_stays_when_the_side_changes(sliced_recording: Pa
     replay(sliced_recording, check, at_s=13.5)
 
 
+def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_recording: Path) -> None:
+    """12.11 was driven for 9 of its 12 s when 16.3, which had lost 3 s of its own, was done."""
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "12.11-prebuilt auto" in text(pilot).splitlines()[0]
+        chart = text(pilot).splitlines()[3:9]
+        assert any("x" in row[70:] for row in chart) and not any("o" in row[70:] for row in chart)
+
+    replay(sliced_recording, check, at_s=22, cell="001-12.11-prebuilt-auto-r1", glyphs="ascii")
+
+
 def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "too early for its error" in text(pilot)
@@ -228,7 +239,7 @@ def test_each_key_of_the_last_row_does_something(tmp_path: Path) -> None:
 
 def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "17.0 is " in text(pilot) and "s side" in text(pilot)
+        assert "17.0 is " in text(pilot) and "s build" in text(pilot)
         for side in (0, 1):
             live.end(side)
         live.begin(0, "l.x", "index", 1)
@@ -236,7 +247,7 @@ def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> Non
         await pilot.pause()
         await pilot.pause()
         shown = text(pilot)
-        assert "1/2 | 16.3 auto | l.x" in shown and "17.0" not in shown and "s side" not in shown
+        assert "1/2 | 16.3 auto | l.x" in shown and "17.0" not in shown and "s build" not in shown
         await pilot.press("s")
         assert "no build is driven beside this one now" in text(pilot)
 

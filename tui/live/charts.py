@@ -3,10 +3,12 @@ lines in active time, and the ratio as it closes in.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from engine.journal.reader import EventRow
 from engine.view.abreast import Abreast
 from engine.view.envelope import columns_of
+from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
 from tui.live import text as live_text
@@ -61,7 +63,8 @@ class Charts:
         cursor = whole.at if view.speed is not None else None
         if view.abreast is not None:
             lines = view.abreast.slices.rates if kind == view.headline else _active(view.abreast, kind)
-            self.sides.show(_sides(lines, shown, stalls, cursor, self.sides, self._glyphs))
+            own = [_own(shown, view.abreast, place) for place in range(len(lines))]
+            self.sides.show(_sides(lines, own, shown, stalls, cursor, self.sides, self._glyphs))
             self.closing.show(_closing(view, view.abreast, shown, self.closing, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.headline else None
@@ -81,8 +84,15 @@ def _active(abreast: Abreast, kind: str) -> Sequence[Points | None]:
     return [side.series.active.get(kind) for side in abreast.sides]
 
 
+def _own(axis: Axis, abreast: Abreast, place: int) -> Axis:
+    """The axis up to where that side is: after a stall of its own it is ahead of the others."""
+    worked_ns = abreast.sides[place].active_s * SECOND_NS
+    return replace(axis, at=max(abreast.slices.lanes[place].active_at(abreast.at_ns), worked_ns))
+
+
 def _sides(
     lines: Sequence[Points | None],
+    own: Sequence[Axis],
     axis: Axis,
     stalls: Sequence[tuple[float, float]],
     cursor: float | None,
@@ -93,7 +103,7 @@ def _sides(
     cells, rows = part.size.width - SCALE_CELLS, part.size.height
     if cells <= 0 or rows <= 1:
         return []
-    drawn = [drawing.columns(each, axis, cells) if each is not None else [] for each in lines]
+    drawn = [drawing.columns(each, to, cells) if each is not None else [] for each, to in zip(lines, own, strict=True)]
     at = columns_of(axis.start, axis.end, cursor, cursor, cells) if cursor is not None else range(0)
     special = dict.fromkeys(at, "cursor")
     for begin, end in stalls:
@@ -108,10 +118,11 @@ def _closing(view: ViewState, abreast: Abreast, axis: Axis, part: Lines, glyphs:
     room = max(1, part.size.height - 3)
     said = said[:room] if len(said) <= room else [each for each in said if each[0][1] == "strong"][:1]
     cells, rows = part.size.width - SCALE_CELLS, (part.size.height - len(said) - 1) // 2 * 2 + 1
-    course = abreast.slices.courses[abreast.sides.index(abreast.compared)]
+    place = abreast.sides.index(abreast.compared)
     if cells <= 0 or rows < 3:
         return said
-    drawn, edge = drawing.closing(course, axis, cells, rows, glyphs)
+    course = abreast.slices.courses[place]
+    drawn, edge = drawing.closing(course, _own(axis, abreast, place), cells, rows, glyphs)
     return [*said, *_scaled(drawn, drawing.ratio_labels(edge, rows))]
 
 

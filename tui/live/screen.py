@@ -36,7 +36,7 @@ EVENTS_MOST = 8  # that are shown at once
 # What the last row leaves out: in a replay, and live.
 LIVE_ONLY = ("live.mark", "live.zoom", "live.role")
 REPLAY_ONLY = ("live.back", "live.slower")
-ALONE_ONLY, ABREAST_ONLY = ("live.zoom", "live.slower"), ("live.side",)  # of a cell by itself; of cells abreast
+ALONE_ONLY, ABREAST_ONLY = ("live.zoom", "live.slower"), ("live.build",)  # of a cell by itself; of cells abreast
 
 
 class LiveScreen(BenchScreen):
@@ -63,7 +63,7 @@ class LiveScreen(BenchScreen):
         key("enter", "detail", "detail", "live.detail"),
         key("z", "zoom", "zoom", "live.zoom"),
         key("i", "role", "role", "live.role"),
-        key("s", "side", "side", "live.side"),
+        key("s", "side", "build", "live.build"),
         key("m", "mark", "mark", "live.mark"),
         key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
         key("right_square_bracket", "seek(1)", "forward 1 s", "live.on", show=False),

@@ -160,5 +160,5 @@ def labels(low: float, top: float, rows: int) -> dict[int, str]:
 
 def ratio_labels(edge: float, rows: int) -> dict[int, str]:
     """The same of a ratio: percent above and below."""
-    percent = f"{100 * edge:.3g}"
+    percent = short(100 * edge)
     return {0: f"+{percent} %", rows // 2: "0 %", rows - 1: f"-{percent} %"} if edge else {}
