@@ -38,8 +38,17 @@ TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB"
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     """A run of 14.10 and 16.3, three repeats, with stalls and probes; a copy of one's own."""
-    run = tmp_path / "20261120-131303-14.10_prebuilt-16.3_prebuilt"
-    shutil.copytree(RECORDINGS / "two-builds", run)
+    return unpacked("two-builds", tmp_path / "20261120-131303-14.10_prebuilt-16.3_prebuilt")
+
+
+@pytest.fixture
+def sliced_recording(tmp_path: Path) -> Path:
+    """A run of 12.11 and 16.3 abreast, one repeat, step qr100 in slices, 16.3 with a stall; a copy of one's own."""
+    return unpacked("abreast", tmp_path / "20261122-100939-12.11_prebuilt-16.3_prebuilt")
+
+
+def unpacked(name: str, run: Path) -> Path:
+    shutil.copytree(RECORDINGS / name, run)
     (run / "cells").mkdir()
     packed = run / "journal.db.gz"
     (run / "journal.db").write_bytes(gzip.decompress(packed.read_bytes()))

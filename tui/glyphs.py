@@ -24,13 +24,16 @@ class Glyphs:
     done: str
     todo: str
     ellipsis: str
+    sides: str  # a point of each of the lines that are drawn over each other
+    several: str  # where more than one of them is
+    thirds: str  # a line that is low, in the middle, or high in its cell
 
 
-_BLOCK = Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…")
+_BLOCK = Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…", "●○◆◇", "◎", "▁─▔")
 SETS = {
     "braille": replace(_BLOCK, name="braille"),  # what goes with its dots
     "block": _BLOCK,
-    "ascii": Glyphs("ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~"),
+    "ascii": Glyphs("ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~", "ox+#", "%", ".='"),
 }
 
 

@@ -33,11 +33,13 @@ _PLAIN = {
     "worse": "bold",
     "base": "",
     "rate": "",
+    "third": "",
+    "fourth": "",
     "error": "bold reverse",
 }
 
 
-def _coloured(accent: str, title: str, sla: str, warning: str, base: str) -> dict[str, str]:
+def _coloured(accent: str, title: str, sla: str, warning: str, base: str, third: str) -> dict[str, str]:
     return {
         **dict.fromkeys(("key", "chosen", "better"), f"bold {accent}"),
         **dict.fromkeys(("stall", "error"), f"bold reverse {VERMILLION}"),
@@ -47,11 +49,13 @@ def _coloured(accent: str, title: str, sla: str, warning: str, base: str) -> dic
         "sla": f"bold {sla}",
         "warning": warning,
         "base": base,
+        "third": third,
+        "fourth": sla,
     }
 
 
-_DARK = _coloured(SKY, title="#1d2730", sla=PURPLE, warning=YELLOW, base=ORANGE)
-_LIGHT = _coloured(BLUE, title="#dde6ee", sla="#8f3f6b", warning="bold #7a5c00", base="#9a6a00")
+_DARK = _coloured(SKY, title="#1d2730", sla=PURPLE, warning=YELLOW, base=ORANGE, third=GREEN)
+_LIGHT = _coloured(BLUE, title="#dde6ee", sla="#8f3f6b", warning="bold #7a5c00", base="#9a6a00", third="#00614a")
 
 THEMES = (
     Theme(
@@ -75,6 +79,8 @@ THEMES = (
     ),
     Theme("bench-mono", primary="#d0d0d0", background="#000000", surface="#000000", foreground="#d0d0d0", dark=True),
 )
+
+SIDES = ("base", "rate", "third", "fourth")  # the marks of builds that are drawn over each other, the base's first
 
 STYLES: dict[str, dict[str, Style]] = {
     theme: {mark: Style.parse(styles.get(mark, plain)) for mark, plain in _PLAIN.items()}

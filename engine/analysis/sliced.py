@@ -11,8 +11,9 @@ from contextlib import suppress
 import numpy as np
 
 from engine.analysis.cells import Pair
-from engine.analysis.slices import LogRatio, Slices, log_ratio, own_ratio
+from engine.analysis.slices import Slices, log_ratio, own_ratio
 from engine.core.comparison import CPU, RATE
+from engine.core.slices import LogRatio
 from engine.journal.reader import SliceRow
 
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}  # metric: numerator, denominator

@@ -5,11 +5,10 @@ are alike when they are near in time. Level 2 is the pairs of fresh clusters: th
 of all other steps, because three pairs say little of it. Slices check themselves: a ratio whose truth is 1 is formed
 of each server's own. All ratios are other / base, in natural logs; a variance is in squares of those.
 
-Sources: Newey and West 1987 with the bandwidth of Andrews 1991 (10.2307/2938229); Paule and Mandel 1982; moderated
-variances, Smyth 2004 (limma); confidence sequences, Waudby-Smith et al. 2024 (arXiv 2103.06476); how many of which
-level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on an `Estimate` are given by
-`engine.analysis.statistics.judge`, which loads scipy: import this late, too. How well promises are kept is simulated in
-tests/perf/slices_coverage.py.
+Sources, besides those of `engine.core.slices`, which has the error of a ratio: Paule and Mandel 1982; moderated
+variances, Smyth 2004 (limma); how many of which level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on
+an `Estimate` are given by `engine.analysis.statistics.judge`, which loads scipy: import this late, too. How well
+promises are kept is simulated in tests/perf/slices_coverage.py.
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ from statistics import NormalDist, fmean, variance
 import numpy as np
 import numpy.typing as npt
 
-from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
+from engine.analysis.statistics import CONFIDENCE, Estimate
+from engine.core.slices import MIN_BLOCKS, LogRatio, log_of_totals, variance_of_mean
 
-MIN_BLOCKS = 20  # fewer give a ratio without an error
 BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
 TRIMMED = 0.2  # of the blocks, at each end
-MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
 SUSPECT, WITHHELD = 1.5, 2.0  # of the slices' check on themselves: a finding; no verdict
 MIN_TAU = 0.005  # clusters of one build were never seen to differ by certainly less
 MOST_PRIOR_DEGREES = 12.0
@@ -44,18 +42,6 @@ class Slices:
 
     numerators: Floats
     denominators: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class LogRatio:
-    """Level 1: ln(other / base) of a pair of clusters. `variance` is None where blocks are too few to tell it.
-
-    It holds for these two clusters: others of the same builds differ by more than chance within them.
-    """
-
-    theta: float
-    variance: float | None
-    blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +143,7 @@ def typical(base: Slices, other: Slices) -> Typical | None:
     winsorised = np.clip(logs, kept[0], kept[-1])
     influence = (winsorised - winsorised.mean()) / (1 - 2 * TRIMMED)
     totals = _influence((base_x, base_y), (other_x, other_y))[known]
-    gap = _total(base_x, base_y, other_x, other_y) - middle
+    gap = _total((base_x, base_y), (other_x, other_y)) - middle
     gap_variance = _variance_of_mean(totals - totals.mean() - influence)
     rare = abs(gap) > _normal(CONFIDENCE) * math.sqrt(gap_variance)
     return Typical(middle, _variance_of_mean(influence), rare)
@@ -197,19 +183,6 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     )
 
 
-def half_width_at_every_moment(ratio: LogRatio, planned_blocks: int, alpha: float = ALPHA) -> float | None:
-    """What to show after -+ while a step runs: the truth is within it at all moments at once, 95 % of the time.
-
-    The asymptotic confidence sequence of Waudby-Smith et al., narrowest at a third of `planned_blocks`; half width in
-    logs, for these two clusters. None where there is no variance.
-    """
-    if ratio.variance is None:
-        return None
-    tightest = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / (planned_blocks / 3)
-    grown = ratio.blocks * tightest + 1
-    return math.sqrt(ratio.variance * 2 * grown / (ratio.blocks * tightest) * math.log(math.sqrt(grown) / alpha))
-
-
 def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:
     """Whether a step may end: more of its slices would narrow the whole, which clusters widen too, by less than 12 %.
 
@@ -243,15 +216,12 @@ def _by_block(server: Slices) -> Sums:
 
 
 def _log_ratio(base: Sums, other: Sums) -> LogRatio:
-    theta, count = _total(*base, *other), len(base[0])
+    theta, count = _total(base, other), len(base[0])
     return LogRatio(theta, None if count < MIN_BLOCKS else _variance_of_mean(_influence(base, other)), count)
 
 
-def _total(base_x: Floats, base_y: Floats, other_x: Floats, other_y: Floats) -> float:
-    totals = [float(each.sum()) for each in (base_x, base_y, other_x, other_y)]
-    if min(totals) <= 0:
-        raise ValueError("each side must have counted something")
-    return math.log(totals[2] / totals[3]) - math.log(totals[0] / totals[1])
+def _total(base: Sums, other: Sums) -> float:
+    return log_of_totals(*(float(each.sum()) for each in (*base, *other)))
 
 
 def _influence(base: Sums, other: Sums) -> Floats:
@@ -261,21 +231,8 @@ def _influence(base: Sums, other: Sums) -> Floats:
 
 
 def _variance_of_mean(u: Floats) -> float:
-    """Newey and West's variance of the mean of a series with mean 0, never below that of unrelated values."""
     count = len(u)
-    unrelated = float(u @ u) / count
-    if unrelated == 0:
-        return 0.0
-    bandwidth = _bandwidth(float(u[1:] @ u[:-1]) / count / unrelated, count)
-    related = sum((1 - lag / (bandwidth + 1)) * float(u[lag:] @ u[:-lag]) for lag in range(1, bandwidth + 1)) / count
-    return max(unrelated, unrelated + 2 * related) / (count - 1)
-
-
-def _bandwidth(autocorrelation: float, count: int) -> int:
-    """Andrews' automatic bandwidth for Bartlett's kernel, as if the series were autoregressive of order 1."""
-    r = max(-MOST_AUTOCORRELATION, min(MOST_AUTOCORRELATION, autocorrelation))
-    a = 4 * r**2 / ((1 - r) ** 2 * (1 + r) ** 2)
-    return min(count // 3, math.ceil(1.1447 * math.cbrt(a * count)))
+    return variance_of_mean(count, lambda lag: float(u[lag:] @ u[: count - lag]) / count)
 
 
 def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:

@@ -330,15 +330,16 @@ class JournalReader:
         where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
-    def slices(self, step: int) -> list[SliceRow]:
-        """The slices of a step in order; none of a step that was not sliced, or in a journal older than schema 1.3.
+    def slices(self, step: int, after_block: int = -1) -> list[SliceRow]:
+        """The slices of a step in order, of later blocks than the one given.
 
-        In one older than schema 1.4 none is ragged: steps by work were not sliced.
+        There are none of a step that was not sliced, nor in a journal older than schema 1.3; in one older than 1.4 none
+        is ragged, as steps by work were not sliced.
         """
         columns = self._columns("slice")
         without = {} if "ragged_ns" in columns else {"ragged_ns": "0"}
-        where, order = "step_id = ?", "block, place"
-        return self._read(SliceRow, "slice", where, step, order=order, instead=without) if columns else []
+        where, order = "step_id = ? AND block > ?", "block, place"
+        return self._read(SliceRow, "slice", where, step, after_block, order=order, instead=without) if columns else []
 
     def events(
         self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None

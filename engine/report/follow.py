@@ -14,12 +14,14 @@ from rich.console import Console
 from engine.core.format import span
 from engine.core.text import visible
 from engine.journal.reader import EventRow
+from engine.view.abreast import Abreast, so_far_words
 from engine.view.events import event_words, stall_words
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 
 LOOK_S = 1.0
 LINE_S = 5.0
+LINE_ABREAST_S = 1.0  # what is compared while it runs is followed more closely
 
 
 def once(run: Path, *, as_json: bool) -> str:
@@ -50,6 +52,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         "rate_per_s": (view.rate_per_s or 0.0) if in_step and _unit(view) else 0.0,
         "unit": _unit(view) if in_step else "",
         "relative": view.relative if in_step else None,
+        "abreast": _abreast(view.abreast) if in_step and view.abreast is not None else None,
         "roles": [
             {
                 "name": role.name,
@@ -66,12 +69,36 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
     }
 
 
+def _abreast(abreast: Abreast) -> dict[str, Any]:
+    """The servers side by side, the base first; bounds of a ratio hold at all moments at once (95 %)."""
+    return {
+        "planned_s": abreast.planned_s or None,
+        "blocks": abreast.blocks,
+        "sides": [
+            {
+                "subject": side.name,
+                "cell": side.cell.id,
+                "step_id": side.step.id,
+                "active_s": side.active_s,
+                "rate_per_s": side.rate_per_s,
+                "ratio": side.so_far.ratio if side.so_far is not None else None,
+                "low": side.so_far.low if side.so_far is not None else None,
+                "high": side.so_far.high if side.so_far is not None else None,
+                "stalls": [asdict(stall) for stall in side.stalls],
+            }
+            for side in abreast.sides
+        ],
+    }
+
+
 def line(view: ViewState) -> str:
     """The state as one line of plain text, for logs and scripts."""
     if view.state != "running" or view.cell is None:
         failed = f", {view.cells_failed} failed" if view.cells_failed else ""
         gone = "" if view.state == "running" else ", engine not running"
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
+    if view.abreast is not None and view.step is not None:
+        return visible("  ".join(_parts_abreast(view, view.abreast, view.step.name)))
     number = min(view.cells_done + view.cells_failed + 1, view.cells)
     parts = [f"cell {number}/{view.cells}", f"{view.cell.subject.name} r{view.cell.repeat}"]
     if view.step is None or view.doing:
@@ -87,6 +114,18 @@ def line(view: ViewState) -> str:
         parts.append(f"{view.relative:.3f} of base")
     parts += [f"! {stall_words(stall, view.at_ns)}" for stall in view.stalled]
     return visible("  ".join(parts))
+
+
+def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
+    """Every build's rate so far, and how it compares with the base's."""
+    parts = [f"cells {abreast.numbers}/{view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
+    if not view.doing and view.fraction is not None:
+        parts.append(f"{view.fraction:4.0%}")
+    if not view.doing:
+        rates = [(side.name, side.rate_per_s) for side in abreast.sides]
+        parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
+    parts += [words for side in abreast.sides if (words := so_far_words(side, ended=bool(view.doing)))]
+    return parts + [f"! {side.name} {stall_words(stall, view.at_ns)}" for side, stall in abreast.stalled()]
 
 
 def _unit(view: ViewState) -> str:
@@ -106,8 +145,11 @@ class _News:
         """The lines that are new."""
         found = []
         step = view.step.name if view.step is not None else ""
-        ended = [stall for stall in view.stalls if stall.ended_ns is not None and self._is_new("event", stall.id)]
-        found += [f"{step}: ! {stall_words(stall, view.at_ns)}" for stall in ended]
+        sides = view.abreast.sides if view.abreast is not None else ()
+        stalls = [(f"{side.name} ", stall) for side in sides for stall in side.stalls]
+        for name, stall in stalls or [("", stall) for stall in view.stalls]:
+            if stall.ended_ns is not None and self._is_new("event", stall.id):
+                found.append(f"{step}: ! {name}{stall_words(stall, view.at_ns)}")
         for notice in notices:
             text = event_words(notice, view.at_ns)
             if self._is_new("event", notice.id) and text not in self._texts:
@@ -123,7 +165,8 @@ class _News:
 
 
 def follow(run: Path, console: Console, known: Iterable[str] = ()) -> None:
-    """Prints a line each five seconds, and what is found, until a run's engine has exited.
+    """Prints a line each five seconds, and what is found, until a run's engine has exited; each second while builds
+    are compared as they run.
 
     `known` are lines that the person has read already.
     """
@@ -139,7 +182,9 @@ def follow(run: Path, console: Console, known: Iterable[str] = ()) -> None:
             for text in news.of(view, player.notices()):
                 put(text)
             place = f"{view.state} {view.cell} {view.step.id if view.step else ''} {view.doing.partition(':')[0]}"
-            if place != last_place or time.monotonic() - last_line_s >= LINE_S:
+            # The beat of this loop is a second, give or take what a look costs.
+            pause_s = LINE_S if view.abreast is None or view.doing else LINE_ABREAST_S
+            if place != last_place or time.monotonic() - last_line_s >= pause_s - LOOK_S / 2:
                 put(line(view))
                 last_line_s, last_place = time.monotonic(), place
             if view.state != "running":

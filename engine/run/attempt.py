@@ -19,7 +19,7 @@ from engine.host import environment
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.server import Server
-from engine.run.control import Commands
+from engine.run.control import Commands, UnderWay
 from engine.run.step import Phase, StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
@@ -33,13 +33,10 @@ class Attempt:
         self.finished = False
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
-        self._commands = commands
         self._left = self._phases(folder, manifest, cell, stop, commands)
 
     def advance(self) -> bool:
         """Goes on to the next phase; False when the attempt has ended."""
-        if self.runner is not None and self.phase is not None:
-            self._commands.attempt, self._commands.probing = self.runner.attempt, self.runner.probing
         self.phase = next(self._left, None)
         return self.phase is not None
 
@@ -56,7 +53,8 @@ class Attempt:
 
     def _phases(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> Phases:
         journal = commands.journal
-        attempt = commands.attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
+        attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
+        commands.cells[attempt] = UnderWay(attempt)
         state, reason = "failed", None
         try:
             yield from self._run(folder, manifest, cell, attempt, stop, commands)
@@ -69,6 +67,8 @@ class Attempt:
         except Exception as error:
             traceback.print_exc()  # into engine.log: this is a fault of ours
             reason = f"internal error, see engine.log: {type(error).__name__}: {error}"
+        finally:
+            del commands.cells[attempt]
         if state == "failed":
             journal.recover()
         journal.end_attempt(attempt, time.monotonic_ns(), state, reason)

@@ -4,8 +4,8 @@
     {"mark": TEXT}                      an event of the user's, for finding a moment again
     {"stop": true}                      as Ctrl-C
 
-The answer is {"ok": TEXT} or {"error": TEXT}. The engine polls the socket ten times a second and never
-waits for a caller.
+Where cells are abreast each of them is meant. The answer is {"ok": TEXT} or {"error": TEXT}. The engine polls the
+socket ten times a second and never waits for a caller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,13 +40,20 @@ Answer = Callable[[dict[str, Any]], str]
 
 
 @dataclass(slots=True)
-class Commands:
-    """Answers `control.ask`. `attempt`, `step` and `probing` are those under way, if any."""
+class UnderWay:
+    """What runs of a cell: its attempt, and its step and probes while there are any."""
 
-    journal: JournalWriter
-    attempt: int | None = None
+    attempt: int
     step: int | None = None
     probing: Probing | None = None
+
+
+@dataclass(slots=True)
+class Commands:
+    """Answers `control.ask`. `cells` are those under way, by their attempts: several where they are abreast."""
+
+    journal: JournalWriter
+    cells: dict[int, UnderWay] = field(default_factory=dict)
     stop_wanted: bool = False
 
     def answer(self, record: dict[str, Any]) -> str:
@@ -64,18 +71,22 @@ class Commands:
                 raise UserError(f"control: unknown command; give {known}")
 
     def _switch(self, name: str, on: bool) -> str:
-        if self.probing is None:
+        probed = [cell.probing for cell in self.cells.values() if cell.probing is not None]
+        if not probed:
             raise UserError(f"probe {name}: no server is up yet; try again once a step runs")
-        reason = self.probing.switch(name, on)
-        if reason:
-            raise UserError(reason)
+        reasons = [probing.switch(name, on) for probing in probed]
+        if all(reasons):
+            raise UserError(reasons[0])
         self.journal.commit()
         return f"{name} {'starts' if on else 'stops'}"
 
     def _mark(self, text: str) -> str:
         t_ns = time.monotonic_ns()
         data = {"text": text[:MARK_MAX]}
-        self.journal.add_event("mark", t_ns, data, ended_ns=t_ns, attempt=self.attempt, step=self.step)
+        for cell in self.cells.values():
+            self.journal.add_event("mark", t_ns, data, ended_ns=t_ns, attempt=cell.attempt, step=cell.step)
+        if not self.cells:
+            self.journal.add_event("mark", t_ns, data, ended_ns=t_ns)
         self.journal.commit()
         return "marked"
 

@@ -71,6 +71,7 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
+        self.under_way = self.commands.cells[self.attempt]
         self.workload = workload(self.manifest.workload["name"])
         self.steps = self.workload.steps(self.manifest.workload)
         self._background: list[AsyncStatement] = []
@@ -101,8 +102,8 @@ class StepRunner:
             self.journal.add_settings(self.attempt, pgstat.settings(self.monitor))
             # Last, so that they are the first to go: attached over the server, before any client is there.
             self.probing = opened.enter_context(self._probing())
-            self.commands.probing = self.probing
-            opened.callback(setattr, self.commands, "probing", None)
+            self.under_way.probing = self.probing
+            opened.callback(setattr, self.under_way, "probing", None)
             self._open = opened.pop_all()
         return self
 
@@ -149,7 +150,7 @@ class StepRunner:
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
         finally:
-            self.commands.step = None
+            self.under_way.step = None
         yield Phase.FINISHED
 
     def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
@@ -164,7 +165,7 @@ class StepRunner:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
         sampler.begin(ordinal, step.name, step.kind, step.work, plan)
-        self.commands.step, self.step = sampler.step, sampler.step
+        self.under_way.step = self.step = sampler.step
         return sampler
 
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:

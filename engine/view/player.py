@@ -16,9 +16,10 @@ from typing import Self
 
 from engine.core.clock import Clock
 from engine.core.errors import UserError
-from engine.core.model import SLA_FRACTION, Cell, sla
+from engine.core.model import SLA_FRACTION, Cell, Subject, sla
 from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
+from engine.view.abreast import Beside, Together
 from engine.view.events import lasts
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import Sla, ViewState, machine, role_lines
@@ -28,6 +29,7 @@ TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before
 FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
 MEDIAN_NS = 60 * SECOND_NS
 LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
+OF_SERVER = ("server", "process:")  # samples of what does nothing while its server is paused
 SETTLED_S = 2.0  # earlier, a mean is too uncertain to compare with the base's
 
 
@@ -54,9 +56,13 @@ class Player:
         self._attempts: dict[int, Attempt] = {}
         self._sessions: dict[int, EngineStart] = {}
         self._series: dict[int, StepSeries] = {}  # by step: all that a replay came to, live the newest
+        self._wanted: Subject | None = None  # the side that is looked at, once one was chosen
         self._notices: list[EventRow] = []  # what probes reported, and times without their figures
         self._rates = cache(self.reader.rates)  # of an attempt that has finished
+        self._recorded = cache(self.reader.steps)  # of an attempt that is replayed
         self.replay = cell is not None
+        with legible(run):
+            self._together = Together(self.reader, replay=self.replay)
         self.speed = 1
         self.playing = self.replay
         self._played: Attempt | None = None
@@ -91,8 +97,21 @@ class Player:
             known = [self.reader.event(event.id) if event.ended_ns is None else event for event in self._notices]
             new = self.reader.events(after_id=known[-1].id if known else 0, kinds=("probe", "probe_gap"))
             self._notices = known + new
-        newest = max(self._attempts, default=0)
-        return tuple(event for event in self._notices if event.attempt_id == newest)
+        newest = {attempt.id for last in list(self._attempts.values())[-1:] for attempt in self._abreast_with(last)}
+        return tuple(event for event in self._notices if event.attempt_id in newest)
+
+    def other_side(self, view: ViewState) -> None:
+        """Looks at the next of the servers side by side from now on."""
+        if view.abreast is None:
+            return
+        sides = view.abreast.sides
+        cell = sides[(view.abreast.chosen + 1) % len(sides)].cell
+        self._wanted = cell.subject
+        if self._played is not None:
+            at_ns = self.position_ns
+            with legible(self.run):
+                self._play(next(each for each in self._abreast_with(self._played) if each.cell == cell.id))
+            self.seek(at_ns)
 
     # Live
 
@@ -103,24 +122,41 @@ class Player:
             return replace(
                 blank, doing="starting the engine" if running else "no cell was started; r in Launch resumes the run"
             )
-        attempt = attempts[-1]
+        attempt, step, beside = self._under_way(attempts[-1])
         view = replace(blank, cell=self._cells.get(attempt.cell))
         if not running and attempt.state == "running":
             view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
         now_ns = self._clock.monotonic_ns()
-        step = self.reader.latest_step(attempt.id)
         if step is None:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
             doing = self._waiting("starting the server", attempt, attempt.started_ns) if running else view.doing
             return replace(view, doing=doing, at_ns=at_ns, wall_ns=self._wall(attempt, at_ns))
-        series = self._series_of(step)
+        self._series = {each.id: self._series_of(each) for each in (step, *(side for _, side in beside))}
+        series = self._series[step.id]
         step = series.step
         if running and attempt.state == "running" and step.state == "running":
-            return self._at(view, attempt, series, max(now_ns, series.newest_ns))
+            return self._at(view, attempt, series, max(now_ns, series.newest_ns), beside)
         if running:
             doing = self._waiting(f"after {step.name}", attempt, step.ended_ns or step.started_ns)
             view = replace(view, doing=doing)
-        return self._at(view, attempt, series, step.ended_ns or series.newest_ns)
+        return self._at(view, attempt, series, step.ended_ns or series.newest_ns, beside)
+
+    def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, Beside]:
+        """What is to be shown of the cells that run, or ran last; and the steps that are driven side by side."""
+        attempts = self._abreast_with(newest)
+        begun = [(each, step) for each in attempts if (step := self.reader.latest_step(each.id)) is not None]
+        starting = newest.state == "running" and newest.id not in {attempt.id for attempt, _ in begun}
+        if not begun or starting:
+            return newest, None, ()
+        attempt, step = max(
+            begun, key=lambda each: (each[1].state == "running", each[1].ended_ns or each[1].started_ns)
+        )
+        beside = self._together.driven([each for each in begun if each[1].name == step.name])
+        going = [each for each in beside if each[0].state != "failed"]
+        if going:
+            wanted = [each for each in going if self._cells[each[0].cell].subject == self._wanted]
+            attempt, step = (wanted or going[1:] or going)[0]
+        return attempt, step, beside
 
     def _ended(self) -> str:
         states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
@@ -141,14 +177,17 @@ class Player:
         found = [attempt for attempt in found if attempt.state == "finished"] or found
         if not found:
             raise UserError(f"{self.run.name}: cell {cell} has not been run")
-        self._played = found[-1]
-        self._steps = self.reader.steps(self._played.id)
+        self._play(found[-1])
         if not self._steps:
             raise UserError(f"{self.run.name}: cell {cell} has no step")
         named = [known for known in self._steps if known.name == step]
         if step is not None and not named:
             raise UserError(f"{self.run.name}: cell {cell} has no step {step}")
         self.seek((named or self._steps)[0].started_ns)
+
+    def _play(self, attempt: Attempt) -> None:
+        self._played = attempt
+        self._steps = self._recorded(attempt.id)
 
     @property
     def position_ns(self) -> int:
@@ -196,12 +235,16 @@ class Player:
     def _replayed(self, attempt: Attempt) -> ViewState:
         at_ns = self.position_ns
         step = [step for step in self._steps if step.started_ns <= at_ns][-1]
+        attempts = self._abreast_with(attempt)
+        beside = self._together.driven(
+            [(each, one) for each in attempts for one in self._recorded(each.id) if one.name == step.name]
+        )
         view = replace(
             self._blank("replay"), cell=self._cells.get(attempt.cell), speed=self.speed, playing=self.playing
         )
         if step.ended_ns is not None and at_ns > step.ended_ns:
             view = replace(view, doing=f"after {step.name}")
-        return self._at(view, attempt, self._series_of(step), at_ns)
+        return self._at(view, attempt, self._series_of(step), at_ns, beside)
 
     # Both
 
@@ -217,10 +260,13 @@ class Player:
             series = StepSeries(self.reader, step)
             with legible(self.run):
                 series.catch_up()
-            self._series = {**self._series, step.id: series} if self.replay else {step.id: series}
+            self._series[step.id] = series
         elif not self.replay:
             series.catch_up()
         return series
+
+    def _abreast_with(self, one: Attempt) -> list[Attempt]:
+        return self._together.attempts(self._attempts.values(), one)
 
     def _blank(self, state: str) -> ViewState:
         done = {attempt.cell for attempt in self._attempts.values() if attempt.state == "finished"}
@@ -237,15 +283,13 @@ class Player:
             failures=failures,
         )
 
-    def _at(self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int) -> ViewState:
+    def _at(self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int, beside: Beside = ()) -> ViewState:
         step = series.step
         kind = step.headline.role if step.headline else "insert"
         until_ns = min(at_ns, step.ended_ns or at_ns)
         length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
         newest_ns = series.tick_ns(until_ns)
-        events = [event for event in series.events if event.started_ns <= at_ns]
-        if view.state == "died":  # nobody saw the end of what lasted
-            events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
+        events = self._events(view, series, at_ns)
         stalls = tuple(event for event in events if event.kind == "stall")
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
         silent = until_ns - newest_ns > LATE_NS  # what was last known is not shown as current
@@ -257,11 +301,12 @@ class Player:
         base = self._base_rate(view.cell, step.name)
         counted_s = series.worked_s(newest_ns)
         done = series.done(kind, newest_ns)
+        share = series.active_share(newest_ns)
         samples = {
-            source: (dt_ns, data)
+            source: (round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data)
             for _, dt_ns, source, data in ([] if silent else self.reader.samples(step.id, after_ns, newest_ns))
         }
-        fraction = self._fraction(series, kind, until_ns, counted_s + (until_ns - newest_ns) / 1e9)
+        fraction = self._fraction(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
         goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
         return replace(
             view,
@@ -284,7 +329,20 @@ class Player:
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
             events=tuple(events),
+            abreast=self._together.at(beside, [self._stalls(view, each, at_ns) for _, each in beside], attempt, at_ns),
         )
+
+    def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:
+        """The events of a step that had begun by a time."""
+        events = [event for event in series.events if event.started_ns <= at_ns]
+        if view.state == "died":  # nobody saw the end of what lasted
+            events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
+        return events
+
+    def _stalls(self, view: ViewState, step: StepRow, at_ns: int) -> tuple[StepSeries, list[EventRow]]:
+        """A side's series, with its stalls that had begun by a time."""
+        series = self._series_of(step) if self.replay else self._series[step.id]
+        return series, [event for event in self._events(view, series, at_ns) if event.kind == "stall"]
 
     def _fraction(self, series: StepSeries, kind: str, until_ns: int, worked_s: float) -> float | None:
         step = series.step

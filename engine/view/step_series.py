@@ -52,6 +52,7 @@ class StepSeries:
         self.rates: dict[str, Series] = {}  # kind of role: what it does per second, all connections together
         self.slowest: dict[str, Series] = {}  # kind of role: longest service time that ended, in ms
         self.events: list[EventRow] = []
+        self.active: dict[str, Series] = {}  # `rates` over the step's active time, from 0, instead of the clock
         self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
         self._ends: list[int] = []  # of ticks
         self._worked_ns: list[int] = []  # up to each of them
@@ -93,6 +94,15 @@ class StepSeries:
         index = bisect_right(self._ends, t_ns)
         return self._worked_ns[index - 1] / 1e9 if index else 0.0
 
+    def active_share(self, t_ns: int) -> float:
+        """The part of the last tick that was not paused; 1 before the first."""
+        index = bisect_right(self._ends, t_ns)
+        if not index:
+            return 1.0
+        before_ns, worked_ns = (self._ends[index - 2], self._worked_ns[index - 2]) if index > 1 else (0, 0)
+        length_ns = self._ends[index - 1] - (before_ns or self.step.started_ns)
+        return min(1.0, (self._worked_ns[index - 1] - worked_ns) / max(1, length_ns))
+
     def done(self, kind: str, t_ns: int) -> int:
         """What the roles of a kind had done by a time: rows, or queries."""
         return int(self._done.get(kind, Series()).at(t_ns) or 0)
@@ -111,4 +121,5 @@ class StepSeries:
             done = self._done.setdefault(kind, Series())
             done.add(until, length, number + (done.value[-1] if done.value else 0))
             self.rates.setdefault(kind, Series()).add(until, length, number * SECOND_NS / length)
+            self.active.setdefault(kind, Series()).add(self._worked_ns[-1], length, number * SECOND_NS / length)
             self.slowest.setdefault(kind, Series()).add(until, length, slowest_us[kind] / 1000)

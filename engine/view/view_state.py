@@ -10,6 +10,7 @@ from typing import Any
 from engine.core.model import Cell, progress, role_place
 from engine.host.counters import CPU_COLUMNS
 from engine.journal.reader import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow, service_counts
+from engine.view.abreast import Abreast
 from engine.view.events import lasts
 from engine.view.step_series import SECOND_NS, StepSeries
 from workloads import histogram
@@ -42,7 +43,10 @@ class RoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server as a whole and the machine, in the last second; None where it was not sampled. Rates per second."""
+    """The server as a whole and the machine, in the last second; None where it was not sampled. Rates per second.
+
+    Those of a server that is driven in slices are per second of its active time.
+    """
 
     server_cpu_percent: float | None = None
     server_cpu_us_per_op: float | None = None
@@ -98,6 +102,7 @@ class ViewState:
     failures: tuple[Attempt, ...] = ()  # at cells that are not finished
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
+    abreast: Abreast | None = None  # of a step that is driven in slices; all else here is of its chosen side
     speed: int | None = None  # of a replay; None live
     playing: bool = True
 
@@ -161,7 +166,7 @@ def _role_line(
 
 
 def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: float) -> Machine:
-    """The machine from the samples of one tick: source, length in ns and counters."""
+    """The machine from the samples of one tick: source, length in ns (a server's without pauses) and counters."""
 
     def of(source: str, key: str) -> tuple[float | None, int]:
         length_ns, data = samples.get(source, (SECOND_NS, {}))

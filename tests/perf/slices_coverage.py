@@ -35,10 +35,7 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 
 from engine.analysis.slices import (
-    MIN_BLOCKS,
-    LogRatio,
     Slices,
-    half_width_at_every_moment,
     log_ratio,
     narrow_enough,
     own_ratio,
@@ -49,6 +46,7 @@ from engine.analysis.slices import (
 from engine.analysis.statistics import ALPHA, Estimate, holm_levels, judge, p_value, paired_interval
 from engine.core.comparison import CHANGED
 from engine.core.model import Subject
+from engine.core.slices import MIN_BLOCKS, LogRatio, half_width_at_every_moment
 from engine.plan.slices import SliceSeed, blocks
 
 SEED = 20240529

@@ -25,8 +25,9 @@ from statistics import fmean, stdev
 from scipy import special
 
 from engine.analysis.sliced import PARTS
-from engine.analysis.slices import LogRatio, self_check
+from engine.analysis.slices import self_check
 from engine.core.comparison import RATE
+from engine.core.slices import LogRatio
 from engine.plan.slices import SliceSeed
 from engine.postgres import builds
 from engine.postgres.server import Server

@@ -24,8 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.analysis.sliced import PARTS
-from engine.analysis.slices import LogRatio, self_check, typical
+from engine.analysis.slices import self_check, typical
 from engine.core.comparison import RATE
+from engine.core.slices import LogRatio
 from engine.plan.slices import SliceSeed
 from engine.postgres import builds
 from tests.support.abreast import (

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.analysis.slices import LogRatio, Slices, log_ratio, own_ratio
+from engine.analysis.slices import Slices, log_ratio, own_ratio
 from engine.core.model import Build, Subject
+from engine.core.slices import LogRatio
 from engine.host import environment
 from engine.host.account import unprivileged
 from engine.plan.slices import SliceSeed

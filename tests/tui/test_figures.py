@@ -124,14 +124,14 @@ def test_a_window_is_never_wider_than_the_step(tmp_path: Path) -> None:
         whole = axes.whole(step, at_ns)
         window = 0
         for place in places:
-            window = axes.narrower(step, at_ns, window)
+            window = axes.narrower(whole, window)
             assert window == place
-        assert axes.words(step, at_ns, 0) == said
+        assert axes.words(whole, 0) == said
         for place, (name, seconds) in enumerate(axes.WINDOWS):
             shown = axes.window(whole, seconds)
             assert shown.end - shown.start <= whole.end - whole.start
             if shown != whole:
-                assert axes.words(step, at_ns, place) == name
+                assert axes.words(whole, place) == name
 
 
 def test_a_checkpoint_is_not_told_by_its_end_before_that(tmp_path: Path) -> None:

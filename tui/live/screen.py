@@ -1,6 +1,7 @@
 """Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -19,6 +20,7 @@ from engine.view.view_state import ViewState
 from tui.keys import key
 from tui.live import probe_words
 from tui.live import text as live_text
+from tui.live.charts import Charts
 from tui.live.cost import Cost
 from tui.marks import Line, folded, line
 from tui.screens.base import TALL_ROWS, WIDE_COLUMNS, BenchScreen
@@ -26,8 +28,6 @@ from tui.widgets import axes
 from tui.widgets.axes import WINDOWS
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
-from tui.widgets.ribbon import ribbon
-from tui.widgets.scaled import SCALE_CELLS, ScaledChart
 
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
@@ -36,25 +36,26 @@ EVENTS_MOST = 8  # that are shown at once
 # What the last row leaves out: in a replay, and live.
 LIVE_ONLY = ("live.mark", "live.zoom", "live.role")
 REPLAY_ONLY = ("live.back", "live.slower")
+ALONE_ONLY, ABREAST_ONLY = ("live.zoom", "live.slower"), ("live.build",)  # of a cell by itself; of cells abreast
 
 
 class LiveScreen(BenchScreen):
     """A run as it is measured, or a cell of it replayed."""
 
     TITLE_WORD: ClassVar[str] = "LIVE"
-    JUMPS: ClassVar[dict[str, str]] = {"chart": "c", "ribbon": "r", "events": "e"}
-    DEFAULT_CSS = """
+    JUMPS: ClassVar[dict[str, str]] = {"chart": "c", "sides": "c", "ribbon": "r", "events": "e"}
+    DEFAULT_CSS = (
+        Charts.CSS
+        + """
     LiveScreen #middle { height: 1fr; }
     LiveScreen #main { width: 1fr; }
     LiveScreen #side { display: none; width: 44; padding: 0 1; height: 1fr; }
     LiveScreen.-wide #side { display: block; }
-    LiveScreen #rates { height: 1fr; min-height: 4; }
-    LiveScreen #times { height: 2; }
-    LiveScreen #ribbon { height: 1; }
     LiveScreen #events { height: 3; }
+    LiveScreen.-abreast #events { height: 2; }
     LiveScreen.-tall #events { height: 8; }
-    LiveScreen.-tall #times { height: 4; }
     """
+    )
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("space", "hold", "pause", "live.pause"),
         key("n", "stall(1)", "stall", "live.next_stall", shown="n/N"),
@@ -62,6 +63,7 @@ class LiveScreen(BenchScreen):
         key("enter", "detail", "detail", "live.detail"),
         key("z", "zoom", "zoom", "live.zoom"),
         key("i", "role", "role", "live.role"),
+        key("s", "side", "build", "live.build"),
         key("m", "mark", "mark", "live.mark"),
         key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
         key("right_square_bracket", "seek(1)", "forward 1 s", "live.on", show=False),
@@ -86,13 +88,12 @@ class LiveScreen(BenchScreen):
         self._trouble = ""  # why nothing new is shown
 
     def parts(self) -> Sequence[Widget]:
-        self._rates = ScaledChart(self.glyphs, "0", id="rates", chart_id="chart", resized=self._redraw)
-        self._times = ScaledChart(self.glyphs, "max ms", id="times", chart_id="slowest")
-        self._head, self._ages, self._ribbon = Lines(id="head"), Lines(id="ages"), Lines(id="ribbon")
+        self._charts = charts = Charts(self.glyphs, self._redraw)
+        self._head, self._ages = Lines(id="head"), Lines(id="ages")
         self._roles, self._events, self._side = Lines(id="roles"), Lines(id="events"), Lines(id="side")
-        middle = (self._rates, self._ribbon, self._ages, self._times, self._roles)
-        main = Vertical(self._head, *middle, self._events, id="main")
-        for part in (self._rates.chart, self._ribbon, self._events):
+        upper, lower = (charts.rates, charts.sides, charts.ribbon), (charts.times, charts.closing)
+        main = Vertical(self._head, *upper, self._ages, *lower, self._roles, self._events, id="main")
+        for part in (charts.rates.chart, charts.sides, charts.ribbon, self._events):
             part.can_focus = True
         return [Horizontal(main, self._side, id="middle")]
 
@@ -115,9 +116,8 @@ class LiveScreen(BenchScreen):
             self.player.close()
         self.player, self.view, self._cursor, self._kind, self._held_at = None, None, None, "", None
         self._trouble = ""
-        self._rates.clear()
-        self._times.clear()
-        for part in (self._head, self._ribbon, self._ages, self._roles, self._events, self._side):
+        self._charts.clear()
+        for part in (self._head, self._ages, self._roles, self._events, self._side):
             part.show([])
         self.repaint()
 
@@ -144,8 +144,14 @@ class LiveScreen(BenchScreen):
         if self._paint is not None:
             self._paint.stop()
         replay = self._replayed is not None
-        self.query_one(KeyRow).hide(*(LIVE_ONLY if replay else REPLAY_ONLY))
+        self._offer(abreast=False)
         self._paint = self.set_interval(REPLAY_PAINT_S if replay else PAINT_S, self._tick)
+
+    def _offer(self, *, abreast: bool) -> None:
+        """Lays the screen out for cells abreast, or one by itself, with the keys that matter then."""
+        self.set_class(abreast, "-abreast")
+        hidden = REPLAY_ONLY if self._replayed is None else LIVE_ONLY
+        self.query_one(KeyRow).hide(*hidden, *(ALONE_ONLY if abreast else ABREAST_ONLY))
 
     def _tick(self) -> None:
         still = self._replayed is not None and not self._replayed.playing
@@ -165,7 +171,8 @@ class LiveScreen(BenchScreen):
                 if version == self._version:
                     return
                 self._version = version
-                changed = self._held_at is None and view.series.catch_up_events()
+                of = [side.series for side in view.abreast.sides] if view.abreast is not None else [view.series]
+                changed = [] if self._held_at is not None else [each for each in of if each.catch_up_events()]
         except UserError:
             return  # the next beat says it
         if changed:
@@ -192,9 +199,10 @@ class LiveScreen(BenchScreen):
         if self.view is None or self.view.step is None or view.step is None:
             self._kind = ""
         elif view.step.id != self.view.step.id:
-            self._kind, self._cursor = "", None
+            self._kind, self._cursor = self._kind if view.step.name == self.view.step.name else "", None
         self.view = view
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
+        self._offer(abreast=view.abreast is not None)
         self._cost.measure()
         self._trouble = ""
         self._show(view)
@@ -232,7 +240,7 @@ class LiveScreen(BenchScreen):
         self._events.show(live_text.event_log(view, EVENTS_MOST))
         if self.size.width >= WIDE_COLUMNS and self.player is not None:
             self._side.show(live_text.side(view, live_text.environment(self.player.manifest)))
-        self._show_charts(view)
+        self._charts.show(view, self._shown_kind(view), self._window, self._chosen_stall)
 
     def _behind_s(self) -> float | None:
         """How long painting has been paused; None while it is not."""
@@ -245,40 +253,18 @@ class LiveScreen(BenchScreen):
 
     def _show_head(self, view: ViewState) -> None:
         percent = self._cost.percent if self.context.show_cost else None
-        window = axes.words(view.step, view.at_ns, self._window)
+        window = axes.words(axes.of(view), self._window) if view.step is not None else ""
+        rates = live_text.rates if view.abreast is None else partial(live_text.legend, glyphs=self.glyphs)
         self._head.show(
             [
                 live_text.title(view),
                 live_text.progress(view, self.glyphs, self._behind_s(), percent),
-                live_text.rates(view, self._shown_kind(view), window),
+                rates(view, self._shown_kind(view), window),
             ]
         )
 
     def _shown_kind(self, view: ViewState) -> str:
         return self._kind or view.headline
-
-    def _show_charts(self, view: ViewState) -> None:
-        series, step, kind = view.series, view.step, self._shown_kind(view)
-        if series is None or step is None or kind not in series.rates:
-            self._rates.clear()
-            self._times.clear()
-        if series is None or step is None:
-            self._ribbon.show([])
-            return
-        whole = axes.whole(step, view.at_ns)
-        shown = axes.window(whole, WINDOWS[self._window][1])
-        cursor = self._chosen_stall
-        stalls = [axes.interval(stall, view.at_ns) for stall in view.stalls]
-        if kind in series.rates:
-            base = view.base_per_s if kind == view.headline else None
-            at = view.at_ns if view.speed is not None else None
-            self._rates.show(series.rates[kind], shown, stalls, base, f"base {view.base}", at)
-            self._times.show(series.slowest[kind], shown, stalls)
-        cells = self._ribbon.size.width - SCALE_CELLS
-        at_cursor = axes.interval(cursor, view.at_ns) if cursor is not None else None
-        if view.speed is not None and at_cursor is None:
-            at_cursor = (view.at_ns, view.at_ns)
-        self._ribbon.show([(("stalls ", "dim"), *ribbon(cells, (whole.start, whole.end), whole.at, stalls, at_cursor))])
 
     @property
     def _chosen_stall(self) -> EventRow | None:
@@ -335,7 +321,7 @@ class LiveScreen(BenchScreen):
             self.notify_line("no step has started yet")
             return
         before = self._window
-        self._window = axes.narrower(self.view.step, self.view.at_ns, before)
+        self._window = axes.narrower(axes.of(self.view), before)
         if before == self._window:
             self.notify_line(f"the whole step is no longer than {WINDOWS[-1][0]}")
         self._redraw()
@@ -350,6 +336,18 @@ class LiveScreen(BenchScreen):
         if len(kinds) == 1:
             self.notify_line(f"{kinds[0]} is the only role of this step")
         self._redraw()
+
+    def action_side(self) -> None:
+        """The next of the builds that are driven side by side: its roles, stalls and events."""
+        player, view = self.player, self.view
+        if player is None or view is None or view.abreast is None:
+            self.notify_line("no build is driven beside this one now")
+            return
+        self._try(lambda: player.other_side(view))
+        if self._held_at is None:
+            self.repaint()
+        else:
+            self.notify_line("painting is paused: the other build is shown when it goes on")
 
     def action_mark(self) -> None:
         from tui.screens.over import LineScreen

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from engine.core.format import clock, short, span, three
 from engine.core.model import Manifest, workload_title
 from engine.journal.reader import EventRow
+from engine.view.abreast import reach_words, so_far_words
 from engine.view.events import cause, event_words, lasts, stall_seconds, stall_words
+from engine.view.step_series import SECOND_NS
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
-from tui.marks import Line, Span, line
+from tui.marks import SIDES, Line, Span, line
+from tui.screens.base import LEAST
 
 BAR_CELLS = 16
 # The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
@@ -27,7 +30,7 @@ def title(view: ViewState) -> Line:
         return line(badge, (f" {view.run}", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
     parts = [
-        f"{cell.ordinal + 1}/{view.cells}",
+        f"{view.abreast.numbers if view.abreast is not None else cell.ordinal + 1}/{view.cells}",
         f"{cell.subject.name} {cell.subject.config}{kernel}",
         view.step.name if view.step else "",
         f"repeat {cell.repeat}/{view.repeats}",
@@ -102,6 +105,42 @@ def rates(view: ViewState, kind: str, window: str) -> Line:
     return tuple(spans)
 
 
+def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs) -> Line:
+    """The lines of cells abreast: what each is drawn with, and its rate so far; `>` is the one that is looked at."""
+    assert view.abreast is not None
+    spans: list[Span] = [(f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')}", "dim")]
+    for place, side in enumerate(view.abreast.sides):
+        found = side.series.active.get(kind)
+        now = found.at(int(side.active_s * SECOND_NS)) if found is not None else None
+        chosen = place == view.abreast.chosen
+        spans += [
+            ("  >" if chosen else "  ", "chosen"),
+            (f"{glyphs.sides[place]} {side.name} ", SIDES[place]),
+            (short(side.rate_per_s if kind == view.headline else now), "strong" if chosen else ""),
+        ]
+    several = "both" if len(view.abreast.sides) == 2 else "several"
+    spans.append((f"  {glyphs.several} {several}  {window} active", "dim"))
+    return tuple(spans)
+
+
+def sentences(view: ViewState, glyphs: Glyphs, columns: int) -> list[Line]:
+    """How each build compares with the base so far; that of the side looked at is strong."""
+    abreast = view.abreast
+    if abreast is None:
+        return []
+    lines = []
+    for side in abreast.sides[1:]:
+        words = so_far_words(side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
+        if glyphs.name == "ascii":
+            words = words.replace("±", "+-")
+        reach = f" ({reach_words(abreast)})"
+        if len(words) + len(reach) >= columns:
+            reach = reach.replace(" of clusters", "")
+        mark = "strong" if side is abreast.compared else ""
+        lines.append(line((f" {words}", mark), (reach, "dim")))
+    return lines
+
+
 def ages(view: ViewState) -> Line:
     """How long statements in flight have been running, and the stall that lasts, or the last one."""
     if view.step is None:
@@ -111,6 +150,9 @@ def ages(view: ViewState) -> Line:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
     if view.stalled:
         return line((f" ! {stall_words(view.stalled[0], view.at_ns)}", "stall"))
+    if view.abreast is not None and (others := view.abreast.stalled()):
+        side, stall = others[0]
+        return line((f" ! {side.name} {stall_words(stall, view.at_ns)}", "stall"))
     if view.stalls:
         last = view.stalls[-1]
         because = cause(last)
@@ -233,7 +275,8 @@ def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
         line((f" {rate}", "strong"), f"  {view.doing}"),
         progress(view, SETS["ascii"], behind_s, None),
     ]
-    if view.relative is not None:
+    lines += sentences(view, SETS["ascii"], LEAST[0])
+    if view.abreast is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
     lines += [line((f" ! {stall_words(stall, view.at_ns)}", "stall")) for stall in view.stalled]
     lines += [

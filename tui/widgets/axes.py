@@ -2,8 +2,10 @@
 
 from engine.core.format import span
 from engine.journal.reader import EventRow, StepRow
+from engine.view.abreast import Abreast
 from engine.view.events import until_ns
 from engine.view.step_series import SECOND_NS
+from engine.view.view_state import ViewState
 from tui.widgets.chart import Axis
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
@@ -18,8 +20,26 @@ def whole(step: StepRow, at_ns: int) -> Axis:
     if step.ended_ns is not None:
         return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
     wanted_s = max((at - start) / SECOND_NS, float(step.plan.get("seconds") or 0))
-    length_s = next((length for length in LENGTHS_S if length >= wanted_s), wanted_s)
-    return Axis(start, start + int(length_s * SECOND_NS), at)
+    return Axis(start, start + int(_roomy_s(wanted_s) * SECOND_NS), at)
+
+
+def active(abreast: Abreast) -> Axis:
+    """The active time of servers side by side, from 0: as long as any of them worked, or is to work. At the shown's."""
+    at = abreast.lane.active_at(abreast.at_ns)
+    worked = max(lane.active_ns for lane in abreast.slices.lanes)
+    if all(side.step.ended_ns is not None for side in abreast.sides):
+        return Axis(0, max(worked, SECOND_NS), at)
+    return Axis(0, max(worked, int((abreast.planned_s or _roomy_s(worked / SECOND_NS)) * SECOND_NS)), at)
+
+
+def of(view: ViewState) -> Axis:
+    """The axis of what is shown; there is a step."""
+    assert view.step is not None
+    return active(view.abreast) if view.abreast is not None else whole(view.step, view.at_ns)
+
+
+def _roomy_s(length_s: float) -> float:
+    return next((length for length in LENGTHS_S if length >= length_s), length_s)
 
 
 def window(axis: Axis, seconds: int) -> Axis:
@@ -33,18 +53,16 @@ def window(axis: Axis, seconds: int) -> Axis:
     return Axis(end - seconds * SECOND_NS, end, axis.at)
 
 
-def words(step: StepRow | None, at_ns: int, window: int) -> str:
-    """How wide a window is: `0-2m00s` for a whole step, `60 s` for as much of its end."""
-    if step is None:
-        return ""
-    length_s = _length_s(whole(step, at_ns))
+def words(axis: Axis, window: int) -> str:
+    """How wide a window is: `0-2m00s` for the whole axis, `60 s` for as much of its end."""
+    length_s = _length_s(axis)
     name, seconds = WINDOWS[window]
     return name if 0 < seconds < length_s else f"0-{span(length_s)}"
 
 
-def narrower(step: StepRow, at_ns: int, window: int) -> int:
-    """The next window that shows less than the whole step; after the last the whole."""
-    length_s = _length_s(whole(step, at_ns))
+def narrower(axis: Axis, window: int) -> int:
+    """The next window that shows less than the whole axis; after the last the whole."""
+    length_s = _length_s(axis)
     return next((place for place, (_, seconds) in enumerate(WINDOWS) if place > window and seconds < length_s), 0)
 
 
@@ -52,6 +70,7 @@ def _length_s(axis: Axis) -> float:
     return (axis.end - axis.start) / SECOND_NS
 
 
-def interval(stall: EventRow, at_ns: int) -> tuple[float, float]:
-    """From where to where a stall lies; up to now while it lasts."""
-    return (stall.started_ns, until_ns(stall, at_ns))
+def interval(stall: EventRow, at_ns: int, abreast: Abreast | None = None) -> tuple[float, float]:
+    """From where to where a stall lies, up to now while it lasts; of a server beside others in its active time."""
+    begin, end = stall.started_ns, until_ns(stall, at_ns)
+    return (begin, end) if abreast is None else (abreast.lane.active_at(begin), abreast.lane.active_at(end))

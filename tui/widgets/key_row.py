@@ -33,6 +33,8 @@ class KeyRow(Footer):
             super().bindings_changed(screen)
 
     def hide(self, *ids: str) -> None:
+        if ids == self.hidden:
+            return
         self.hidden = ids
         self.call_next(self.bindings_changed, self.screen)
 

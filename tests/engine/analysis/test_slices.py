@@ -11,12 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.analysis.slices import (
-    MIN_BLOCKS,
-    LogRatio,
     SelfCheck,
     Slices,
     best_blocks,
-    half_width_at_every_moment,
     log_ratio,
     narrow_enough,
     own_ratio,
@@ -26,6 +23,7 @@ from engine.analysis.slices import (
     typical,
 )
 from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, smallest_visible_effect
+from engine.core.slices import MIN_BLOCKS, LogRatio, half_width_at_every_moment
 
 Floats = npt.NDArray[np.float64]
 Between = tuple[Slices, Slices]

@@ -20,6 +20,7 @@ from engine.observe.stalls import Stall
 from engine.report import follow
 from engine.view.events import stall_words
 from engine.view.player import Player
+from tests.support.growing_abreast import abreast
 from tests.support.made_run import RATES, SECOND_NS, make_run
 
 CONFIGS = ("cx5", "cx7")
@@ -220,3 +221,56 @@ def test_a_cause_that_is_none_stands_for_nothing() -> None:
     for causes in nothing:
         stall = EventRow(1, 1, 1, "stall", 0, 10**9, "insert", {"causes": causes})
         assert stall_words(stall, 10**9) == "STALL insert 1.0s"
+
+
+def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> None:
+    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for count in range(45):
+            live.block(400 + count % 5, 384 + count % 3)
+        view = player.look()
+        assert view.abreast is not None
+        known = view.abreast.compared.so_far
+        assert known is not None and known.high is not None
+        half = 100 * (known.high - known.ratio)
+        rates = f"16.3 {402 / 0.048:,.0f} q/s  17.0 {385 / 0.048:,.0f} q/s"
+        said = f"cells 1+2/2  r1  qr100   38%  {rates}  17.0 is 4.2 % ± {half:.1f} % slower so far"
+        assert follow.line(view) == said
+        found = follow.record(view, ())["abreast"]
+        assert (found["planned_s"], found["blocks"]) == (12, 45)
+        assert [side["subject"] for side in found["sides"]] == ["16.3", "17.0"]
+        assert [side["ratio"] for side in found["sides"]] == [None, pytest.approx(385 / 402)]
+        assert found["sides"][1]["low"] < found["sides"][1]["ratio"] < found["sides"][1]["high"]
+        stall = live.stall(0)
+        assert follow.line(player.look()) == f"{said}  ! 16.3 STALL query 0.0s so far"
+        live.journal.update_event(stall, live.hand.at_ns, {})
+        for side in (0, 1):
+            live.end(side)
+        assert follow.line(player.look()) == f"cells 1+2/2  r1  after qr100  17.0 is 4.2 % ± {half:.1f} % slower"
+        assert follow.record(player.look(), ())["abreast"] is None
+
+
+def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, looks = io.StringIO(), 0
+    original = Player.look
+
+    def counted(self: Player) -> Any:
+        nonlocal looks
+        looks += 1
+        return original(self)
+
+    monkeypatch.setattr(Player, "look", counted)
+    with abreast(tmp_path) as live:
+        for _ in range(10):
+            live.block(400, 390)
+        stall = live.stall(0)
+        live.journal.update_event(stall, live.hand.at_ns, {})
+        live.journal.commit()
+        told = threading.Thread(target=follow.follow, args=(live.run, Console(file=out, width=80)))
+        told.start()
+        deadline = time.monotonic() + 60
+        while looks < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lines = out.getvalue().splitlines()
+    told.join(60)
+    assert lines[0].startswith("qr100: ! 16.3 STALL query 0.0s")
+    assert len(lines) >= 4 and all("17.0 is 2.5 % slower so far, too early" in each for each in lines[1:])

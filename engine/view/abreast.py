@@ -1,0 +1,162 @@
+"""A step of cells abreast at a moment: what each server has done of it, and how they compare so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.core.model import Cell, Manifest
+from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
+from engine.view.events import lasts
+from engine.view.slice_series import Lane, SliceSeries, SoFar
+from engine.view.step_series import StepSeries
+
+Beside = Sequence[tuple[Attempt, StepRow]]  # the same step of cells abreast, the base's first
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One server of a step: `rate_per_s` is over all of its counted time, `active_s` as far as its ticks go.
+
+    `so_far` compares it with the base: None of the base itself, and before both have done something.
+    """
+
+    cell: Cell
+    series: StepSeries
+    rate_per_s: float | None
+    active_s: float
+    so_far: SoFar | None
+    stalls: tuple[EventRow, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.cell.subject.name
+
+    @property
+    def step(self) -> StepRow:
+        """Its own record of the step."""
+        return self.series.step
+
+
+@dataclass(frozen=True, slots=True)
+class Abreast:
+    """The servers that were driven side by side, the base first; roles, machine and events shown are of the `chosen`.
+
+    `planned_s` is each server's active time by the plan, 0 where its length is work. `blocks` of `slices` are over.
+    """
+
+    sides: tuple[Side, ...]
+    chosen: int
+    planned_s: float
+    blocks: int
+    slices: SliceSeries
+    at_ns: int
+
+    @property
+    def shown(self) -> Side:
+        """The side that is looked at."""
+        return self.sides[self.chosen]
+
+    @property
+    def compared(self) -> Side:
+        """The side whose ratio is looked at: the chosen one, or the base's first other."""
+        return self.sides[self.chosen or 1]
+
+    @property
+    def lane(self) -> Lane:
+        """The slices of the side that is looked at."""
+        return self.slices.lanes[self.chosen]
+
+    @property
+    def numbers(self) -> str:
+        """The cells' places in the run, from 1: `3+4`."""
+        return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))
+
+    def stalled(self) -> list[tuple[Side, EventRow]]:
+        """The stalls that last at this moment, on whichever side."""
+        return [(side, stall) for side in self.sides for stall in side.stalls if lasts(stall, self.at_ns)]
+
+
+class Together:
+    """Which cells of a run are abreast, and what their slices say; of a replay everything that was read is kept."""
+
+    def __init__(self, reader: JournalReader, *, replay: bool) -> None:
+        self._reader = reader
+        self._manifest: Manifest = reader.manifest
+        self._cells = {cell.id: cell for cell in self._manifest.cells}
+        self._replay = replay
+        self._slices: dict[tuple[int, ...], SliceSeries] = {}  # by the steps
+
+    def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
+        """The attempts side by side with one, itself among them: of the same repeat and start of the engine.
+
+        The base's comes first, others in the order of the plan.
+        """
+        if self._manifest.interleave != "slices" or one.cell not in self._cells:
+            return [one]
+        found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
+        return sorted(found.values(), key=self._place)
+
+    def driven(self, sides: Beside) -> Beside:
+        """The same steps, where they are driven in slices, with what has been recorded of those read; else none."""
+        if len(sides) < 2:
+            return ()
+        key = _key(sides)
+        slices = self._slices.get(key)
+        if slices is None or not self._replay:
+            slices = slices or SliceSeries(self._reader, [step for _, step in sides], self._manifest.slice_ms)
+            slices.catch_up()
+            self._slices = {**self._slices, key: slices} if self._replay else {key: slices}
+        return sides if slices.blocks else ()
+
+    def at(
+        self, driven: Beside, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
+    ) -> Abreast | None:
+        """What is known of them at a moment, from their series and their stalls up to it."""
+        if not driven:
+            return None
+        slices = self._slices[_key(driven)]
+        blocks = slices.blocks_at(at_ns)
+        sides = [
+            Side(
+                self._cells[attempt.cell],
+                series,
+                slices.lanes[place].rate_per_s(blocks),
+                series.worked_s(at_ns),
+                slices.so_far(place, blocks) if place and blocks else None,
+                tuple(stalls),
+            )
+            for place, ((attempt, _), (series, stalls)) in enumerate(zip(driven, found, strict=True))
+        ]
+        place = [attempt.id for attempt, _ in driven].index(chosen.id)
+        return Abreast(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
+
+    def _is_pair(self, one: Attempt, other: Attempt) -> bool:
+        cells = [self._cells.get(each.cell) for each in (one, other)]
+        return all(cells) and len({cell.repeat for cell in cells if cell is not None}) == 1
+
+    def _place(self, attempt: Attempt) -> tuple[bool, int]:
+        cell = self._cells[attempt.cell]
+        return cell.subject.build != self._manifest.base or bool(cell.subject.arm), cell.ordinal
+
+
+def _key(sides: Beside) -> tuple[int, ...]:
+    return tuple(step.id for _, step in sides)
+
+
+def so_far_words(side: Side, *, ended: bool = False) -> str:
+    """`16.3 is 3.5 % ± 1.2 % slower so far`; empty where nothing can be said yet."""
+    known = side.so_far
+    if known is None:
+        return ""
+    half = f" ± {100 * (known.high - known.ratio):.1f} %" if known.high is not None else ""
+    word = "slower" if known.ratio < 1 else "faster"
+    unsure = "" if half else ", too early for its error"
+    return f"{side.name} is {100 * abs(known.ratio - 1):.1f} %{half} {word}{'' if ended else ' so far'}{unsure}"
+
+
+def reach_words(abreast: Abreast) -> str:
+    """How far it is, and what the ratio holds for: `this pair of clusters, 9 of 12 s`."""
+    of = f" of {abreast.planned_s:.0f}" if abreast.planned_s else ""
+    return f"this pair of clusters, {min(abreast.shown.active_s, abreast.planned_s or 1e9):.0f}{of} s"

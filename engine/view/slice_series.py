@@ -1,0 +1,168 @@
+"""The slices of one step of cells abreast in memory: what each server did in its active time, and the ratios so far.
+
+Active time is that of a server's own slices: it stands still while another is driven.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+
+from engine.core.slices import half_width_at_every_moment, log_ratio
+from engine.journal.reader import JournalReader, SliceRow, StepRow
+from engine.view.step_series import SECOND_NS, Series
+from workloads.base import COUNTED_IN_ROWS
+
+TURNS = 2  # of a server in a block
+MOST_POINTS = 1000  # of a chart's line: a step of hours is drawn from sums over several blocks
+MOST_SUMS = 500  # of blocks that a ratio is computed from: more change its error by little, and cost a lot
+USUAL_S = 12.0  # of each server in a step whose length is not known
+GROWTH = 1.02  # from one point of a ratio's course to the next, in blocks
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """How a build's rate compares with the base's, of one pair of clusters.
+
+    The truth is between `low` and `high` at all moments at once, 95 % of the time; None while blocks are too few.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    blocks: int
+
+
+@dataclass(slots=True)
+class Course:
+    """A ratio as it was known after so much active time, in ns; bounds are those of `SoFar`."""
+
+    until: list[int] = field(default_factory=list)
+    known: list[SoFar] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Lane:
+    """One server: its slices, and what it did in each block, in which counted ns."""
+
+    opened: list[int] = field(default_factory=list)  # of slices
+    length: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)  # active ns before each
+    done: list[int] = field(default_factory=list)  # of blocks
+    counted_ns: list[int] = field(default_factory=list)
+    until: list[int] = field(default_factory=list)  # active ns up to the end of each
+    active_ns: int = 0
+
+    def take(self, rows: Sequence[SliceRow], *, in_rows: bool) -> None:
+        """Adds a block."""
+        for row in rows:
+            length = max(0, row.counted_from_ns - row.opened_ns) + row.counted_ns
+            self.opened.append(row.opened_ns)
+            self.length.append(length)
+            self.before.append(self.active_ns)
+            self.active_ns += length
+        self.done.append(sum(row.rows if in_rows else row.ops for row in rows))
+        self.counted_ns.append(sum(row.counted_ns for row in rows))
+        self.until.append(self.active_ns)
+
+    def active_at(self, t_ns: int) -> int:
+        """The active time up to a moment."""
+        place = bisect_right(self.opened, t_ns) - 1
+        return self.before[place] + min(t_ns - self.opened[place], self.length[place]) if place >= 0 else 0
+
+    def rate_per_s(self, blocks: int) -> float | None:
+        """What it did per second of its counted time; None where it did nothing that was counted."""
+        counted_ns = sum(self.counted_ns[:blocks])
+        return sum(self.done[:blocks]) * SECOND_NS / counted_ns if counted_ns else None
+
+
+class SliceSeries:
+    """The whole blocks of a step as recorded so far. `catch_up` takes in what was committed since.
+
+    Sides are in the order of `steps`, the base first; `rates` and `courses` are over each side's active time, in ns.
+    """
+
+    def __init__(self, reader: JournalReader, steps: Sequence[StepRow], slice_ms: float) -> None:
+        self._reader = reader
+        self._steps = tuple(step.id for step in steps)
+        headline = steps[0].headline
+        self._in_rows = headline is not None and headline.role in COUNTED_IN_ROWS
+        self.planned_s = float(steps[0].plan.get("seconds") or 0)
+        # Decided before anything is seen of the step, or else what is promised of all moments would not hold.
+        self._planned_blocks = (self.planned_s or USUAL_S) * 1000 / (TURNS * slice_ms)
+        self._step_ns = int(self.planned_s * SECOND_NS / MOST_POINTS)
+        self.lanes = [Lane() for _ in steps]
+        self.rates = [Series() for _ in steps]
+        self.courses = [Course() for _ in steps]
+        self._drawn = [0 for _ in steps]  # blocks that are in `rates`
+        self._next = 1  # how many blocks the next point of the courses has
+        self._ended: list[int] = []  # blocks
+        self._block = -1
+
+    def catch_up(self) -> None:
+        """Reads the blocks that are new, and those that were not whole."""
+        found = [
+            {block: list(rows) for block, rows in groupby(self._reader.slices(step, self._block), attrgetter("block"))}
+            for step in self._steps
+        ]
+        whole = (block for block in found[0] if all(len(rows.get(block, ())) == TURNS for rows in found))
+        for block in sorted(whole):
+            for lane, rows in zip(self.lanes, found, strict=True):
+                lane.take(rows[block], in_rows=self._in_rows)
+            self._ended.append(max(lane.opened[-1] + lane.length[-1] for lane in self.lanes))
+            self._block = block
+        for side in range(len(self.lanes)):
+            self._draw(side)
+        while self._next <= len(self._ended):
+            for side in range(1, len(self.lanes)):
+                if (so_far := self.so_far(side, self._next)) is not None:
+                    self.courses[side].until.append(self.lanes[side].until[self._next - 1])
+                    self.courses[side].known.append(so_far)
+            self._next = max(self._next + 1, math.ceil(self._next * GROWTH))
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return len(self._ended)
+
+    def blocks_at(self, t_ns: int) -> int:
+        """How many blocks had ended by a moment."""
+        return bisect_right(self._ended, t_ns)
+
+    def so_far(self, side: int, blocks: int) -> SoFar | None:
+        """The ratio of a side's rate to the base's after so many blocks; None before each has counted something."""
+        size = max(1, blocks // MOST_SUMS)
+        base, other = (
+            [_sums(part[:blocks], size) for part in (lane.done, lane.counted_ns)]
+            for lane in (self.lanes[0], self.lanes[side])
+        )
+        try:
+            found = log_ratio((base[0], base[1]), (other[0], other[1]))
+        except ValueError:
+            return None
+        half = half_width_at_every_moment(found, self._planned_blocks / size)
+        low, high = (None, None) if half is None else (math.exp(found.theta - half), math.exp(found.theta + half))
+        return SoFar(math.exp(found.theta), low, high, blocks)
+
+    def _draw(self, side: int) -> None:
+        """Adds to a line what is long enough for a point of it."""
+        lane, points = self.lanes[side], self.rates[side]
+        done = counted_ns = 0
+        from_ns = points.until[-1] if points.until else 0
+        for block in range(self._drawn[side], len(lane.done)):
+            done += lane.done[block]
+            counted_ns += lane.counted_ns[block]
+            length = lane.until[block] - from_ns
+            if length >= max(1, self._step_ns) and counted_ns:
+                points.add(lane.until[block], length, done * SECOND_NS / counted_ns)
+                done, counted_ns, from_ns = 0, 0, lane.until[block]
+                self._drawn[side] = block + 1
+
+
+def _sums(values: Sequence[int], size: int) -> Sequence[int]:
+    """Neighbours added up, so many at a time."""
+    return values if size == 1 else [sum(values[at : at + size]) for at in range(0, len(values), size)]

@@ -1,0 +1,46 @@
+"""A run whose cells are abreast, watched and talked to while it goes on: every build is told of, every cell meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.core.model import Build
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import Bench, nothing_left, wait_for
+
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices")
+
+
+def test_every_build_is_told_of_and_a_mark_reaches_every_cell(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    names = [build(14).label, build(16).label]
+    options = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
+    bench.detached("--pg", ",".join(names), *SMALL, *options)
+
+    def compared() -> dict[str, Any] | None:
+        found: dict[str, Any] | None = json.loads(bench("watch", "--once", "--json").stdout)["abreast"]
+        return found if found is not None and found["sides"][1]["low"] is not None else None
+
+    found = wait_for(compared, "a ratio with its bounds")
+    base, other = found["sides"]
+    assert [base["subject"], other["subject"]] == names
+    assert other["low"] < other["ratio"] < other["high"] and base["ratio"] is None
+    assert other["ratio"] == pytest.approx(other["rate_per_s"] / base["rate_per_s"])
+    assert (found["planned_s"], found["blocks"] >= 20) == (60, True)
+    assert 0 < other["active_s"] < 60
+    line = bench("watch", "--once").stdout
+    assert line.startswith("cells 1+2/2  r1  qr100 ") and f"{names[1]} is " in line and " ± " in line
+    assert bench("mark", "here").stdout.strip() == "marked"
+    assert "planner is not on" in bench("probes", "off", "planner").stderr
+    with JournalReader(bench.run) as reader:
+        marks = reader.events(kinds=("mark",))
+    assert [mark.step_id for mark in marks] == [side["step_id"] for side in found["sides"]]
+    assert [mark.attempt_id for mark in marks] == [attempt.id for attempt in bench.attempts()]
+    assert bench("stop").returncode == 0
+    bench.await_end()
+    nothing_left(bench)

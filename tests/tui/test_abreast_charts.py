@@ -1,0 +1,102 @@
+"""Lines of builds over each other, and the ratio that closes in."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.view.slice_series import Course, SoFar
+from engine.view.step_series import SECOND_NS, Series
+from tui.glyphs import SETS
+from tui.marks import SIDES, Line
+from tui.widgets.abreast import closing, columns, labels, limits, lines, ratio_labels
+from tui.widgets.chart import Axis
+
+ASCII = SETS["ascii"]
+
+
+def points(*values: float, length: int = SECOND_NS) -> Series:
+    found = Series()
+    for place, value in enumerate(values, 1):
+        found.add(place * length, length, value)
+    return found
+
+
+def axis(seconds: int, at: float | None = None) -> Axis:
+    return Axis(0, seconds * SECOND_NS, (seconds if at is None else at) * SECOND_NS)
+
+
+def texts(found: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in each) for each in found]
+
+
+def test_a_column_has_the_mean_of_what_held_in_it_and_a_dip_is_not_lost() -> None:
+    assert columns(points(4, 6, 8, 8), axis(4), 2) == [(5, 5), (8, 8)]
+    assert columns(points(4, 6), axis(4), 8) == [(4, 4), (4, 4), (6, 6), (6, 6), None, None, None, None]
+    assert columns(points(9, 9, 9, 1), axis(4), 1) == [(7, 1)]
+    assert columns(points(9, 9, 9, 1), axis(4, at=3.5), 2) == [(9, 9), (9, 9)]
+    later = Axis(2 * SECOND_NS, 4 * SECOND_NS, 4 * SECOND_NS)
+    assert columns(points(4, 6, 8, 2), later, 2) == [(8, 8), (2, 2)]
+
+
+def test_each_build_has_its_own_glyph_and_mark_and_what_coincides_another() -> None:
+    sides = [columns(points(*values), axis(3), 3) for values in ((10, 20, 30), (30, 20, 20))]
+    drawn = lines(sides, (10, 30), 3, {}, ASCII)
+    assert texts(drawn) == ["x o", " %x", "o  "]
+    assert [mark for _, mark in drawn[0]] == [SIDES[1], "", SIDES[0]]
+
+
+@pytest.mark.parametrize("glyphs", list(SETS))
+def test_no_build_is_known_by_its_colour_alone(glyphs: str) -> None:
+    known = SETS[glyphs]
+    assert len({*known.sides, known.several}) == len(SIDES) + 1 == len(known.sides) + 1
+
+
+def test_a_stall_and_the_cursor_are_marked_in_their_columns() -> None:
+    drawn = lines([columns(points(10, 20, 30, 20), axis(4), 4)], (10, 30), 2, {1: "stall", 3: "cursor"}, ASCII)
+    assert texts(drawn) == ["  o|", "o! o"]
+    assert drawn[1][1] == ("!", "stall")
+
+
+@pytest.mark.parametrize(
+    ("values", "edges"),
+    [
+        ((8310, 8020), (8000, 8350)),
+        ((8310, 100), (0, 10_000)),
+        ((8310, 8310), (8300, 8350)),
+        ((0.5, 0.4), (0.4, 0.5)),
+        ((0,), (0, 1)),
+        ((), (0, 1)),
+    ],
+)
+def test_the_edges_are_near_what_is_compared(values: tuple[float, ...], edges: tuple[float, float]) -> None:
+    assert limits([[(value, value) for value in values], [None]]) == pytest.approx(edges)
+
+
+def course() -> Course:
+    found = Course()
+    for place in range(1, 11):
+        half = None if place < 3 else 0.12 / place
+        found.until.append(place * SECOND_NS)
+        found.known.append(SoFar(0.98, half and 0.98 - half, half and 0.98 + half, place))
+    return found
+
+
+def test_the_bounds_of_the_ratio_close_in() -> None:
+    drawn, edge = closing(course(), axis(12, at=10), 12, 5, ASCII)
+    assert edge == pytest.approx(0.05)  # 1.5 times as far from 1 as the last bound
+    assert texts(drawn) == ["            ", "  =         ", "---''==...--", "=========:  ", "  ..=='''   "]
+    assert ratio_labels(edge, 5) == {0: "+5 %", 2: "0 %", 4: "-5 %"}
+
+
+@pytest.mark.parametrize("glyphs", list(SETS))
+def test_of_what_is_to_come_and_of_nothing_no_ratio_is_drawn(glyphs: str) -> None:
+    drawn, _ = closing(course(), axis(12, at=4), 12, 3, SETS[glyphs])
+    upper, _, lower = texts(drawn)
+    assert not upper[4:].strip() and not lower[4:].strip() and (upper + lower).strip()
+    assert closing(course(), axis(12, at=0.5), 12, 3, SETS[glyphs]) == ([], 0.0)
+    assert ratio_labels(0.0, 3) == {}
+
+
+def test_the_scale_says_that_it_does_not_begin_at_0() -> None:
+    assert labels(8000, 8400, 6) == {0: "8400", 5: "8000"}
+    assert labels(0, 9000, 6) == {0: "9000", 5: "0"}

@@ -1,0 +1,278 @@
+"""The Live screen of cells abreast: under way, over, replayed, and with a stall of one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from engine.view.step_series import SECOND_NS
+from tests.support.driving import check_screen, shown_keys
+from tests.support.driving_live import Act, look, still, text
+from tests.support.growing_abreast import Abreast, abreast
+from tui.live.screen import LiveScreen
+from tui.live.stall import StallScreen
+
+OTHER = "002-16.3-prebuilt-auto-r1"  # of the recording, with a stall in qr100
+
+
+def replay(recording: Path, act: Act = still, *, at_s: float, cell: str = OTHER, **options: Any) -> None:
+    """Plays a cell of the recording, with its clock held, from so many seconds into qr100 on."""
+
+    async def placed(pilot: Pilot[Any], live: LiveScreen) -> None:
+        assert live.player is not None and live.view is not None and live.view.step is not None
+        live.player.seek(live.view.step.started_ns + int(at_s * SECOND_NS))
+        live.repaint()
+        await pilot.pause()
+        await pilot.pause()
+        await act(pilot, live)
+
+    look(recording, placed, replayed=(cell, "qr100"), **options)
+
+
+SIZES = [
+    ("80x24", (80, 24), "braille"),
+    ("130x36", (130, 36), "braille"),
+    ("60x18", (60, 18), "braille"),
+    ("block-80x24", (80, 24), "block"),
+    ("ascii-80x24", (80, 24), "ascii"),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "glyphs"), SIZES)
+def test_screen_of_a_finished_run(sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        await pilot.pause()
+        check_screen(pilot.app, f"live-abreast-{name}")  # type: ignore[arg-type]
+
+    look(sliced_recording, check, size=size, glyphs=glyphs)
+
+
+@pytest.mark.parametrize(("name", "size", "glyphs"), SIZES)
+def test_screen_of_a_replay(sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        check_screen(pilot.app, f"live-abreast-replay-{name}")  # type: ignore[arg-type]
+
+    replay(sliced_recording, check, at_s=13.5, size=size, glyphs=glyphs)
+
+
+@pytest.mark.parametrize(("name", "size", "glyphs"), [SIZES[0], SIZES[4]])
+def test_screen_of_a_stall_of_one_of_them(
+    sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str
+) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        check_screen(pilot.app, f"live-abreast-stalled-{name}")  # type: ignore[arg-type]
+
+    replay(sliced_recording, check, at_s=17.5, size=size, glyphs=glyphs)
+
+
+def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(sliced_recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "! 16.3-prebuilt STALL query" in text(pilot) and "!query" not in text(pilot)
+        assert "12.11-prebuilt auto" in text(pilot).splitlines()[0]
+        await pilot.press("s")
+        await pilot.pause()
+        shown = text(pilot)
+        assert "16.3-prebuilt auto" in shown.splitlines()[0] and "!query" in shown
+        assert any(row.startswith("stalls") and "!" in row for row in shown.splitlines())
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, StallScreen)
+        assert " STALL  delete, 2.8 s" in text(pilot) and "held by its own rate limiter" in text(pilot)
+        await pilot.press("escape", "s")
+        await pilot.pause()
+        assert "! 16.3-prebuilt STALL query" in text(pilot)
+
+    replay(sliced_recording, check, at_s=17.5, cell="001-12.11-prebuilt-auto-r1")
+
+
+def test_the_role_that_is_drawn_stays_when_the_side_changes(sliced_recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("i")
+        await pilot.pause()
+        assert text(pilot).splitlines()[2].startswith(" del/s  ● 12.11-prebuilt ")
+        await pilot.press("s")
+        await pilot.pause()
+        assert text(pilot).splitlines()[2].startswith(" del/s  >● 12.11-prebuilt ")
+
+    replay(sliced_recording, check, at_s=13.5)
+
+
+def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_recording: Path) -> None:
+    """12.11 was driven for 9 of its 12 s when 16.3, which had lost 3 s of its own, was done."""
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "12.11-prebuilt auto" in text(pilot).splitlines()[0]
+        chart = text(pilot).splitlines()[3:9]
+        assert any("x" in row[70:] for row in chart) and not any("o" in row[70:] for row in chart)
+
+    replay(sliced_recording, check, at_s=22, cell="001-12.11-prebuilt-auto-r1", glyphs="ascii")
+
+
+def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "too early for its error" in text(pilot)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "! STALL" in text(pilot) and "0.0s so far" in text(pilot)
+        await pilot.press("left_curly_bracket")
+        await pilot.pause()
+        assert "±" in text(pilot) and "STALL" not in text(pilot)
+        await pilot.press("space")
+        assert "PAUSED" in text(pilot)
+        await pilot.press("left_square_bracket")
+        await pilot.pause()
+        assert "PAUSED" in text(pilot)
+        await pilot.press("g", *"0:20", "enter")
+        await pilot.pause()
+        assert "00:00:20" in text(pilot).splitlines()[0]
+
+    replay(sliced_recording, check, at_s=3)
+
+
+def test_without_colour_it_says_the_same(sliced_recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+
+    async def keep(pilot: Pilot[Any], _: LiveScreen) -> None:
+        shown.append(text(pilot))
+
+    replay(sliced_recording, keep, at_s=13.5)
+    monkeypatch.setenv("NO_COLOR", "1")
+    replay(sliced_recording, keep, at_s=13.5)
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("at_s", [13.5, 17.5])
+def test_nothing_is_cut_at_the_reference_size_and_ascii_is_ascii(sliced_recording: Path, at_s: float) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        rows = text(pilot).splitlines()
+        (sentence,) = [row for row in rows if "16.3-prebuilt is " in row]
+        assert len(rows) == 24 and rows[-1].rstrip().endswith("q quit")
+        assert not [row for row in [*rows[:3], sentence] if row.endswith("~")]
+
+    async def check_ascii(pilot: Pilot[Any], _: LiveScreen) -> None:
+        assert text(pilot).isascii()
+
+    replay(sliced_recording, check, at_s=at_s)
+    replay(sliced_recording, check_ascii, at_s=at_s, glyphs="ascii")
+    replay(sliced_recording, check_ascii, at_s=at_s, glyphs="ascii", size=(70, 20))
+
+
+# -- under way
+
+
+def fed(live: Abreast, blocks: int, *ops: float) -> None:
+    for block in range(blocks):
+        live.block(*(each + 5 * ((block + place) % 3) for place, each in enumerate(ops)))
+
+
+def test_it_moves_with_the_engine_and_pausing_stops_the_painting(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "16.3 8" in text(pilot) and "17.0: too early" not in text(pilot)
+        before = text(pilot)
+        await pilot.press("space")
+        fed(live, 10, 400, 200)
+        screen._tick()
+        await pilot.pause()
+        await pilot.press("i", "s")
+        await pilot.pause()
+        assert "PAUSED 2s behind" in text(pilot) and "painting is paused" in text(pilot)
+        assert text(pilot).splitlines()[2] == before.splitlines()[2]
+        await pilot.press("space")
+        await pilot.pause()
+        shown = text(pilot)
+        assert " 16.3 auto " in shown.splitlines()[0] and shown.splitlines()[2] != before.splitlines()[2]
+
+    with abreast(tmp_path) as live:
+        fed(live, 30, 400, 380)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_a_stall_of_any_side_is_shown_before_the_next_beat(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        screen._glance()
+        live.stall(0)
+        screen._glance()
+        await pilot.pause()
+        assert "! 16.3 STALL query 0.0s so far" in text(pilot)
+
+    with abreast(tmp_path) as live:
+        fed(live, 30, 400, 380)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_each_key_of_the_last_row_does_something(tmp_path: Path) -> None:
+    pressed: list[str] = []
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        expected = {
+            "space": "PAUSED",
+            "n": "no stall in this step so far",
+            "enter": "no stall in this step so far",
+            "i": "query is the only role",
+            "s": "16.3 auto",
+            "m": "Marker for this moment",
+            "question_mark": "keys of this screen",
+        }
+        for key, _ in shown_keys(screen):
+            if key == "q":
+                continue
+            await pilot.press(key)
+            await pilot.pause()
+            assert expected[key] in text(pilot), (key, text(pilot))
+            if len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+            elif key == "space":
+                await pilot.press(key)
+            await pilot.pause()
+            pressed.append(key)
+        assert pressed == list(expected)
+        await pilot.press("z")
+        assert "the whole step is no longer than 60 s" in text(pilot)
+
+    with abreast(tmp_path) as live:
+        fed(live, 30, 400, 380)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "17.0 is " in text(pilot) and "s build" in text(pilot)
+        for side in (0, 1):
+            live.end(side)
+        live.begin(0, "l.x", "index", 1)
+        screen._tick()
+        await pilot.pause()
+        await pilot.pause()
+        shown = text(pilot)
+        assert "1/2 | 16.3 auto | l.x" in shown and "17.0" not in shown and "s build" not in shown
+        await pilot.press("s")
+        assert "no build is driven beside this one now" in text(pilot)
+
+    with abreast(tmp_path) as live:
+        fed(live, 30, 400, 380)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_four_builds_have_a_line_each_and_a_sentence_where_there_is_room(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        shown = text(pilot)
+        assert all(
+            f"{glyph} {build}" in shown for glyph, build in zip("ox+#", ("12.11", "14.10", "16.3", "17.0"), strict=True)
+        )
+        rows = [row for row in shown.splitlines() if " so far (" in row]
+        assert [row.split()[0] for row in rows] == (
+            ["14.10"] if screen.size.height == 24 else ["14.10", "16.3", "17.0"]
+        )
+        await pilot.press("s")
+        await pilot.pause()
+        rows = [row for row in text(pilot).splitlines() if " so far (" in row]
+        assert "16.3" in [row.split()[0] for row in rows]
+
+    builds = ("12.11", "14.10", "16.3", "17.0")
+    with abreast(tmp_path, builds=builds) as live:
+        fed(live, 30, 400, 380, 390, 300)
+        for size in ((80, 24), (80, 40)):
+            look(live.run, check, clock=live.hand.clock, glyphs="ascii", size=size)
