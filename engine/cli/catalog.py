@@ -15,6 +15,7 @@ import workloads as registry
 from engine.analysis import probe_cost
 from engine.cli.options import JSON, OUT
 from engine.cli.output import PlainConsole, echo, echo_json
+from engine.journal.manifest import slices_of
 from engine.journal.runs import runs_in
 from engine.postgres import configs as config_tables
 from engine.postgres.builds import catalog
@@ -98,8 +99,8 @@ def probes(out: Path) -> Listing:
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [_row(read_run(folder)) for folder in runs_in(out)]
-    columns = ("run", "state", "cells", "builds", "scale", *(("tags",) if any(row["tags"] for row in rows) else ()))
-    return Listing(rows, columns, ("run", "cells"))
+    some = tuple(column for column in ("slices", "tags") if any(row[column] for row in rows))
+    return Listing(rows, ("run", "state", "cells", "builds", "scale", *some), ("run", "cells", "slices"))
 
 
 def _row(run: RunSummary) -> Row:
@@ -110,6 +111,7 @@ def _row(run: RunSummary) -> Row:
         "cells": "" if run.state in ("unreadable", "not started") else f"{run.done}/{run.planned}",
         "builds": " ".join(run.builds),
         "scale": run.load,
+        "slices": slices_of(run.folder),
         "created": run.created or None,
         "host": run.host or None,
         "kernel": run.kernel or None,

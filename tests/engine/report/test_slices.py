@@ -1,12 +1,21 @@
-"""The record of slices as it is handed out: the table of an export."""
+"""The record of slices as it is handed out: the table of an export, the blocks of a step in every form."""
 
 from __future__ import annotations
 
 import csv
+import io
+import re
+from dataclasses import replace
 from pathlib import Path
 
-from engine.report import export
-from tests.support.made_run import make_run, made_slices
+import msgspec
+import pytest
+from rich.console import Console
+
+from engine.analysis.sliced_step import sliced_step
+from engine.core.sliced_step import SlicedStep
+from engine.report import export, render, slices
+from tests.support.made_run import made_slices, make_run
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
 
@@ -34,3 +43,49 @@ def test_an_export_has_every_column_of_every_slice_and_no_published_lines(tmp_pa
 def test_a_run_of_whole_cells_has_no_table_of_slices(tmp_path: Path) -> None:
     names = {path.name for path in export.export(make_run(tmp_path / "r", repeats=1), tmp_path / "export")}
     assert "slices.csv" not in names and "published.tsv" in names
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> SlicedStep:
+    """Two repeats, 17.0 at 95 % of 16.3, both shaken alike."""
+    run = make_run(tmp_path / "r", repeats=2, slices=lambda cell, name: made_slices(cell, name, RATES, noise=0.1))
+    return sliced_step([run], "qr100")
+
+
+def printed(step: SlicedStep, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="\n", write_through=True)
+    render.print_slices(step, Console(file=file, width=80, force_terminal=False, highlight=False))
+    return raw.getvalue().decode(encoding)
+
+
+def test_every_block_is_a_line_of_80_columns(step: SlicedStep) -> None:
+    text = printed(step)
+    tables = text[text.index("qr100: 17.0 / 16.3, repeat 1 of r") :]
+    assert max(len(line) for line in tables.splitlines()) <= 80
+    line = r"^\d+ +\d+\.\d +ABBA +[\d,]+ +[\d,]+ 0\.9\d\d +0\.9\d\d +0\.[56]% +[\d.]+ +[\d.]+ +- *$"
+    assert len(re.findall(line, tables, re.M)) == 2 * 40
+    assert "17.0 / 16.3, repeat 2 of r: 0.950 [0.9" in text and "40 blocks, leak 0.5% and 0.5%" in text
+    assert "placebo of 17.0: ratios of a server to itself, whose truth is 1, stray by" in text and "(4 ratios)" in text
+    assert printed(step, "ascii").isascii()
+
+
+def test_markdown_has_the_same_blocks(step: SlicedStep) -> None:
+    text = render.slices_to_markdown(step)
+    assert text.count("### qr100: 17.0 / 16.3") == 2
+    assert text.count("| ABBA |") == 80
+
+
+def test_csv_and_json_have_the_figures_of_every_block(step: SlicedStep) -> None:
+    rows = list(csv.DictReader(io.StringIO(slices.to_csv(step))))
+    assert len(rows) == 80
+    assert (rows[0]["subject"], rows[0]["base"], rows[0]["repeat"], rows[0]["order"]) == ("17.0", "16.3", "1", "ABBA")
+    first = step.pairs[0].blocks[0]
+    assert float(rows[0]["base_rate_per_s"]) == first.base.rate_per_s
+    assert (rows[0]["others_cpus"], first.others_cpus) == ("", None)
+    assert msgspec.json.decode(slices.to_json(step), type=SlicedStep) == step
+
+
+def test_a_spreadsheet_runs_nothing_of_it(step: SlicedStep) -> None:
+    evil = replace(step, pairs=(replace(step.pairs[0], subject="=cmd()"),))
+    assert ",=cmd()" not in slices.to_csv(evil)
