@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.comparison import compare
+from engine.analysis import sliced
+from engine.analysis.comparison import compare, compared_cells
 from engine.analysis.sliced_step import sliced_step
 from engine.core.errors import UserError
 from engine.core.model import Cell
@@ -98,9 +99,11 @@ def test_the_check_is_that_of_the_comparison_and_the_interval_is_wider_by_it(tmp
     ratio = compare([run]).ratio("17.0", "qr100", "rate_per_s")
     assert ratio is not None and ratio.verdict == "withheld"
     assert any(f"by {check.f:.1f} times their error" in reason for reason in ratio.reasons)
-    calm = sliced_step([in_slices(tmp_path / "calm", repeats=1)], "qr100").pairs[0]
-    assert calm.ratio is not None and calm.low is not None
-    assert math.log(calm.ratio / calm.low) > 0
+    cells = compared_cells([run])
+    (first, *_) = sliced.log_ratios(cells.pairs(cells.others[0]), "qr100", "rate_per_s")
+    pair = found.pairs[0]
+    assert pair.low is not None and pair.high is not None and first.variance is not None
+    assert math.log(pair.high / pair.low) / 2 == pytest.approx(1.96 * math.sqrt(first.variance) * check.f, rel=1e-3)
 
 
 def test_a_pair_in_which_the_machine_changed_says_so(tmp_path: Path) -> None:
