@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from engine.analysis.metrics import SLIVER_NS
@@ -45,28 +48,39 @@ def machine(reader: JournalReader, step: int, abreast: Sequence[int]) -> list[Ma
     """
     own = [interval for each in abreast for interval in _of_cell(reader, each)]
     own += _used(_samples(reader, step, ("engine",)))
-    return [
-        _interval(from_ns, until_ns, busy_ns, data.get("steal_ns", 0), own)
+    host = [
+        (from_ns, until_ns, busy_ns, data.get("steal_ns", 0))
         for from_ns, until_ns, data in _samples(reader, step, ("host",))
         if (busy_ns := cpu_busy_ns(data)) is not None and until_ns - from_ns >= SLIVER_NS
     ]
+    own_ns = [0.0] * len(host)
+    for each in own:
+        place = bisect_right(host, each.from_ns, key=itemgetter(1))
+        while place < len(host) and host[place][0] < each.until_ns:
+            own_ns[place] += each.within(*host[place][:2])
+            place += 1
+    return [_interval(*second, used_ns) for second, used_ns in zip(host, own_ns, strict=True)]
 
 
-def mean(intervals: Iterable[MachineInterval], from_ns: float, until_ns: float) -> tuple[float, float] | None:
-    """The CPUs of others, and those stolen, between two times; None where nothing is known of them."""
+def mean(intervals: Sequence[MachineInterval], from_ns: float, until_ns: float) -> tuple[float, float] | None:
+    """The CPUs of others, and those stolen, between two times; None where nothing is known of them.
+
+    `intervals` are in order.
+    """
     covered_ns = others = stolen = 0.0
-    for each in intervals:
+    first = bisect_right(intervals, from_ns, key=attrgetter("until_ns"))
+    for each in islice(intervals, first, None):
         overlap_ns = min(each.until_ns, until_ns) - max(each.from_ns, from_ns)
-        if overlap_ns > 0:
-            covered_ns += overlap_ns
-            others += each.others * overlap_ns
-            stolen += each.stolen * overlap_ns
+        if overlap_ns <= 0:
+            break
+        covered_ns += overlap_ns
+        others += each.others * overlap_ns
+        stolen += each.stolen * overlap_ns
     return (others / covered_ns, stolen / covered_ns) if covered_ns > 0 else None
 
 
-def _interval(from_ns: int, until_ns: int, busy_ns: int, steal_ns: int, own: Sequence[Interval]) -> MachineInterval:
+def _interval(from_ns: int, until_ns: int, busy_ns: int, steal_ns: int, own_ns: float) -> MachineInterval:
     length_ns = until_ns - from_ns
-    own_ns = sum(each.within(from_ns, until_ns) for each in own)
     # The kernel counts the machine in ticks of 10 ms, and processes exactly: the rest may come out below 0.
     return MachineInterval(
         from_ns, until_ns, busy_ns / length_ns, max(0.0, busy_ns - own_ns) / length_ns, steal_ns / length_ns

@@ -64,11 +64,12 @@ def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> Self
 
 def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], str]]:
     """The sliced steps of a subject with the pairs that count: those between whose cells the machine did not change."""
-    found = [
-        ([pair for pair in cells.pairs(subject, step) if not pair_drift(*pair) and whole_blocks(pair, step)], step)
-        for step in cells.steps
-    ]
-    return [(pairs, step) for pairs, step in found if pairs]
+    found = []
+    for step in cells.steps:
+        sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
+        if pairs := [pair for pair in sliced if not pair_drift(*pair)]:
+            found.append((pairs, step))
+    return found
 
 
 def reasons(pair: Pair, step: str) -> list[str]:

@@ -64,8 +64,8 @@ def check_text(check: SlicedCheck) -> str:
 
 
 def to_json(step: SlicedStep) -> str:
-    """The documented JSON."""
-    return json.dumps(msgspec.to_builtins(step), indent=1, allow_nan=False).replace("\x7f", "\\u007f")
+    """The documented JSON, in one line: there may be thousands of blocks."""
+    return json.dumps(msgspec.to_builtins(step), allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def to_csv(step: SlicedStep) -> str:
