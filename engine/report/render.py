@@ -99,7 +99,7 @@ def to_csv(comparison: Comparison) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ("step", "subject", "build", "config", "kernel", "arm", "metric", "cells", "median", "ratio", "low", "high",
-         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect")
+         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect", "design")
     )  # fmt: skip
     for step in comparison.steps:
         for subject in comparison.subjects:
@@ -114,7 +114,8 @@ def to_csv(comparison: Comparison) -> str:
                     if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
                 )  # fmt: skip
                 place = (step, subject.name, subject.build, subject.config, subject.kernel, subject.arm, metric.name)
-                row = (*place, len(values), comparison.median(subject.name, step, metric.name), *judged)
+                median = comparison.median(subject.name, step, metric.name)
+                row = (*place, len(values), median, *judged, comparison.design)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
 

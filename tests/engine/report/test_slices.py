@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from engine.analysis.comparison import compare
 from engine.analysis.sliced_step import sliced_step
 from engine.core.sliced_step import SlicedStep
 from engine.report import export, render, slices
@@ -43,6 +44,15 @@ def test_an_export_has_every_column_of_every_slice_and_no_published_lines(tmp_pa
 def test_a_run_of_whole_cells_has_no_table_of_slices(tmp_path: Path) -> None:
     names = {path.name for path in export.export(make_run(tmp_path / "r", repeats=1), tmp_path / "export")}
     assert "slices.csv" not in names and "published.tsv" in names
+
+
+def test_the_csv_of_a_comparison_is_marked(tmp_path: Path) -> None:
+    for name, driven, design in (
+        ("whole", None, "cells"),
+        ("sliced", lambda cell, step: made_slices(cell, step, RATES), "slices of 50 ms"),
+    ):
+        text = render.to_csv(compare([make_run(tmp_path / name, repeats=1, slices=driven)]))
+        assert {row["design"] for row in csv.DictReader(io.StringIO(text))} == {design}
 
 
 @pytest.fixture
