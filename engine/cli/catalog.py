@@ -99,19 +99,22 @@ def probes(out: Path) -> Listing:
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [_row(read_run(folder)) for folder in runs_in(out)]
-    some = tuple(column for column in ("slices", "tags") if any(row[column] for row in rows))
-    return Listing(rows, ("run", "state", "cells", "builds", "scale", *some), ("run", "cells", "slices"))
+    load = "load" if any(row["slices"] for row in rows) else "scale"  # unlike loads of one scale are told apart
+    columns = ("run", "state", "cells", "builds", load, *(("tags",) if any(row["tags"] for row in rows) else ()))
+    return Listing(rows, columns, ("run", "cells"))
 
 
 def _row(run: RunSummary) -> Row:
     """A run's row: what the table shows, and what else is worth being searched for."""
+    slices = slices_of(run.folder)
     return {
         "run": run.name,
         "state": run.trouble if run.state == "unreadable" else run.state_words,
         "cells": "" if run.state in ("unreadable", "not started") else f"{run.done}/{run.planned}",
         "builds": " ".join(run.builds),
         "scale": run.load,
-        "slices": slices_of(run.folder),
+        "slices": slices,
+        "load": f"{run.load}, slices {slices}" if slices else run.load,
         "created": run.created or None,
         "host": run.host or None,
         "kernel": run.kernel or None,

@@ -28,10 +28,15 @@ def out(tmp_path: Path) -> Path:
 def test_a_listed_run_is_marked(out: Path) -> None:
     rows = {row["run"]: row for row in json.loads(Bench(out)("list", "runs", "--json").stdout)}
     assert (rows["sliced"]["slices"], rows["whole"]["slices"]) == ("50 ms", "")
-    heading, *lines = Bench(out)("list", "runs").stdout.splitlines()
-    assert "slices" in heading
-    assert ["50 ms" in line for line in sorted(lines)] == [True, False]
-    (out / "sliced" / "manifest.json").unlink()
+    heading, *lines = Bench(out, {"COLUMNS": "120"})("list", "runs").stdout.splitlines()
+    assert heading.split()[-1] == "load"
+    assert ["g24b 100000, slices 50 ms" in line for line in sorted(lines)] == [True, False]
+    long = out / "20261122-100622-14.10_prebuilt-16.3_prebuilt"
+    (out / "sliced").rename(long)
+    narrow = Bench(out, {"COLUMNS": "80"})("list", "runs").stdout
+    assert long.name in narrow and max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    assert {"slices", "50", "ms"} <= set(narrow.split()), "folded, not cut"
+    (long / "manifest.json").unlink()
     assert "slices" not in Bench(out)("list", "runs").stdout
 
 
