@@ -37,10 +37,11 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
     """Raises UserError when runs have different workloads: says what differs, and between which runs."""
     first = runs[0]
     for run in runs[1:]:
-        if design_of(first) != design_of(run):
-            ours, theirs = design_of(first), design_of(run)
+        ours, theirs = (_measured_in(each) for each in (first, run))
+        if ours != theirs:
             raise UserError(
-                f"{first.name} and {run.name} cannot be compared: measured in {ours} and in {theirs}, unlike loads"
+                f"{first.name} and {run.name} cannot be compared: measured in {ours} and in {theirs}, unlike loads; "
+                "compare each by itself: their ratios may stand side by side, rates and figures per operation may not"
             )
         for name, ours, theirs in _unlike(first.manifest.workload, run.manifest.workload):
             raise UserError(
@@ -48,10 +49,11 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
             )
 
 
-def design_of(run: RunResult) -> str:
-    """What takes turns in a run: `cells`, or `slices of 50 ms`."""
+def _measured_in(run: RunResult) -> str:
+    """What takes turns in a run, and among how many servers where they share the machine."""
     manifest = run.manifest
-    return "cells" if manifest.interleave == "cells" else f"slices of {manifest.slice_ms:g} ms"
+    servers = len({cell.subject for cell in manifest.cells})
+    return f"{manifest.design} with {servers} servers side by side" if manifest.sliced else manifest.design
 
 
 def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:

@@ -31,7 +31,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
     """
     from engine.analysis import verdicts  # loads scipy, which only those who compare should pay for
 
-    cells = _compared_cells(paths, base)
+    cells = compared_cells(paths, base)
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
     return Comparison(
         base=cells.names[cells.base],
@@ -51,7 +51,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         builds=tuple(RunBuild(run=run.name, **asdict(build)) for run in cells.runs for build in run.manifest.builds),
         spreads=spreads,
         answer=answer(cells, ratios),
-        design=comparability.design_of(cells.runs[0]),
+        design=cells.runs[0].manifest.design,
         units={
             step.name: judged.unit
             for cell in cells.cells
@@ -62,7 +62,8 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
     )
 
 
-def _compared_cells(paths: Sequence[Path], base: str | None) -> ComparedCells:
+def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:
+    """The finished cells of the runs, which are of one workload. Raises UserError as `compare` does."""
     runs = tuple(load(path) for path in dict.fromkeys(path.resolve() for path in paths))
     if not runs:
         raise UserError("no run given: bench compare RUN…; `bench list runs` lists them")
@@ -135,4 +136,5 @@ def _cell_steps(result: CellResult, names: dict[Subject, str]) -> Iterable[CellS
             **step.figures | {"probe_notes": tuple(step.figures["probe_notes"])},
             stall_s=step.stall_s,
             stalls=step.stalls,
+            slices=len(step.slices),
         )

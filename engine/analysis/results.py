@@ -112,7 +112,7 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
 def _chosen(reader: JournalReader) -> dict[str, Attempt]:
     """The attempt that counts, by cell; cells abreast count only together."""
     attempts, manifest = reader.attempts(origins=False), reader.manifest
-    if manifest.interleave == "cells":
+    if not manifest.sliced:
         return chosen_attempts(attempts)
     repeats = sorted({cell.repeat for cell in manifest.cells})
     return chosen_together(

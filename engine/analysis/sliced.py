@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from statistics import fmean
 
 import numpy as np
 
-from engine.analysis.cells import Pair
-from engine.analysis.slices import Slices, log_ratio, own_ratio
+from engine.analysis import slices
+from engine.analysis.cells import ComparedCells, Pair
+from engine.analysis.comparability import pair_drift
+from engine.analysis.slices import SelfCheck, Slices, Typical
+from engine.analysis.statistics import ALPHA
 from engine.core.comparison import CPU, RATE
+from engine.core.model import Subject
 from engine.core.slices import LogRatio
 from engine.journal.reader import SliceRow
 
@@ -20,6 +26,10 @@ PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}  # metric: num
 MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 TURNS = 2  # of a server in a block
+LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
+LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
+
+Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of the baseline and of the other
 
 
 def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
@@ -29,8 +39,14 @@ def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
         sides = _sides(pair, step, metric)
         if sides is None:
             return []
-        found.append(log_ratio(*sides))
+        found.append(slices.log_ratio(*sides))
     return found
+
+
+def typical(pair: Pair, step: str, metric: str) -> Typical | None:
+    """What is typical of a pair's blocks; None where it has too few, or did nothing in them."""
+    sides = _sides(pair, step, metric)
+    return None if sides is None else slices.typical(*sides)
 
 
 def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
@@ -39,7 +55,22 @@ def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
     for pair in pairs:
         for side in _sides(pair, step, metric) or ():
             with suppress(ValueError):  # nothing was done in one of the halves
-                found.append(own_ratio(side))
+                found.append(slices.own_ratio(side))
+    return found
+
+
+def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> SelfCheck:
+    """The slices' check on themselves over all of these pairs and steps."""
+    return slices.self_check([ratio for pairs, step in steps for ratio in own_ratios(pairs, step, metric)])
+
+
+def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], str]]:
+    """The sliced steps of a subject with the pairs that count: those between whose cells the machine did not change."""
+    found = []
+    for step in cells.steps:
+        sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
+        if pairs := [pair for pair in sliced if not pair_drift(*pair)]:
+            found.append((pairs, step))
     return found
 
 
@@ -51,7 +82,7 @@ def reasons(pair: Pair, step: str) -> list[str]:
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
     rows = [cell.steps[step].slices for cell in pair]
-    leak = max(_part(sum(row.leak_ns for row in own), sum(row.cpu_ns for row in own)) for own in rows)
+    leak = max(leak_share(own) or 0.0 for own in rows)
     # Clients' parts are known by their mean: where their ends lie evenly, the last came half of what was ragged later.
     ragged = max(
         _part(sum(row.ragged_ns for row in own), sum(row.counted_ns + row.ragged_ns / 2 for row in own)) for own in rows
@@ -72,23 +103,63 @@ def _tolerated(most: float) -> str:
     return f"at most {most:.0%} is tolerated"
 
 
+def findings(cells: ComparedCells) -> list[str]:
+    """What a reader must know of the slices: where rare events make a ratio, and where errors are larger than said."""
+    found = []
+    subjects = {subject: steps_of(cells, subject) for subject in cells.others}
+    tests = sum(len(steps) for steps in subjects.values())
+    for subject, steps in subjects.items():
+        name = cells.names[subject]
+        check = self_check(steps, RATE)
+        if check.suspect and check.ratios >= LEAST_CHECKS:
+            found.append(
+                f"slices of one server differ among themselves by {check.f:.1f} times their error: the intervals of "
+                f"{name} are widened by that"
+            )
+        for pairs, step in steps:
+            typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
+            ratios = log_ratios(pairs, step, RATE)
+            if len(typicals) < len(pairs) or not ratios:
+                continue
+            middle = slices.typical_of(typicals)
+            if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
+                total = fmean(ratio.theta for ratio in ratios)
+                found.append(
+                    f"{step}: rare events make a part of the ratio: {name} is at {math.expm1(total):+.1%} in all, at "
+                    f"{math.expm1(middle.log_ratio):+.1%} in a typical block"
+                )
+    return found
+
+
+def leak_share(rows: Iterable[SliceRow]) -> float | None:
+    """CPU time that a server used in others' slices as a part of what it used in its own; None where that is 0."""
+    rows = list(rows)
+    own_ns = sum(row.cpu_ns for row in rows)
+    return sum(row.leak_ns for row in rows) / own_ns if own_ns else None
+
+
+def whole_blocks(pair: Pair, step: str) -> list[Block]:
+    """The blocks in which each side had both its turns, in order."""
+    base, other = (_by_block(cell.steps[step].slices) for cell in pair)
+    return [
+        (block, rows, other[block])
+        for block, rows in sorted(base.items())
+        if len(rows) == TURNS and len(other.get(block, ())) == TURNS
+    ]
+
+
 def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
     """Both sides' slices of the blocks that are whole, with something done on either side; None without any."""
-    if metric not in PARTS:
+    whole = whole_blocks(pair, step)
+    if metric not in PARTS or not whole:
         return None
-    by_block = [_by_block(cell.steps[step].slices) for cell in pair]
-    whole = [
-        block for block, rows in by_block[0].items() if len(rows) == TURNS and len(by_block[1].get(block, ())) == TURNS
-    ]
-    sides = [
-        Slices(
-            *(np.array([[getattr(row, part) for row in blocks[block]] for block in whole]) for part in PARTS[metric])
-        )
-        for blocks in by_block
-    ]
-    if not whole or not all(part.sum() > 0 for side in sides for part in (side.numerators, side.denominators)):
+    base, other = (
+        Slices(*(np.array([[getattr(row, part) for row in rows] for rows in side]) for part in PARTS[metric]))
+        for side in ([base for _, base, _ in whole], [other for _, _, other in whole])
+    )
+    if not all(part.sum() > 0 for side in (base, other) for part in (side.numerators, side.denominators)):
         return None
-    return sides[0], sides[1]
+    return base, other
 
 
 def _by_block(rows: Sequence[SliceRow]) -> dict[int, list[SliceRow]]:

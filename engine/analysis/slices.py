@@ -21,7 +21,7 @@ from statistics import NormalDist, fmean, variance
 import numpy as np
 import numpy.typing as npt
 
-from engine.analysis.statistics import CONFIDENCE, Estimate
+from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
 from engine.core.slices import MIN_BLOCKS, LogRatio, log_of_totals, variance_of_mean
 
 BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
@@ -46,15 +46,21 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The trimmed mean of the blocks' log ratios, its variance, and whether it differs from the ratio of totals.
+    """The trimmed mean of the blocks' log ratios, its variance, and how far the ratio of totals is from it.
 
-    `rare_events` is set where the two differ by more than the 95 % error of their difference: what happens in few
-    blocks (stalls) then makes a part of the total.
+    `gap` is the log of the ratio of totals less this one, `gap_variance` the variance of that difference.
     """
 
     log_ratio: float
     variance: float
-    rare_events: bool
+    gap: float
+    gap_variance: float
+
+    def has_rare_events(self, level: float = ALPHA, inflation: float = 1.0) -> bool:
+        """Whether the two differ by more than their joint error, so that what happens in few blocks makes a part of
+        the total (stalls): true by chance with the probability `level`; `inflation` is the self-check's.
+        """
+        return abs(self.gap) > _normal(1 - level) * math.sqrt(self.gap_variance * inflation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,26 @@ def typical(base: Slices, other: Slices) -> Typical | None:
     totals = _influence((base_x, base_y), (other_x, other_y))[known]
     gap = _total((base_x, base_y), (other_x, other_y)) - middle
     gap_variance = _variance_of_mean(totals - totals.mean() - influence)
-    rare = abs(gap) > _normal(CONFIDENCE) * math.sqrt(gap_variance)
-    return Typical(middle, _variance_of_mean(influence), rare)
+    return Typical(middle, _variance_of_mean(influence), gap, gap_variance)
+
+
+def typical_of(pairs: Sequence[Typical]) -> Typical:
+    """The mean of several pairs of clusters; its variances are those within these."""
+    count = len(pairs)
+    return Typical(
+        fmean(pair.log_ratio for pair in pairs),
+        sum(pair.variance for pair in pairs) / count**2,
+        fmean(pair.gap for pair in pairs),
+        sum(pair.gap_variance for pair in pairs) / count**2,
+    )
+
+
+def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] | None:
+    """The 95 % interval of a pair's ratio, for these two clusters; None where there is no variance."""
+    if ratio.variance is None:
+        return None
+    half = _normal(CONFIDENCE) * math.sqrt(ratio.variance * inflation)
+    return math.exp(ratio.theta - half), math.exp(ratio.theta + half)
 
 
 def own_ratio(server: Slices) -> LogRatio:

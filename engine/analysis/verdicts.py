@@ -24,8 +24,6 @@ from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
 from engine.core.comparison import CHANGED, CPU, MIN_PAIRS, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
 
-LEAST_CHECKS = 10  # a few differ by chance
-
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
@@ -172,12 +170,11 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
     for subject, metric in subjects:
         own = [each for each in measured if (each.blank.subject, each.metric.name) == (subject, metric)]
         own = [each for each in own if ratios[id(each)]]
-        checked = [sliced.own_ratios(each.pairs, each.blank.step, metric) for each in own]
-        check = slices.self_check([ratio for each in checked for ratio in each])
+        check = sliced.self_check(((each.pairs, each.blank.step) for each in own), metric)
         pooled = slices.pooled([ratios[id(each)] for each in own], check.inflation)
         for each, step in zip(own, pooled.steps, strict=True):
             reasons: list[str] = []
-            if check.withheld and check.ratios >= LEAST_CHECKS:
+            if check.withheld and check.ratios >= sliced.LEAST_CHECKS:
                 reasons.append(f"slices of one server differ among themselves by {check.f:.1f} times their error")
             blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
             found[id(each)] = replace(each, blank=blank, pooled=step.estimate)
@@ -282,6 +279,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
                 found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
             found += _short_deletes(cells, step, subject)
     found += cpu_wait.why(cells)
+    found += sliced.findings(cells)
     found += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
         "do not trust effects of that size in this step"

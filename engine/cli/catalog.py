@@ -15,6 +15,7 @@ import workloads as registry
 from engine.analysis import probe_cost
 from engine.cli.options import JSON, OUT
 from engine.cli.output import PlainConsole, echo, echo_json
+from engine.journal.manifest import slices_of
 from engine.journal.runs import runs_in
 from engine.postgres import configs as config_tables
 from engine.postgres.builds import catalog
@@ -98,18 +99,22 @@ def probes(out: Path) -> Listing:
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [_row(read_run(folder)) for folder in runs_in(out)]
-    columns = ("run", "state", "cells", "builds", "scale", *(("tags",) if any(row["tags"] for row in rows) else ()))
+    load = "load" if any(row["slices"] for row in rows) else "scale"  # unlike loads of one scale are told apart
+    columns = ("run", "state", "cells", "builds", load, *(("tags",) if any(row["tags"] for row in rows) else ()))
     return Listing(rows, columns, ("run", "cells"))
 
 
 def _row(run: RunSummary) -> Row:
     """A run's row: what the table shows, and what else is worth being searched for."""
+    slices = slices_of(run.folder)
     return {
         "run": run.name,
         "state": run.trouble if run.state == "unreadable" else run.state_words,
         "cells": "" if run.state in ("unreadable", "not started") else f"{run.done}/{run.planned}",
         "builds": " ".join(run.builds),
         "scale": run.load,
+        "slices": slices,
+        "load": f"{run.load}, slices {slices}" if slices else run.load,
         "created": run.created or None,
         "host": run.host or None,
         "kernel": run.kernel or None,

@@ -159,7 +159,10 @@ def main() -> None:
 @click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
 @click.option("--published", is_flag=True, help="Add the columns of the Insert Benchmark's published reports.")
-def compare(runs: tuple[str, ...], out: Path, base: str | None, form: str | None, published: bool) -> None:
+@click.option("--slices", metavar="STEP", help="Show the blocks of a step that was driven in slices, pair by pair.")
+def compare(
+    runs: tuple[str, ...], out: Path, base: str | None, form: str | None, published: bool, slices: str | None
+) -> None:
     """Compare the builds or configs of a run: ratios, confidence intervals and verdicts.
 
     RUN is a run's name or folder [default: the newest]. Several runs are compared as one.
@@ -168,7 +171,17 @@ def compare(runs: tuple[str, ...], out: Path, base: str | None, form: str | None
     from engine.report import render  # loads the statistics, which take most of a second
 
     folders = [find_run(run, out) for run in runs or (None,)]
+    if published and slices is not None:
+        raise UserError("--published and --slices: choose one")
+    if slices is not None:
+        _show_slices(folders, slices, base, form)
+        return
     comparison = compare_runs(folders, base)
+    if published and comparison.design != "cells":
+        raise UserError(
+            f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
+            "those of a server that has the machine to itself: run with --interleave cells to stand beside them"
+        )
     if form == "json":
         echo(render.to_json(comparison))
     elif form == "csv":
@@ -177,6 +190,21 @@ def compare(runs: tuple[str, ...], out: Path, base: str | None, form: str | None
         echo(render.to_markdown(comparison, published=published))
     else:
         render.print_comparison(comparison, console(False), published=published)
+
+
+def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:
+    from engine.analysis.sliced_step import sliced_step
+    from engine.report import render, slices
+
+    found = sliced_step(folders, step, base)
+    if form == "json":
+        echo(slices.to_json(found))
+    elif form == "csv":
+        echo(slices.to_csv(found).rstrip("\n"))
+    elif form == "md":
+        echo(render.slices_to_markdown(found))
+    else:
+        render.print_slices(found, console(False))
 
 
 @main.command(short_help="Write a run as CSV files.")

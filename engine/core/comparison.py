@@ -98,7 +98,8 @@ class CellStep:
     `device_written_kb` written by the device, for whomever. `phases_by` is "exact" or "sampled". `probes` are {role:
     {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
     `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is null though a probe was there.
-    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each.
+    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
+    driven in, 0 where it ran through.
     """
 
     run: str
@@ -145,6 +146,7 @@ class CellStep:
     saturated: tuple[str, ...] = ()
     stall_s: float = 0.0
     stalls: tuple[StallRecord, ...] = ()
+    slices: int = 0
 
     def figure(self, metric: str) -> float | None:
         """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target)."""
@@ -365,6 +367,10 @@ class Comparison:
     def checks(self, subject: str) -> list[Check]:
         """The checks of a subject, those that failed first."""
         return [check for check in self.comparability if check.subject == subject]
+
+    def sliced(self, subject: str, step: str) -> bool:
+        """Whether a subject was driven in slices in a step."""
+        return any(cell.slices for cell in self.of(subject, step))
 
     def kind(self, step: str) -> str:
         """The kind of a step: load, index, write, query; empty when no cell has it."""

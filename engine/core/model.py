@@ -317,6 +317,16 @@ class Manifest:
         """The settings of a subject."""
         return self.configs[config_key(subject.config, subject.build)]
 
+    @property
+    def sliced(self) -> bool:
+        """Whether the cells of a repeat ran side by side, driven in slices where a step allows it."""
+        return self.interleave == "slices"
+
+    @property
+    def design(self) -> str:
+        """What takes turns: `cells`, or `slices of 50 ms`."""
+        return f"slices of {self.slice_ms:g} ms" if self.sliced else "cells"
+
 
 def config_key(config: str, build: str) -> str:
     """How `Manifest.configs` names a config as it applies to a build."""

@@ -35,6 +35,15 @@ def read_manifest(run: Path) -> Manifest:
     return manifest_of(read_record(run), run)
 
 
+def slices_of(run: Path) -> str:
+    """How long the slices of a run are: `50 ms`; empty for one of whole cells, or one that cannot be read."""
+    try:
+        manifest = read_manifest(run)
+    except UserError:
+        return ""
+    return f"{manifest.slice_ms:g} ms" if manifest.sliced else ""
+
+
 def read_record(run: Path) -> dict[str, Any]:
     """The manifest's JSON object, of a schema that can be read, by today's names."""
     path = run / "manifest.json"

@@ -11,9 +11,13 @@ events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds 
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step
 settings.csv      settings that differ from the server's defaults
+slices.csv        one line per slice, of runs that were driven in slices: see table `slice` of the journal's schema; the
+                  slices of a repeat's cells share blocks, places and clock
 published.tsv     the reference client's summary line per cell and step, its columns and units
 ibench/CELL/STEP.CLIENT.tsv
                   the reference client's 17-column line per second, for tools that read its output
+
+The last two are of runs of whole cells only: published figures are those of a server that has the machine to itself.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +36,7 @@ from engine.core.model import progress
 from engine.core.text import csv_text, visible
 from engine.host.files import is_name, read_plain
 from engine.journal.manifest import MAX_BYTES
-from engine.journal.reader import JournalReader, RoleRow, RoleSecond, service_counts
+from engine.journal.reader import JournalReader, RoleRow, RoleSecond, SliceRow, service_counts
 from engine.journal.runs import planned
 from workloads import histogram
 
@@ -61,12 +65,15 @@ def export(run: Path, out: Path) -> list[Path]:
         out.mkdir(parents=True, exist_ok=True)
         (out / "manifest.json").write_bytes(read_plain(run / "manifest.json", MAX_BYTES))
         with JournalReader(run) as reader:
-            tables = [_write(out / f"{name}.csv", table(reader, result)) for name, table in TABLES.items()]
-            published = _write(out / "published.tsv", _published(result), "\t")
-            intervals = list(_write_intervals(out / "ibench", reader, result))
+            sliced = result.manifest.sliced
+            tables = TABLES | ({"slices": _slices} if sliced else {})
+            written = [_write(out / f"{name}.csv", table(reader, result)) for name, table in tables.items()]
+            if not sliced:
+                written.append(_write(out / "published.tsv", _published(result), "\t"))
+                written += _write_intervals(out / "ibench", reader, result)
     except OSError as error:
         raise UserError(f"{visible(str(out))}: cannot write the export: {error.strerror}") from error
-    return [out / "manifest.json", *tables, published, *intervals]
+    return [out / "manifest.json", *written]
 
 
 def interval_lines(
@@ -212,6 +219,14 @@ def _settings(reader: JournalReader, result: RunResult) -> Rows:
         if attempt.state == "finished":
             for setting in reader.settings(attempt.id):
                 yield attempt.cell, *setting
+
+
+def _slices(reader: JournalReader, result: RunResult) -> Rows:
+    columns = [field.name for field in fields(SliceRow) if field.name != "step_id"]
+    yield "cell", "step", *("stopped_processes" if column == "stopped" else column for column in columns)
+    for place, step in _steps(result):
+        for row in step.slices:
+            yield *place, *(getattr(row, column) for column in columns)
 
 
 # The rows of each file, the names of its columns first.

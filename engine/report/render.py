@@ -19,7 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.core.comparison import Comparison
+from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
+from engine.report import slices
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -37,20 +39,41 @@ OLD_STALL_KEYS = {"max_in_flight_ns": "greatest_in_flight_ns", "missed_rows": "r
 
 def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
     """Prints a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
-    plain = (console.encoding or "").lower().replace("-", "") not in ("utf8", "utf16")
-    notes = Notes()
+    plain, notes = _is_plain(console), Notes()
     for answer in comparison.answer:
         text = Text(_spelled(visible(answer.text), plain), style="bold")
         console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
+    _print_sections(shown, console, plain)
+    _print_footer(footer(comparison, notes), console, plain)
+
+
+def print_slices(step: SlicedStep, console: Console) -> None:
+    """Prints the blocks of a step that was driven in slices."""
+    plain = _is_plain(console)
+    for line in slices.header(step):
+        console.print(Text(visible(line)), soft_wrap=True)
+    _print_sections(slices.sections(step), console, plain)
+    _print_footer(slices.footer(), console, plain)
+
+
+def _is_plain(console: Console) -> bool:
+    """Whether only ASCII can be printed."""
+    return (console.encoding or "").lower().replace("-", "") not in ("utf8", "utf16")
+
+
+def _print_sections(shown: Iterable[Section], console: Console, plain: bool) -> None:
     for section in shown:
         console.print()
         console.print(Text(visible(section.title), style="bold"))
         console.print(_table(section, plain))
+
+
+def _print_footer(lines: Iterable[str], console: Console, plain: bool) -> None:
     console.print()
-    for line in footer(comparison, notes):
+    for line in lines:
         console.print(Text(_spelled(visible(line), plain)), soft_wrap=False)
 
 
@@ -76,7 +99,7 @@ def to_csv(comparison: Comparison) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ("step", "subject", "build", "config", "kernel", "arm", "metric", "cells", "median", "ratio", "low", "high",
-         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect")
+         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect", "design")
     )  # fmt: skip
     for step in comparison.steps:
         for subject in comparison.subjects:
@@ -91,7 +114,8 @@ def to_csv(comparison: Comparison) -> str:
                     if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
                 )  # fmt: skip
                 place = (step, subject.name, subject.build, subject.config, subject.kernel, subject.arm, metric.name)
-                row = (*place, len(values), comparison.median(subject.name, step, metric.name), *judged)
+                median = comparison.median(subject.name, step, metric.name)
+                row = (*place, len(values), median, *judged, comparison.design)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
 
@@ -101,21 +125,32 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
-    for section in sections(comparison, notes, published=published):
-        columns = [column.replace("\n", " ") for column in section.columns]
-        lines = [
-            f"### {_markdown(section.title)}",
-            "",
-            _markdown_row(columns),
-            "| " + " | ".join(["---", *["---:"] * (len(columns) - 1)]) + " |",
-        ]
-        for row, _ in section.rows:
-            cells = [_markdown(cell.strip()) for cell in row]
-            cells = [f"**{cells[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else cells
-            lines.append("| " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines))
+    parts += [_markdown_table(section) for section in sections(comparison, notes, published=published)]
     parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison, notes)))
     return "\n\n".join(parts) + "\n"
+
+
+def slices_to_markdown(step: SlicedStep) -> str:
+    """The blocks of a step that was driven in slices, as on the terminal."""
+    parts = ["\n".join(f"{_markdown(line)}  " for line in slices.header(step))]
+    parts += [_markdown_table(section) for section in slices.sections(step)]
+    parts.append("\n".join(f"- {_markdown(line)}" for line in slices.footer()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(section: Section) -> str:
+    columns = [column.replace("\n", " ") for column in section.columns]
+    lines = [
+        f"### {_markdown(section.title)}",
+        "",
+        _markdown_row(columns),
+        "| " + " | ".join(["---", *["---:"] * (len(columns) - 1)]) + " |",
+    ]
+    for row, _ in section.rows:
+        cells = [_markdown(cell.strip()) for cell in row]
+        cells = [f"**{cells[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else cells
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def header(comparison: Comparison) -> list[str]:

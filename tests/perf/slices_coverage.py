@@ -298,7 +298,7 @@ def level_1(noise: Noise, series: int, rng: np.random.Generator) -> tuple[str, l
     own = [own_ratio(server) for pair in made for server in pair]
     cover, half = covered([(each.theta, each.variance or 0) for each in totals])
     cover_trimmed, half_trimmed = covered([(each.log_ratio, each.variance) for each in trimmed])
-    rare = fmean(each.rare_events for each in trimmed)
+    rare = fmean(each.has_rare_events() for each in trimmed)
     checks = [self_check(own[start : start + 2 * STEPS]) for start in range(0, len(own), 2 * STEPS)]
     suspect = fmean(check.suspect for check in checks)
     line = (

@@ -124,7 +124,10 @@ def main() -> int:
     middle, middle_half = difference(means[0], means[1], check.inflation)
     print(f"totals  {percent(total, total_half)}")
     print(f"typical {percent(middle, middle_half)}")
-    print("rare events are said to make the difference:", "yes" if trimmed[0] and trimmed[0].rare_events else "no")
+    print(
+        "rare events are said to make the difference:",
+        "yes" if trimmed[0] and trimmed[0].has_rare_events(inflation=check.inflation) else "no",
+    )
     wrong = {
         "totals do not hold the truth": abs(total - truth) > total_half,
         "totals do not tell it from 0": abs(total) <= total_half,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.model import Build, Cell, Config, Manifest, RoleTotals, StepTotals, config_key
-from engine.journal.reader import ProbeFrame, RoleSecond
+from engine.journal.reader import ProbeFrame, RoleSecond, SliceRow
 from engine.journal.writer import JournalWriter, create_run
 from engine.observe.stalls import Stall, StallRule
 from engine.plan.schedule import interleave, subjects
@@ -28,6 +28,7 @@ ENVIRONMENT: dict[str, Any] = {
 }
 
 Change = Callable[[Cell, str, StepTotals], StepTotals]
+Slices = Callable[[Cell, str], Sequence[SliceRow]]
 
 
 def keep(_cell: Cell, _step: str, totals: StepTotals) -> StepTotals:
@@ -55,12 +56,17 @@ def make_run(
     clients: int = 1,
     knobs: Mapping[str, Any] | None = None,
     seed: int = 1,
+    slices: Slices | None = None,
+    slice_ms: float = 50.0,
 ) -> Path:
     """Writes a run. `effects` multiply a (build, step)'s rate; `noise` is the standard deviation of its log.
 
     `environments` are the machine's records before each cell, `environments_after` those after it, where there are any.
 
     `failed` are ordinals of cells with their reason; `unfinished` ones are never begun.
+
+    With `slices` the run is one of cells abreast, driven in those (of a cell and step), though the cells' other records
+    follow each other. Their times are since the begin of the step; `step_id` is set here.
     """
     random_source = random.Random(seed)
     steps = plan_steps("g24b", 100_000, clients, STEPS, query_seconds=60)
@@ -91,10 +97,12 @@ def make_run(
         cells=cells,
         stall_rule=asdict(StallRule()),
         environment=environment,
+        interleave="cells" if slices is None else "slices",
+        slice_ms=slice_ms,
     )
     create_run(path, manifest.record())
     with JournalWriter.open(path) as journal:
-        t_ns = journal.session.monotonic_ns
+        t_ns, abreast = journal.session.monotonic_ns, dict[tuple[int, str], int]()
         for cell in cells:
             if cell.ordinal in unfinished:
                 continue
@@ -116,6 +124,11 @@ def make_run(
                         "stall", stall.started_ns, stall.record(),
                         ended_ns=stall.ended_ns, attempt=attempt, step=step_id, role=stall.role,
                     )  # fmt: skip
+                # The servers of a repeat share the clock of its first cell.
+                began_ns = abreast.setdefault((cell.repeat, step.name), t_ns)
+                for each in slices(cell, step.name) if slices is not None else ():
+                    opened_ns, counted_ns = each.opened_ns + began_ns, each.counted_from_ns + began_ns
+                    journal.add_slice(replace(each, step_id=step_id, opened_ns=opened_ns, counted_from_ns=counted_ns))
                 add_seconds(journal, step_id, totals, t_ns, clients)
                 journal.add_sizes(step_id, [("pi1", "heap", totals.heap_bytes), ("pi1_pkey", "index", 2**20)])
                 journal.add_differences(step_id, {"wal": {"": {"wal_records": 12}}})
@@ -129,6 +142,28 @@ def make_run(
             journal.add_settings(attempt, [("shared_buffers", "1GB", "configuration file")])
             journal.end_attempt(attempt, t_ns, "finished")
     return path
+
+
+def made_slices(
+    cell: Cell, step: str, rate_per_s: Mapping[str, float], blocks: int = 40, noise: float = 0.0, seed: int = 1
+) -> list[SliceRow]:
+    """Slices of 50 ms in ABBA blocks of two builds, in qr100 only; the first build of `rate_per_s` has the As.
+
+    `noise` is the standard deviation of the log of each slice's rate, one draw for both builds of a block's halves.
+    """
+    if step != "qr100":
+        return []
+    first = next(iter(rate_per_s)) == cell.subject.build
+    draws = random.Random(f"{seed} {cell.repeat}")
+    rows = []
+    for block in range(1, blocks + 1):
+        halves = [draws.gauss(0, noise) for _ in (0, 1)]
+        for place, half in zip((0, 3) if first else (1, 2), halves, strict=True):
+            opened_ns = (4 * block + place) * 50_000_000
+            count = round(rate_per_s[cell.subject.build] * pow(2.718281828, half) * 0.048)
+            rows.append(SliceRow(0, block, place, opened_ns, opened_ns + 2_000_000, 48_000_000, count, 10 * count,
+                                 count * 100_000, count, 5_000_000, 200_000, 1, 400_000))  # fmt: skip
+    return rows
 
 
 def made_role(statements: int, rows: int, **values: Any) -> RoleTotals:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.core.errors import UserError
 from engine.view.step_series import SECOND_NS
-from tui.compare.aligned import Track, by_time, by_work, kinds, recorded, track
+from tui.compare.aligned import Track, by_own_time, by_time, by_work, kinds, recorded, track
 from tui.compare.overlaid import columns, overlay, ribbon, scale
 from tui.glyphs import SETS
 
@@ -32,6 +32,14 @@ def test_by_time_counts_from_the_begin_of_the_step() -> None:
     assert found.until == (1.0, 2.0)
     assert found.value == (100, 50)
     assert found.stalls == ((1.0, 2.0),)
+
+
+def test_by_own_time_a_server_that_pauses_has_no_gaps() -> None:
+    paused = [(6 * SECOND_NS, SECOND_NS // 2, 100.0), (7 * SECOND_NS, SECOND_NS // 4, 50.0)]
+    found = by_own_time(paused, [(int(6.75 * SECOND_NS), 7 * SECOND_NS)])
+    assert (found.until, found.length, found.value) == ((0.5, 0.75), (0.5, 0.25), (100, 50))
+    assert found.stalls == ((0.5, 0.75),)
+    assert None not in columns(found, found.end, 12)
 
 
 def test_by_work_a_slower_one_stands_beside_the_same_work() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.glyphs import SETS, Glyphs, choose
-from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
+from tui.widgets.raster import BRAILLE, columns_per_cell, dots_per_cell, level, raster, scatter
 
 SPANS = st.one_of(
     st.none(),
@@ -118,3 +118,17 @@ def test_what_cannot_show_braille_gets_ascii() -> None:
     assert choose("auto", {"TERM": "xterm"}, "ANSI_X3.4-1968").name == "ascii"
     assert choose("auto", {"TERM": "xterm-256color"}, "utf8").name == "braille"
     assert choose("block", {"TERM": "linux"}, "ascii").name == "block"
+
+
+@given(st.lists(st.tuples(st.floats(-1, 2), st.floats(-1, 2)), max_size=20), ROWS, st.integers(1, 12))
+def test_every_point_is_a_dot_at_its_place(points: list[tuple[float, float]], rows: int, cells: int) -> None:
+    drawn = scatter(points, cells, rows, SETS["braille"])
+    assert [len(row) for row in drawn] == [cells] * rows
+    found = {(column, dot) for column in range(2 * cells) for dot in dots(drawn, column)}
+    assert found == {(level(x, 1, 2 * cells), level(y, 1, 4 * rows)) for x, y in points}
+
+
+def test_points_in_one_character_are_counted_where_they_cannot_be_told_apart() -> None:
+    points = [(0.0, 0.0), (0.01, 0.01), (1.0, 1.0), *[(0.5, 0.5)] * 12]
+    assert scatter(points, 3, 3, SETS["ascii"]) == ["  o", " 9 ", "2  "]
+    assert dots_per_cell(SETS["block"]) == (1, 1)

@@ -41,12 +41,16 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One cell's step as recorded: the rate of each kind of role, and when any of them was stalled (ns)."""
+    """One cell's step as recorded: the rate of each kind of role, and when any of them was stalled (ns).
+
+    Lengths of a step that was `sliced` are without the pauses of its server, which lie between its intervals.
+    """
 
     started_ns: int
     headline: str  # the kind of role whose progress is the step's
     rates: dict[str, Series]
     stalls: tuple[tuple[str, int, int], ...]  # kind of role, from, until
+    sliced: bool = False
 
 
 def recorded(run: Path, cell: str, step: str) -> Recorded:
@@ -65,7 +69,8 @@ def recorded(run: Path, cell: str, step: str) -> Recorded:
             for event in series.events
             if event.kind == "stall"
         )
-        return Recorded(rows[-1].started_ns, rows[-1].headline.role if rows[-1].headline else "", series.rates, stalls)
+        headline = rows[-1].headline.role if rows[-1].headline else ""
+        return Recorded(rows[-1].started_ns, headline, series.rates, stalls, bool(reader.slices(rows[-1].id)))
 
 
 def kinds(sides: Sequence[Recorded]) -> list[str]:
@@ -82,7 +87,12 @@ def track(side: Recorded, kind: str, by: str) -> Track:
         return Track((), (), (), ())
     stalls = [(from_ns, until_ns) for role, from_ns, until_ns in side.stalls if role == kind]
     points = list(zip(series.until, series.length, series.value, strict=True))
-    made = by_work(points, stalls) if by == WORK else by_time(points, side.started_ns, stalls)
+    if by == WORK:
+        made = by_work(points, stalls)
+    elif side.sliced:
+        made = by_own_time(points, stalls)
+    else:
+        made = by_time(points, side.started_ns, stalls)
     return replace(made, stalled_s=sum(until_ns - from_ns for from_ns, until_ns in stalls) / SECOND_NS)
 
 
@@ -96,17 +106,29 @@ def by_time(points: Sequence[tuple[int, int, float]], started_ns: int, stalls: I
     )
 
 
+def by_own_time(points: Sequence[tuple[int, int, float]], stalls: Iterable[tuple[int, int]]) -> Track:
+    """On the axis of seconds in which its server was driven: that of a server that pauses while others are driven."""
+    return _added(points, [length / SECOND_NS for _, length, _ in points], stalls)
+
+
 def by_work(points: Sequence[tuple[int, int, float]], stalls: Iterable[tuple[int, int]]) -> Track:
     """On the axis of operations done. A second in which nothing moved has no length there, but keeps its place."""
+    return _added(points, [value * length / SECOND_NS for _, length, value in points], stalls)
+
+
+def _added(
+    points: Sequence[tuple[int, int, float]], amounts: Sequence[float], stalls: Iterable[tuple[int, int]]
+) -> Track:
+    """On the axis of what the intervals add up to: so much each."""
     done, ends = 0.0, []
-    for _, length, value in points:
-        done += value * length / SECOND_NS
+    for amount in amounts:
+        done += amount
         ends.append(done)
     lengths = [end - before for before, end in zip([0.0, *ends], ends, strict=False)]
     times = [until for until, _, _ in points]
 
     def at(t_ns: int) -> float:
-        """How much was done by a time: an interval's work is spread evenly over it."""
+        """How much there was by a time: what an interval adds is spread evenly over it."""
         for place, until in enumerate(times):
             if t_ns <= until:
                 length_ns = points[place][1]

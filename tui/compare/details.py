@@ -32,7 +32,8 @@ LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "inconc
 def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
     """What is compared, and how: what matters most first, for where it is cut."""
     pairs = comparison.pairs
-    by_pairs = f"{pairs} pairs ABBA  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
+    turns = "ABBA" if comparison.design == "cells" else f"in {comparison.design}"
+    by_pairs = f"{pairs} pairs {turns}  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
     margin = f"margin {comparison.margin:.0%}" if comparison.margin >= 0.01 else f"margin {comparison.margin:.1%}"
     spans: list[Span] = [(" COMPARE ", "title"), ("  comparing..." if busy else "", "chosen")]
     spans.append((f" base {comparison.base}  {by_pairs}  {margin}", ""))

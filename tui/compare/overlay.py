@@ -97,7 +97,8 @@ class OverlayScreen(BenchScreen):
         if not drawn:
             drawn = [line((f"nothing moved in {other.step}: there is no rate to draw", "dim"))]
         stalls = [ribbon(tracks[0], end, cells, " base", "base"), ribbon(tracks[1], end, cells, "other", "rate")]
-        axis = scale(end, self._by == WORK, cells, ("s", unit.removesuffix("/s")))
+        seconds = "s in its own slices" if self._sides[0].sliced else "s"
+        axis = scale(end, self._by == WORK, cells, (seconds, unit.removesuffix("/s")))
         self.fill(
             title=[(*head, (f"  {self._kind} {unit}", "dim"))],
             chart=[((f"{labels.get(y, ''):>{LABEL_CELLS - 1}} ", "dim"), *row) for y, row in enumerate(drawn)],

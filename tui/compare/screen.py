@@ -18,11 +18,13 @@ from tui.compare import table as comparison_table
 from tui.compare.cells import CellsScreen
 from tui.compare.dots import strips
 from tui.compare.overlay import OverlayScreen
+from tui.compare.slices import SlicesScreen
 from tui.compare.table import Row, Sort
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
-from tui.screens.base import BenchScreen
+from tui.screens.base import WIDE_COLUMNS, BenchScreen
 from tui.screens.over import LineScreen, PickScreen, TickScreen
+from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
 LEAST_TABLE, LEAST_WHY, MOST_WHY = 6, 5, 14
@@ -48,6 +50,7 @@ class CompareScreen(BenchScreen):
         key("slash", "filter", "find", "compare.filter"),
         key("enter", "cells", "cells", "compare.cells"),
         key("o", "overlay", "chart", "compare.overlay"),
+        key("l", "slices", "slices", "compare.slices"),
         key("f", "flame", "flame", "compare.flame"),
         key("H", "report", "report as Markdown", "compare.report", show=False),
         key("r", "again", "compare again", "compare.again", show=False),
@@ -194,6 +197,22 @@ class CompareScreen(BenchScreen):
         else:
             self.bench.say(f"{subject.name} has no cell in the same repeat of a run as the base", "warning")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Slices are there where a step was driven in them."""
+        return self._in_slices if action == "slices" else True
+
+    @property
+    def _in_slices(self) -> bool:
+        if self.chosen is None:
+            return False
+        found, row, subject = self.chosen
+        return found.sliced(subject.name, row.step)
+
+    def action_slices(self) -> None:
+        if self.chosen is not None:
+            found, row, subject = self.chosen
+            self.app.push_screen(SlicesScreen(found, self._asked(), row.step, subject))
+
     def action_flame(self) -> None:
         if self.chosen is None:
             self.bench.say("no ratio selected to draw a flame graph of", "warning")
@@ -239,10 +258,11 @@ class CompareScreen(BenchScreen):
             self.look()
 
     def draw(self) -> None:
+        columns = self.size.width
         if self._found is None:
             title = line((f" {self.TITLE_WORD} ", "title"))
             message = self._problem or "comparing..."
-            instead = [line(), *folded(message, self.size.width, "warning" if self._problem else "dim")]
+            instead = [line(), *folded(message, columns, "warning" if self._problem else "dim")]
         else:
             title = comparison_view.title(self._found, self._sort, self._wanted, self._busy)
             instead = comparison_view.nothing(self._found)
@@ -252,6 +272,10 @@ class CompareScreen(BenchScreen):
         else:
             self.fill(answer=[], table=instead, of=[], dots=[], why=[], verdict=[])
         self.refresh_small()
+        if self.is_mounted:
+            # In 80 columns the row of keys has no room for one more: what gives way holds all the same.
+            self.query_one(KeyRow).hide(*(("compare.sort",) if self._in_slices and columns < WIDE_COLUMNS else ()))
+            self.refresh_bindings()
 
     def _draw_chosen(self, found: Comparison, row: Row, subject: Subject) -> None:
         glyphs, columns = self.glyphs, self.size.width

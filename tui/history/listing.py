@@ -1,9 +1,10 @@
 """What History lists: runs, one run's cells, or those of all; filtered, sorted, the cursor staying on its row."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engine.journal.manifest import slices_of
 from engine.view.run_summary import CellStep, RunCache, RunSummary
 from tui.history import finding
 
@@ -38,6 +39,7 @@ class Listing:
     cells: list[CellStep] = field(default_factory=list)
     _words: tuple[finding.Word, ...] = ()
     _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # of cells?
+    _slices: dict[Path, str] = field(default_factory=dict)  # of the runs that were driven in them: how long they are
     # What the cursor is on, and where that is, of each thing that was listed.
     _at: dict[tuple[Path | None, bool], tuple[object, int]] = field(default_factory=dict)
 
@@ -63,15 +65,26 @@ class Listing:
     def count(self) -> int:
         return len(self.rows)
 
+    def read(self, folder: Path) -> None:
+        """Reads a run's line, and how it was driven."""
+        self.cache.read(folder)
+        if length := slices_of(folder):
+            self._slices[folder] = length
+
+    @property
+    def slices(self) -> dict[Path, str]:
+        """How long the slices are of those runs that are listed and were driven in them."""
+        return {run.folder: self._slices[run.folder] for run in self.runs if run.folder in self._slices}
+
     def gather(self) -> None:
         """Takes what has been read into the rows; the cursor stays on what it was on, wherever that has moved."""
-        self.runs = finding.runs(self.cache.runs, self._words)
+        self.runs = finding.runs(map(self._marked, self.cache.runs), self._words)
         self.runs.sort(key=lambda run: run.name, reverse=True)
         self.runs.sort(key=RUN_SORTS[self._sorts[False]])  # type: ignore[arg-type]
         self.cells = []
         if self.of_cells:
             folders = [self.opened] if self.opened is not None else [run.folder for run in self.runs]
-            read = [row for folder in folders for row in self.cache.cells(folder) or ()]
+            read = [self._flagged(row) for folder in folders for row in self.cache.cells(folder) or ()]
             self.cells = sorted(finding.cells(read, self._words), key=CELL_SORTS[self.sort])  # type: ignore[arg-type]
         wanted, place = self._at.get((self.opened, self.all_cells), (None, 0))
         if self._known(place) != wanted:
@@ -110,6 +123,17 @@ class Listing:
     def current_run(self) -> RunSummary | None:
         row = self.current()
         return run_of(row) if row is not None else None
+
+    def _marked(self, run: RunSummary) -> RunSummary:
+        """The run, its load marked where that is unlike others of the name."""
+        length = self._slices.get(run.folder)
+        return replace(run, load=f"{run.load}, slices {length}") if length else run
+
+    def _flagged(self, row: CellStep) -> CellStep:
+        """The same of a cell's step."""
+        length = self._slices.get(row.run.folder)
+        flags = (*row.flags, (f"slices {length}", "dim"))
+        return replace(row, run=self._marked(row.run), flags=flags) if length else row
 
     def _known(self, place: int) -> object:
         """What a row is known by when it is read again."""

@@ -69,7 +69,7 @@ class HistoryScreen(BenchScreen):
     async def _read(self) -> None:
         cache = self.listing.cache
         try:
-            await self._read_each(await asyncio.to_thread(cache.changed), cache.read)
+            await self._read_each(await asyncio.to_thread(cache.changed), self.listing.read)
             await self._read_each(self.listing.unread(), cache.read_cells)
         finally:
             self._reading = False
@@ -116,7 +116,7 @@ class HistoryScreen(BenchScreen):
     def _columns(self) -> Sequence[Column]:
         if self.listing.of_cells:
             return history_text.cell_columns(self.size.width, one_run=self.listing.opened is not None)
-        return history_text.run_columns(self.size.width)
+        return history_text.run_columns(self.size.width, self.listing.slices)
 
     def _row(self, place: int) -> Line:
         listing, columns, year = self.listing, self.size.width, history_text.year_of(self.context.clock.wall_ns())

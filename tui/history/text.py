@@ -1,8 +1,9 @@
 """History as lines: a table of runs or of cells' steps, and what there is to say of the row at the cursor."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.core.format import clock, short, span
@@ -37,9 +38,13 @@ class Column:
     right: bool = False
 
 
-def run_columns(columns: int) -> tuple[Column, ...]:
-    """The columns of the table of runs on so wide a screen."""
-    return tuple(column for column in _RUNS if column.least <= columns)
+def run_columns(columns: int, slices: Mapping[Path, str]) -> tuple[Column, ...]:
+    """The columns of the table of runs on so wide a screen; one more where some were driven in `slices`."""
+    shown = [column for column in _RUNS if column.least <= columns]
+    if slices:
+        after = next(place for place, column in enumerate(shown) if column.title == "builds") + 1
+        shown.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong")))
+    return tuple(shown)
 
 
 def cell_columns(columns: int, *, one_run: bool) -> tuple[Column, ...]:

@@ -1,6 +1,6 @@
 """From columns of least and greatest values to rows of characters: braille dots, or bars of blocks or ASCII."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.view.envelope import Span
 from tui.glyphs import Glyphs
@@ -20,6 +20,34 @@ def raster(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs
     if glyphs.name == "braille":
         return _braille(columns, top, rows)
     return _bars(columns, top, rows, glyphs)
+
+
+def dots_per_cell(glyphs: Glyphs) -> tuple[int, int]:
+    """How many dots of `scatter` one character holds, across and up."""
+    return (2, 4) if glyphs.name == "braille" else (1, 1)
+
+
+def scatter(points: Iterable[tuple[float, float]], cells: int, rows: int, glyphs: Glyphs) -> list[str]:
+    """Rows of characters, the highest first, with a dot for each point; both coordinates from 0 to 1.
+
+    Without braille a digit stands where several fall into one character, `9` for nine and more.
+    """
+    across, up = dots_per_cell(glyphs)
+    found: list[list[list[tuple[int, int]]]] = [[[] for _ in range(cells)] for _ in range(rows)]
+    for x, y in points:
+        column, height = level(x, 1.0, cells * across), level(y, 1.0, rows * up)
+        found[rows - 1 - height // up][column // across].append((column % across, height % up))
+    if glyphs.name == "braille":
+        return ["".join(_braille_cell(dots) for dots in row) for row in found]
+    signs = {0: " ", 1: glyphs.dot}
+    return ["".join(signs.get(len(dots), str(min(len(dots), 9))) for dots in row) for row in found]
+
+
+def _braille_cell(dots: Sequence[tuple[int, int]]) -> str:
+    bits = 0
+    for x, y in dots:
+        bits |= _DOTS[x][y]
+    return chr(BRAILLE + bits) if bits else " "
 
 
 def level(value: float, top: float, steps: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,21 @@ def test_what_is_not_known_says_what_would_settle_it(tmp_path: Path) -> None:
     (found,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=noisy)]).answer
     assert found.text.startswith("17.0 is the same as 16.3 within 2 % in 3 of 4 steps; not known in 1 (l.i1 ±")
     assert " more pairs, about " in found.text and found.text.endswith(" minutes).")
+
+
+def test_pairs_of_cells_abreast_take_their_time_once(tmp_path: Path) -> None:
+    def noisy(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = (1.0, 1.03, 1.015, 1.045)[cell.repeat - 1] if cell.subject.build == "17.0" else 1
+        return replace(totals, seconds=totals.seconds * factor) if step == "l.i1" else totals
+
+    minutes = []
+    for name, slices in (("whole", None), ("abreast", lambda cell, step: [])):
+        run = make_run(tmp_path / name, noise=0.0005, repeats=4, change=noisy, slices=slices)
+        told = re.search(r"(\d+) more pairs, about (\d+) minutes", compare([run]).answer[0].text)
+        assert told
+        minutes.append((int(told.group(1)), int(told.group(2))))
+    (pairs, one_after_the_other), (same_pairs, side_by_side) = minutes
+    assert pairs == same_pairs and abs(one_after_the_other - 2 * side_by_side) <= 1
 
 
 def test_nothing_known_says_what_would_have_shown(tmp_path: Path) -> None:

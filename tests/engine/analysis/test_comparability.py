@@ -4,10 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.analysis.comparison import compare
 from engine.core.comparison import Check
+from engine.core.errors import UserError
 from engine.core.model import Cell, StepTotals
-from tests.support.made_run import ENVIRONMENT, make_run
+from tests.support.made_run import ENVIRONMENT, made_slices, make_run
 
 
 def checks(path: Path, subject: str = "17.0") -> dict[str, Check]:
@@ -98,3 +101,34 @@ def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
     paths = [make_run(tmp_path / "a", digest="d0"), make_run(tmp_path / "b", digest="d1")]
     found = compare(paths).comparability
     assert [check.ok for check in found if check.what == "binaries"] == [False]
+
+
+RATES = {"16.3": 8000.0, "17.0": 7600.0}
+WHOLE: dict[str, Any] = {}
+SLICED: dict[str, Any] = {"slices": lambda cell, step: made_slices(cell, step, RATES)}
+THREE: dict[str, Any] = {"slices": lambda cell, step: [], "builds": ("16.3", "17.0", "18.1")}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        (WHOLE, SLICED, "measured in cells and in slices of 50 ms with 2 servers side by side, unlike loads"),
+        (SLICED, WHOLE, "measured in slices of 50 ms with 2 servers side by side and in cells, unlike loads"),
+        (SLICED, SLICED | {"slice_ms": 20.0}, "and in slices of 20 ms with 2 servers side by side, unlike loads"),
+        (SLICED, THREE, "with 2 servers side by side and in slices of 50 ms with 3 servers side by side"),
+    ],
+)
+def test_runs_that_took_turns_otherwise_are_never_pooled(
+    tmp_path: Path, ours: dict[str, Any], theirs: dict[str, Any], said: str
+) -> None:
+    paths = [make_run(tmp_path / name, repeats=1, **how) for name, how in (("a", ours), ("b", theirs))]
+    with pytest.raises(UserError) as refused:
+        compare(paths)
+    assert said in str(refused.value)
+    assert "their ratios may stand side by side" in str(refused.value)
+
+
+def test_runs_in_the_same_slices_are_compared_as_one(tmp_path: Path) -> None:
+    found = compare([make_run(tmp_path / name, repeats=2, **SLICED) for name in ("a", "b")])
+    assert (found.design, found.pairs) == ("slices of 50 ms", 4)
+    assert found.sliced("17.0", "qr100") and not found.sliced("17.0", "l.i0")

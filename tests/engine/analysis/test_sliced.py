@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pytest
 
 from engine.analysis import sliced
 from engine.analysis.cells import Pair
+from engine.analysis.comparison import compare
 from engine.analysis.results import load
+from engine.core.model import Cell
 from engine.journal.reader import Attempt, SliceRow, chosen_together
-from tests.support.made_run import make_run
+from tests.support.made_run import made_slices, make_run
 
 STEP = "qr100"
 
@@ -71,6 +75,53 @@ def test_a_servers_ratio_to_itself_needs_both_halves(tmp_path: Path) -> None:
     busy = [row(block, place, 100) for block in (1, 2) for place in (1, 2)]
     found = sliced.own_ratios([pair(tmp_path / "r", idle, busy)], STEP, "rate_per_s")
     assert [ratio.theta for ratio in found] == [0.0]
+
+
+def in_slices(path: Path, stalled: int, slower: float = 1.0) -> Path:
+    """A run of three pairs, in every tenth block of which 17.0 does so many percent less."""
+
+    def slices(cell: Cell, step: str) -> list[SliceRow]:
+        rows = made_slices(cell, step, {"16.3": 80_000.0, "17.0": 80_000.0 * slower}, blocks=100, noise=0.05)
+        draws = random.Random(cell.id)
+        rows = [replace(each, ops=round(each.ops * draws.gauss(1, 0.003))) for each in rows]
+        if cell.subject.build != "17.0":
+            return rows
+        return [replace(each, ops=each.ops * (100 - stalled * (each.block % 10 == 5)) // 100) for each in rows]
+
+    return make_run(path, slices=slices)
+
+
+def test_a_ratio_that_rare_events_make_is_a_finding_with_both_figures(tmp_path: Path) -> None:
+    (found,) = compare([in_slices(tmp_path / "r", stalled=20)]).findings
+    said = r"qr100: rare events make a part of the ratio: 17\.0 is at (-\S+)% in all, at ([+-]\S+)% in a typical block"
+    told = re.fullmatch(said, found)
+    assert told, found
+    assert [float(each) for each in told.groups()] == pytest.approx([-2.0, 0.0], abs=0.15)
+
+
+def test_a_server_that_is_slower_all_the_time_is_no_such_finding(tmp_path: Path) -> None:
+    assert compare([in_slices(tmp_path / "r", stalled=0, slower=0.9)]).findings == ()
+
+
+def test_slices_that_stray_from_themselves_are_a_finding(tmp_path: Path) -> None:
+    def slices(cell: Cell, step: str) -> list[SliceRow]:
+        """Faster in its outer turns of two blocks, by nearly two errors."""
+        draws = random.Random(cell.id)
+        rows = made_slices(cell, step, {"16.3": 80_000.0, "17.0": 80_000.0}, blocks=100)
+        outer = [(each.block % 2 == 1) == (each.place < 2) for each in rows]
+        return [
+            replace(each, ops=round(each.ops * draws.gauss(1.006 if out else 1, 0.03)))
+            for each, out in zip(rows, outer, strict=True)
+        ]
+
+    found = compare([make_run(tmp_path / "r", repeats=6, slices=slices)])
+    (finding,) = found.findings
+    told = re.match(
+        r"slices of one server differ among themselves by (\d\.\d) times their error: the intervals", finding
+    )
+    assert told and 1.5 < float(told.group(1)) <= 2
+    ratio = found.ratio("17.0", STEP, "rate_per_s")
+    assert ratio is not None and ratio.verdict != "withheld"
 
 
 def attempt(id: int, session: int, cell: str, state: str) -> Attempt:

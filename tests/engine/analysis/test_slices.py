@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean, variance
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from engine.analysis.slices import (
     SelfCheck,
     Slices,
+    Typical,
     best_blocks,
     log_ratio,
     narrow_enough,
@@ -21,6 +23,8 @@ from engine.analysis.slices import (
     pooled,
     self_check,
     typical,
+    typical_of,
+    within_pair,
 )
 from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, smallest_visible_effect
 from engine.core.slices import MIN_BLOCKS, LogRatio, half_width_at_every_moment
@@ -129,7 +133,8 @@ def test_swapping_the_servers_mirrors_ratio_and_trimmed_mean(seed: int, related:
     assert trimmed and mirrored
     assert trimmed.log_ratio == pytest.approx(-mirrored.log_ratio)
     assert trimmed.variance == pytest.approx(mirrored.variance)
-    assert trimmed.rare_events == mirrored.rare_events
+    assert trimmed.gap == pytest.approx(-mirrored.gap, abs=1e-12)
+    assert trimmed.has_rare_events() == mirrored.has_rare_events()
 
 
 @given(seeds, st.floats(0.01, 100), st.floats(0.01, 100))
@@ -213,12 +218,25 @@ def test_rare_stalls_make_a_part_of_the_total_and_no_part_of_what_is_typical() -
     assert found
     assert log_ratio(base, stalling).theta == pytest.approx(-math.log(1.02), abs=0.004)
     assert found.log_ratio == pytest.approx(0, abs=0.004)
-    assert found.rare_events
+    assert found.gap == pytest.approx(log_ratio(base, stalling).theta - found.log_ratio)
+    assert found.has_rare_events() and not found.has_rare_events(inflation=10_000)
+    once = Typical(0.0, 0.004, 0.0204, 0.0001)  # 2.04 errors: significant at 5 %, not at 1 %
+    assert once.has_rare_events() and not once.has_rare_events(level=0.01)
+    assert typical_of([once, replace(once, gap=0.0)]) == Typical(0.0, 0.002, 0.0102, 0.00005)
+    assert not typical_of([once, replace(once, gap=0.0)]).has_rare_events()
 
 
 def test_a_server_that_is_slower_all_the_time_has_no_rare_events() -> None:
     found = [typical(*noisy(seed, 100, rate=0.9)) for seed in range(300)]
-    assert 0.02 < fmean(each is not None and each.rare_events for each in found) < 0.1, "a test at 5 %"
+    assert 0.02 < fmean(each is not None and each.has_rare_events() for each in found) < 0.1, "a test at 5 %"
+
+
+def test_the_interval_of_a_pair_is_that_of_its_log_ratio() -> None:
+    low, high = within_pair(LogRatio(math.log(0.9), 0.0001, 40)) or (0.0, 0.0)
+    assert (low, high) == pytest.approx((0.9 * math.exp(-0.0196), 0.9 * math.exp(0.0196)), rel=1e-5)
+    wider = within_pair(LogRatio(math.log(0.9), 0.0001, 40), inflation=4)
+    assert wider is not None and wider[0] == pytest.approx(0.9 * math.exp(-0.0392), rel=1e-5)
+    assert within_pair(LogRatio(0.0, None, 10)) is None
 
 
 # How slices check themselves

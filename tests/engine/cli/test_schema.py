@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from engine.analysis.comparison import compare
+from engine.analysis.sliced_step import sliced_step
 from engine.cli.main import main
 from engine.core.model import SCHEMA
+from engine.report import slices
 from engine.report.render import to_json
-from tests.support.made_run import make_run
+from tests.support.made_run import made_slices, make_run
 
 TYPES = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
@@ -54,10 +56,15 @@ def printed(*names: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["compare", "manifest"])
+@pytest.mark.parametrize("name", ["compare", "slices", "manifest"])
 def test_what_is_written_is_as_the_schema_says(tmp_path: Path, name: str) -> None:
     run = make_run(tmp_path / "r", aa=True)
-    written = {"compare": lambda: to_json(compare([run])), "manifest": (run / "manifest.json").read_text}[name]()
+    sliced = make_run(tmp_path / "s", slices=lambda cell, step: made_slices(cell, step, {"16.3": 8e3, "17.0": 7e3}))
+    written = {
+        "compare": to_json(compare([run])),
+        "slices": slices.to_json(sliced_step([sliced], "qr100")),
+        "manifest": (run / "manifest.json").read_text(),
+    }[name]
     schema = printed(name)
     assert list(faults(json.loads(written), schema, schema)) == []
     assert list(faults({"schema": list(SCHEMA)}, schema, schema))
@@ -84,4 +91,4 @@ def test_the_schema_of_a_plan_has_its_entries() -> None:
 def test_an_unknown_record_is_refused_in_one_line() -> None:
     done = CliRunner().invoke(main, ["schema", "journal"])
     assert done.exit_code == 2
-    assert "'journal' is not one of 'compare', 'plan', 'manifest'" in done.stderr
+    assert "'journal' is not one of 'compare', 'slices', 'plan', 'manifest'" in done.stderr

@@ -1,0 +1,112 @@
+"""A step that was driven in slices, block by block: the values of `bench compare --slices STEP --json`.
+
+`bench schema slices` prints its JSON Schema. Keys are only ever added. Null stands where there is no value. Times are
+seconds of the machine's clock since the step began, its servers' pauses included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedSide:
+    """What one server did in its slices of a block. Rates are per second of their counted parts.
+
+    `leak_share` is the CPU time that it used in others' slices, as a part of what it used in its own.
+    """
+
+    rate_per_s: float | None
+    server_cpu_us_per_op: float | None
+    runq_us_per_op: float | None
+    leak_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedBlock:
+    """One block of a pair. `order` has a letter for each turn, A for the baseline, B for the other: `ABBA`.
+
+    `ratio` is that of the rates, other / baseline; `running` that of all blocks so far, by their totals. `others_cpus`
+    is how many CPUs were busy with what is not of this run, `stolen_cpus` how many the hypervisor gave to others.
+    """
+
+    block: int
+    at_s: float
+    length_s: float
+    order: str
+    base: SlicedSide
+    other: SlicedSide
+    ratio: float | None
+    running: float | None
+    others_cpus: float | None
+    stolen_cpus: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSecond:
+    """What the CPUs of the machine did in about a second, in CPUs: all that was busy, and of that what is not of this
+    run (neither a server, a client nor the engine); and what the hypervisor gave to others.
+    """
+
+    at_s: float
+    length_s: float
+    busy_cpus: float
+    others_cpus: float
+    stolen_cpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedPair:
+    """A subject and its baseline in one repeat: their blocks, and what they come to.
+
+    `low` and `high` bound `ratio` with 95 % confidence, for these two clusters only; `typical` is the trimmed mean of
+    the blocks. All are null where blocks are too few. `left_out` says why a pair is not part of the comparison.
+    """
+
+    run: str
+    repeat: int
+    subject: str
+    base: str
+    base_cell: str
+    other_cell: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    typical: float | None
+    base_leak_share: float | None
+    other_leak_share: float | None
+    left_out: str
+    cpus: int | None  # of the machine
+    blocks: tuple[SlicedBlock, ...]
+    machine: tuple[MachineSecond, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedCheck:
+    """The slices' check on themselves, of a subject and its baseline over all steps, from so many `ratios` whose truth
+    is 1: `f` is by how much their errors are larger than promised. Intervals are wider by that where it is above 1.
+    """
+
+    subject: str
+    f: float
+    ratios: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedStep:
+    """All pairs of a step that was driven in slices. `unit` is that of the rates, `design` as in a comparison."""
+
+    step: str
+    unit: str
+    design: str
+    base: str
+    checks: tuple[SlicedCheck, ...]
+    pairs: tuple[SlicedPair, ...]
+
+    def of(self, subject: str) -> tuple[SlicedPair, ...]:
+        """The pairs of a subject."""
+        return tuple(pair for pair in self.pairs if pair.subject == subject)
+
+    def check(self, subject: str) -> SlicedCheck | None:
+        """The check of a subject's slices on themselves."""
+        return next((check for check in self.checks if check.subject == subject), None)

@@ -1,0 +1,101 @@
+"""The record of slices as it is handed out: the table of an export, the blocks of a step in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from engine.analysis.comparison import compare
+from engine.analysis.sliced_step import sliced_step
+from engine.core.sliced_step import SlicedStep
+from engine.report import export, render, slices
+from tests.support.made_run import made_slices, make_run
+
+RATES = {"16.3": 8000.0, "17.0": 7600.0}
+
+
+def test_an_export_has_every_column_of_every_slice_and_no_published_lines(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", repeats=2, slices=lambda cell, step: made_slices(cell, step, RATES, blocks=3))
+    names = {path.name for path in export.export(run, tmp_path / "export")}
+    assert "slices.csv" in names
+    assert "published.tsv" not in names and not (tmp_path / "export" / "ibench").exists()
+    with (tmp_path / "export" / "slices.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 3 * 2
+    assert {row["step"] for row in rows} == {"qr100"}
+    base = [row for row in rows if row["cell"] == "001-16.3-auto-r1"]
+    assert [(row["block"], row["place"]) for row in base[:3]] == [("1", "0"), ("1", "3"), ("2", "0")]
+    opened_ns = int(base[0]["opened_ns"])
+    assert base[0] == {
+        "cell": "001-16.3-auto-r1", "step": "qr100", "block": "1", "place": "0", "opened_ns": str(opened_ns),
+        "counted_from_ns": str(opened_ns + 2_000_000), "counted_ns": "48000000", "ops": "384", "rows": "3840",
+        "cpu_ns": "38400000", "cpu_ops": "384", "runq_ns": "5000000", "leak_ns": "200000", "stopped_processes": "1",
+        "switch_ns": "400000",
+    }  # fmt: skip
+
+
+def test_a_run_of_whole_cells_has_no_table_of_slices(tmp_path: Path) -> None:
+    names = {path.name for path in export.export(make_run(tmp_path / "r", repeats=1), tmp_path / "export")}
+    assert "slices.csv" not in names and "published.tsv" in names
+
+
+def test_the_csv_of_a_comparison_is_marked(tmp_path: Path) -> None:
+    for name, driven, design in (
+        ("whole", None, "cells"),
+        ("sliced", lambda cell, step: made_slices(cell, step, RATES), "slices of 50 ms"),
+    ):
+        text = render.to_csv(compare([make_run(tmp_path / name, repeats=1, slices=driven)]))
+        assert {row["design"] for row in csv.DictReader(io.StringIO(text))} == {design}
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> SlicedStep:
+    """Two repeats, 17.0 at 95 % of 16.3, both shaken alike."""
+    run = make_run(tmp_path / "r", repeats=2, slices=lambda cell, name: made_slices(cell, name, RATES, noise=0.1))
+    return sliced_step([run], "qr100")
+
+
+def printed(step: SlicedStep, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="\n", write_through=True)
+    render.print_slices(step, Console(file=file, width=80, force_terminal=False, highlight=False))
+    return raw.getvalue().decode(encoding)
+
+
+def test_every_block_is_a_line_of_80_columns(step: SlicedStep) -> None:
+    text = printed(step)
+    tables = text[text.index("qr100: 17.0 / 16.3, repeat 1 of r") :]
+    assert max(len(line) for line in tables.splitlines()) <= 80
+    line = r"^\d+ +\d+\.\d +ABBA +[\d,]+ +[\d,]+ 0\.9\d\d +0\.9\d\d +0\.[56]% +[\d.]+ +[\d.]+ +- *$"
+    assert len(re.findall(line, tables, re.M)) == 2 * 40
+    assert "17.0 / 16.3, repeat 2 of r: 0.950 [0.9" in text and "40 blocks, leak 0.5% and 0.5%" in text
+    assert "placebo of 17.0: ratios of a server to itself, whose truth is 1, stray by" in text and "(4 ratios)" in text
+    assert printed(step, "ascii").isascii()
+
+
+def test_markdown_has_the_same_blocks(step: SlicedStep) -> None:
+    text = render.slices_to_markdown(step)
+    assert text.count("### qr100: 17.0 / 16.3") == 2
+    assert text.count("| ABBA |") == 80
+
+
+def test_csv_and_json_have_the_figures_of_every_block(step: SlicedStep) -> None:
+    rows = list(csv.DictReader(io.StringIO(slices.to_csv(step))))
+    assert len(rows) == 80
+    assert (rows[0]["subject"], rows[0]["base"], rows[0]["repeat"], rows[0]["order"]) == ("17.0", "16.3", "1", "ABBA")
+    first = step.pairs[0].blocks[0]
+    assert float(rows[0]["base_rate_per_s"]) == first.base.rate_per_s
+    assert (rows[0]["others_cpus"], first.others_cpus) == ("", None)
+    assert msgspec.json.decode(slices.to_json(step), type=SlicedStep) == step
+
+
+def test_a_spreadsheet_runs_nothing_of_it(step: SlicedStep) -> None:
+    evil = replace(step, pairs=(replace(step.pairs[0], subject="=cmd()"),))
+    assert ",=cmd()" not in slices.to_csv(evil)

@@ -1,0 +1,67 @@
+"""History with runs that were driven in slices: they are marked, found, and behave as others do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.support.driving_history import made, read, row, shown, typed
+from tests.support.made_run import made_slices
+from tui.history.screen import HistoryScreen
+
+RATES = {"16.3": 8000.0, "17.0": 7600.0}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A folder with a run of whole cells, and one in slices."""
+    made(tmp_path, "20261119-100000-16.3-17.0", repeats=1)
+    made(tmp_path, "20261120-100000-16.3-17.0", repeats=1, slices=lambda cell, step: made_slices(cell, step, RATES))
+    return tmp_path
+
+
+def test_a_run_in_slices_is_marked_and_one_of_whole_cells_is_not(out: Path) -> None:
+    text = shown(out)
+    assert "slices" in text.splitlines()[1]
+    assert row(text, " 50 ms ", "2/2").startswith(">"), "the newest, and no other"
+    assert "g24b 100000, slices 50 ms, 1 client" in text
+    assert "slices" not in shown(out, "down").splitlines()[-2], "the line about the other run"
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_its_cells_are_flagged(out: Path) -> None:
+    text = shown(out, "enter")
+    assert text.count("slices 50 ms") >= 8
+    assert "slices 50 ms" not in shown(out, "down", "enter")
+    both = shown(out, "c", size=(130, 30))
+    assert sum("slices 50 ms" in line for line in both.splitlines()[2:18]) == 8
+
+
+def test_it_is_found_by_its_slices(out: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
+        await pilot.press("slash")
+        await typed(pilot, "load=slices")
+        await read(pilot)
+        assert [run.name for run in screen.listing.runs] == ["20261120-100000-16.3-17.0"]
+        await pilot.press("c")
+        await read(pilot)
+        assert len(screen.listing.cells) == 8
+        await pilot.press("escape", "slash")
+        await typed(pilot, "!load=slices")
+        await read(pilot)
+        assert screen.listing.slices == {} and "slices" not in pilot.app.screen_text().splitlines()[1]  # type: ignore[attr-defined]
+
+    shown(out, then=act)
+
+
+def test_it_is_not_pooled_with_one_of_whole_cells(out: Path) -> None:
+    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        await pilot.press("v", "down", "v")
+        from tests.support.driving_compare import until
+
+        await until(pilot, lambda: "unlike loads" in " ".join(pilot.app.screen_text().split()))  # type: ignore[attr-defined]
+
+    assert "may stand side by side" in " ".join(shown(out, then=act).split())

@@ -1,0 +1,148 @@
+"""The slices of a step as lines: each block's ratio as a dot over time, below it what others did on the machine."""
+
+from engine.core.format import short, three
+from engine.core.sliced_step import SlicedCheck, SlicedPair
+from engine.view.envelope import columns_of, envelope
+from tui.compare.table import ratio_text
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, joined, line
+from tui.widgets.chart import nice
+from tui.widgets.raster import columns_per_cell, dots_per_cell, level, raster, scatter
+
+LABEL_CELLS = 7  # left of the charts, whose columns are the same moments
+OUTSIDE = 0.05  # of the blocks at either end may lie outside the scale: one wild block would flatten all others
+LEAST_SPAN = 0.02
+MARGIN = 0.1  # of the scale, above and below
+
+
+def end_s(pair: SlicedPair) -> float:
+    """Where the axis of time ends."""
+    blocks = [block.at_s + block.length_s for block in pair.blocks]
+    return max([*blocks, *(second.at_s + second.length_s for second in pair.machine)], default=0.0)
+
+
+def scale(pair: SlicedPair) -> tuple[float, float]:
+    """The ratios at the lower and the upper edge: 1, most of the blocks and the running ratio's end lie between."""
+    ratios = sorted(block.ratio for block in pair.blocks if block.ratio is not None)
+    cut = int(OUTSIDE * len(ratios))
+    inner = ratios[cut : len(ratios) - cut]
+    shown = [1.0, *([pair.ratio] if pair.ratio is not None else []), *inner[:1], *inner[-1:]]
+    low, high = min(shown), max(shown)
+    margin = max(MARGIN * (high - low), (LEAST_SPAN - (high - low)) / 2)
+    return max(0.0, low - margin), high + margin
+
+
+def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """The rows of the chart of ratios, with their scale at the left, the highest first."""
+    end, (low, high) = end_s(pair), scale(pair)
+    if not pair.blocks or end <= 0 or cells <= 0 or rows <= 0:
+        return [line((" " * LABEL_CELLS + "no block is whole: there is no ratio to draw", "dim"))]
+
+    def height(ratio: float) -> float:
+        return max(0.0, min((ratio - low) / (high - low), 1.0))
+
+    across, up = dots_per_cell(glyphs)
+    dots = [
+        ((block.at_s + block.length_s / 2) / end, height(block.ratio))
+        for block in pair.blocks
+        if block.ratio is not None
+    ]
+    running = _running(pair, end, cells * across)
+    means = [(x, height(ratio)) for x, ratio in running.items()]
+    line_cells = {(x // across, level(y, 1.0, rows * up) // up) for x, y in means}
+    if glyphs.name == "braille":  # its line is finer than a character, and hides no dot
+        dots += [((x + 0.5) / (cells * across), y) for x, y in means]
+    drawn = scatter(dots, cells, rows, glyphs)
+    reference = level(height(1.0), 1.0, rows * up) // up
+    labels = {rows - 1: ratio_text(high), 0: ratio_text(low)}
+    labels |= {reference: "1.000"} if 0 < reference < rows - 1 or labels.get(reference) is None else {}
+    made = []
+    for y, text in enumerate(drawn):
+        own = rows - 1 - y
+        row: list[Span] = [(f"{labels.get(own, ''):>{LABEL_CELLS - 1}} ", "dim")]
+        for x, character in enumerate(text):
+            if (x, own) in line_cells:
+                row.append((character if glyphs.name == "braille" else "=", "rate"))
+            elif character == " " and own == reference:
+                row.append((glyphs.dash, "base"))
+            else:
+                row.append((character, ""))
+        made.append(joined(row))
+    return made
+
+
+def others(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """The rows of the chart of what others did, on the same axis of time; from 0 to all CPUs of the machine."""
+    end = end_s(pair)
+    if not pair.machine or end <= 0 or cells <= 0 or rows <= 0:
+        return [line((" " * LABEL_CELLS + "the machine's CPUs were not sampled", "dim"))]
+    top = float(pair.cpus) if pair.cpus else nice(max(second.others_cpus for second in pair.machine))
+    points = ((second.at_s + second.length_s, second.length_s, second.others_cpus) for second in pair.machine)
+    drawn = raster(envelope(points, 0.0, end, cells * columns_per_cell(glyphs)), top, rows, glyphs)
+    labels = {0: short(top), rows - 1: "0"}
+    return [line((f"{labels.get(y, ''):>{LABEL_CELLS - 1}} ", "dim"), (text, "sla")) for y, text in enumerate(drawn)]
+
+
+def axis(pair: SlicedPair, cells: int) -> Line:
+    """What the axis measures."""
+    right = f"{three(end_s(pair))} s"
+    return line((f"{'':{LABEL_CELLS}}0{right:>{max(1, cells - 1)}}", "dim"))
+
+
+def summary(pair: SlicedPair, check: SlicedCheck | None) -> list[Line]:
+    """What the blocks came to, and how far they can be trusted."""
+    if pair.ratio is None:
+        came_to = line((" no ratio: a server did nothing in its slices", "warning"))
+    else:
+        bounds = f" {pair.low:.3f}-{pair.high:.3f}" if pair.low is not None and pair.high is not None else ""
+        typical = f"  typical {pair.typical:.3f}" if pair.typical is not None else ""
+        blocks = f"  {len(pair.blocks)} blocks, for these two clusters"
+        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{typical}", (blocks, "dim"))
+    leak = f"  leak {_percent(pair.base_leak_share)} base, {_percent(pair.other_leak_share)} other"
+    if pair.left_out:
+        return [came_to, line((f" left out of the comparison: {pair.left_out}", "warning"))]
+    if check is None or not check.ratios:
+        return [came_to, line((" placebo: too few blocks to tell", "dim"), leak)]
+    promised = f" placebo f {check.f:.2f} of {check.ratios} ratios, 1 is as promised"
+    return [came_to, line((promised, "warning" if check.f > 1.5 else ""), leak)]
+
+
+def legend(glyphs: Glyphs) -> Line:
+    """What the signs of the chart of ratios mean."""
+    dot, mean = ("⠂", "⠒⠒") if glyphs.name == "braille" else (glyphs.dot, "==")
+    return line(
+        (f" {dot} a block  ", "dim"), (mean, "rate"), (" ratio of totals so far  ", "dim"), (glyphs.dash * 2, "base"),
+        (" no difference; below: others", "dim"),
+    )  # fmt: skip
+
+
+def heading(pair: SlicedPair) -> str:
+    """What stands above the chart of what others did, and how much that was."""
+    if not pair.machine:
+        return "others on this machine"
+    length = sum(second.length_s for second in pair.machine) or 1.0
+    busy = sum(second.others_cpus * second.length_s for second in pair.machine) / length
+    stolen = sum(second.stolen_cpus * second.length_s for second in pair.machine) / length
+    of = f" of {pair.cpus}" if pair.cpus else ""
+    taken = f", {stolen:.2f} stolen by the hypervisor" if stolen >= 0.005 else ""
+    return f"others on this machine: {busy:.2f}{of} CPUs in the mean{taken}"
+
+
+def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
+    """The running ratio in each column of the axis from the first block on."""
+    found: dict[int, float] = {}
+    for block in pair.blocks:
+        if block.running is not None:
+            for x in columns_of(0.0, end, block.at_s, block.at_s + block.length_s, columns):
+                found[x] = block.running
+    known: float | None = None
+    last = max(found, default=-1)
+    for x in range(last + 1):  # a line has no holes
+        known = found.get(x, known)
+        if known is not None:
+            found[x] = known
+    return found
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
