@@ -118,7 +118,7 @@ def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs) -> Line:
             (f"{glyphs.sides[place]} {side.name} ", SIDES[place]),
             (short(side.rate_per_s if kind == view.headline else now), "strong" if chosen else ""),
         ]
-    several = "both" if len(view.abreast.sides) == 2 else "several"
+    several = "both" if len(view.abreast.sides) == 2 else "2+"
     spans.append((f"  {glyphs.several} {several}  {window} active", "dim"))
     return tuple(spans)
 

@@ -173,6 +173,15 @@ def test_stalls_of_every_side_are_known(tmp_path: Path) -> None:
         assert [(side.name, stall.role) for side, stall in seen(view).stalled()] == [("16.3", "query")]
 
 
+def test_what_probes_report_of_every_side_is_known(tmp_path: Path) -> None:
+    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for attempt, text in zip(live.attempts, ("of the base", "of the other"), strict=True):
+            live.journal.add_event("probe", live.hand.at_ns, {"text": text}, ended_ns=live.hand.at_ns, attempt=attempt)
+        live.journal.commit()
+        player.look()
+        assert [event.data["text"] for event in player.notices()] == ["of the base", "of the other"]
+
+
 def test_of_steps_that_take_turns_the_one_that_runs_is_shown(tmp_path: Path) -> None:
     with abreast(tmp_path, begun=False) as live, Player(live.run, live.hand.clock) as player:
         live.begin(0, "l.i0", "load")
