@@ -99,7 +99,9 @@ class Campaign:
         yield from awaited(lambda: not any(map(_lives, conductors)), "the conductor is left")
         yield from awaited(lambda: not list(bench.run.glob("cells/*/data")), "a cluster is left")
         yield from lost(bench, before)
-        tally.longest_s = max(tally.longest_s, time.monotonic() - killed_s)
+        took_s = time.monotonic() - killed_s
+        tally.longest_s = max(tally.longest_s, took_s)
+        print(f"{kind} killed{' in slices' if conductors else ''}: nothing left after {took_s:.1f} s", flush=True)
 
     def finish(self) -> Iterator[str]:
         """Resumes the run until it has all its cells."""

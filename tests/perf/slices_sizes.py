@@ -98,7 +98,7 @@ def main() -> int:
                 with driven(servers, step, length, SliceSeed(asked.seed, number, f"{length:g}")) as abreast:
                     abreast.drive(LENGTHS_MS[length])
                     blocks[length] += whole_blocks(abreast.slices)
-            print(f"round {number}, load {os.getloadavg()[0]:.1f}", flush=True)
+            print(f"round {number}: alone {percent(unsliced[-1])}, load {os.getloadavg()[0]:.1f}", flush=True)
     found = {length: ratio_of(each, PARTS[RATE]) for length, each in blocks.items()}
     few = [f"{length:g} ms" for length, ratio in found.items() if ratio.variance is None]
     if few:
