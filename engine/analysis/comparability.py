@@ -49,9 +49,14 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
 
 
 def design_of(run: RunResult) -> str:
-    """What takes turns in a run: `cells`, or `slices of 50 ms`."""
+    """What takes turns in a run: `cells`, or `slices of 50 ms` with what else tells slices of two runs apart."""
     manifest = run.manifest
-    return "cells" if manifest.interleave == "cells" else f"slices of {manifest.slice_ms:g} ms"
+    if manifest.interleave == "cells":
+        return "cells"
+    servers = len({cell.subject for cell in manifest.cells})
+    besides = [f"of {servers} servers"] if servers > 2 else []
+    besides += [f"--stop {manifest.stop}"] if manifest.stop != "busy" else []
+    return ", ".join([f"slices of {manifest.slice_ms:g} ms", *besides])
 
 
 def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:

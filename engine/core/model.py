@@ -16,6 +16,7 @@ SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
+Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
 SCHEMA = (1, 3)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
@@ -303,6 +304,7 @@ class Manifest:
     allow_slow_probes: bool = False
     interleave: Interleave = "cells"
     slice_ms: float = 50.0  # of slices: how long each is
+    stop: Stopping = "busy"
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
 
     def record(self) -> dict[str, Any]:

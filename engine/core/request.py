@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from engine.core.model import Interleave
+from engine.core.model import Interleave, Stopping
 from workloads.options import about, checked, given, options_of
 
 # Names of entries in plan files and manifests of before.
@@ -54,6 +54,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     slice_ms: Annotated[
         Annotated[float, Meta(ge=20, le=250)], about("Length of a slice, ±20 % by block.", metavar="MS")
     ] = 50.0
+    stop: Annotated[
+        Stopping,
+        about(
+            "Which background processes of a server are stopped while others have their slices: those that were at "
+            "work, all, or none."
+        ),
+    ] = "busy"
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],
         about("Smallest effect to call faster or slower, as a fraction.", metavar="FRACTION"),

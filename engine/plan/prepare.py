@@ -172,6 +172,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out),
         interleave=request.interleave,
         slice_ms=request.slice_ms,
+        stop=request.stop,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=asked.probes.names,

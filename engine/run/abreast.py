@@ -141,7 +141,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) ->
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
     sides = tuple(runner.side for runner in runners if runner.side is not None)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, runners[0].step_name)
-    with conducting(Orders(sides, manifest.slice_ms, seed), account) as conductor:
+    with conducting(Orders(sides, manifest.slice_ms, seed, manifest.stop), account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:
             _keep(conductor, runners)

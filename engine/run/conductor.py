@@ -23,11 +23,11 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from engine.core.model import Subject
+from engine.core.model import Stopping, Subject
 from engine.plan.slices import SliceSeed, blocks
 from workloads import gate
 from workloads.page import Control, Page, State, Word
@@ -37,8 +37,6 @@ WARM_NS = 2_000_000  # not counted: the first statements after a switch are slow
 SLOW_STATEMENT_NS = 1_000_000  # where statements last longer there is no warm part: the first would never count
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
 QUIET_PATIENCE_S = 300.0
-
-Stopping = Literal["busy", "all", "none"]
 
 
 class Side(msgspec.Struct, frozen=True):

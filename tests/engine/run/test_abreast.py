@@ -92,6 +92,18 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     assert unlike.returncode == 2 and "slices of 50 ms" in unlike.stderr
 
 
+def test_what_is_stopped_between_slices_is_what_was_asked_for(bench: Bench, pair: str) -> None:
+    for stop in ("all", "none"):
+        options = ("--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--stop", stop)
+        assert bench("--pg", pair, *SMALL, *options).returncode == 0
+        rows = [row for rows in slices_of(bench, "qr100").values() for row in rows]
+        assert rows and all((row.stopped > 0) == (stop == "all") for row in rows)
+    nothing_left(bench)
+    runs = sorted(path.parent.name for path in bench.out.glob("*/manifest.json"))
+    unlike = bench("compare", *runs)
+    assert unlike.returncode == 2 and "--stop all" in unlike.stderr and "--stop none" in unlike.stderr
+
+
 @pytest.mark.parametrize("victim", ["server", "conductor", "engine"])
 def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
     options = (*SMALL, "--query-seconds", "60", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
