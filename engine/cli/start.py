@@ -55,6 +55,8 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     steps = " ".join(step["name"] for step in workload["steps"])
     clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
     console.print(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}", soft_wrap=True)
+    if manifest.interleave_reason:
+        console.print(f"{manifest.interleave}: {manifest.interleave_reason}", soft_wrap=True)
     table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
     for cell in manifest.cells:
         table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))

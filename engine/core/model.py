@@ -303,6 +303,7 @@ class Manifest:
     probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
     allow_slow_probes: bool = False
     interleave: Interleave = "cells"
+    interleave_reason: str = ""  # where it was not asked for
     slice_ms: float = 50.0  # of slices: how long each is
     stop: Stopping = "busy"
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost

@@ -7,16 +7,17 @@ The command line's options, a plan file's entries and their bounds derive from t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from engine.core.model import Interleave, Stopping
+from engine.core.model import Stopping
 from workloads.options import about, checked, given, options_of
 
 # Names of entries in plan files and manifests of before.
 OLD_NAMES = {"beside": "allow_concurrent"}
+CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,15 +41,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     workload: Annotated[str, about("Workload to run.", metavar="NAME")] = "insert"
     options: dict[str, Any] = {}
     repeats: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)],
-        about("Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.", metavar="N"),
-    ] = 4
+        Annotated[int, Meta(ge=1, le=1000)] | None,
+        about(
+            "Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.",
+            metavar="N",
+            unset="4, in slices 5",
+        ),
+    ] = None
     aa: Annotated[bool, about("Run the base against itself too, to see the noise floor.")] = False
     interleave: Annotated[
-        Interleave,
+        Literal["auto", "slices", "cells"],
         about(
             "What takes turns: whole cells, or slices of query steps, with the servers of a repeat up side by side. "
-            "Slices see much smaller differences on a machine that others use, too."
+            "Slices see much smaller differences on a machine that others use, too. auto: slices where they can be."
         ),
     ] = "cells"
     slice_ms: Annotated[
@@ -99,10 +104,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return (len(self.builds) + self.aa) * len(self.configs)
 
     @property
+    def sliced(self) -> bool:
+        """Whether slices take turns; not known of `auto` before it is planned."""
+        return self.interleave == "slices"
+
+    @property
+    def planned_repeats(self) -> int:
+        """Cells per build. Where none are asked for: an even number of whole cells, pairs of clusters in slices."""
+        return self.repeats or (CELLS if self.interleave == "cells" else PAIRS)
+
+    @property
     def clusters_at_once(self) -> int:
         """How many clusters there are at once: all where they are kept, those of a repeat where cells are abreast."""
-        abreast = self.subjects if self.interleave == "slices" else 1
-        return self.subjects * self.repeats if self.keep else abreast
+        abreast = self.subjects if self.sliced else 1
+        return self.subjects * self.planned_repeats if self.keep else abreast
 
     @property
     def clients(self) -> int:

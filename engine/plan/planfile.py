@@ -48,9 +48,11 @@ def request(entries: Mapping[str, Any]) -> Request:
         for name in asked.options:
             if name not in known:
                 raise unknown("option", name, known | {option.name for option in options_of(Request)})
-        if asked.interleave == "slices":
-            chosen.abreast(asked.options)  # while it is known what was asked for: a default is not kept below
-        return msgspec.structs.replace(asked, options=given(checked(chosen.options, asked.options)))
+        options = checked(chosen.options, asked.options)
+        kept = given(options)
+        if asked.interleave != "cells":  # which of them slices may replace is seen by what was given, defaults too
+            kept = {name: value for name, value in msgspec.to_builtins(options).items() if name in asked.options}
+        return msgspec.structs.replace(asked, options=kept)
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 

@@ -10,23 +10,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from engine.analysis import noise
 from engine.analysis.noise import Noise
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import PROBED_ARM, Build, Manifest, config_key
 from engine.core.request import Request, name_of
+from engine.core.text import visible
 from engine.core.version import version
 from engine.host import disk, environment
+from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
 from engine.plan import abreast, planfile
-from engine.plan.abreast import Change
+from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
-from workloads.base import Plan, Step
+from workloads.base import Plan, Step, Workload
 from workloads.names import UnknownName
 from workloads.options import checked
 
@@ -93,7 +97,7 @@ class _Asked:
         return Guess(
             cell_s=SERVER_S + sum(step.expected_s + STEP_S for step in self.steps),
             needed_bytes=cell_bytes * request.clusters_at_once,
-            noise=noise.smallest_effects(out, request.repeats, names, judged) if request.subjects > 1 else None,
+            noise=noise.smallest_effects(out, request.planned_repeats, names, judged) if request.subjects > 1 else None,
         )
 
 
@@ -108,20 +112,27 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
             builds.resolve([spec], lambda _: None)
         elif spec not in [entry.label for entry in builds.catalog()]:
             raise builds.unknown_label(spec)
-    asked = _look_up(request)
-    scaled = configs.scale(abreast.share(environment.machine(out), request))
-    guess = asked.guess(request, [_rough_settings(spec, scaled, own) for spec, own in asked.changes.items()], out)
+    request, asked, reason = _decided(request, out)
+    guess = asked.guess(request, _rough_settings(request, asked.changes, environment.machine(out)), out)
     return {
-        **guess.record(request.subjects * request.repeats),
+        **guess.record(request.subjects * request.planned_repeats),
+        "interleave": request.interleave,
+        "interleave_reason": reason,
         "free_bytes": disk.free_bytes(out),
         "steps": [step.name for step in asked.steps],
     }
 
 
-def _rough_settings(spec: configs.ConfigSpec, scaled: dict[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """The settings that any version would take, as far as they move the estimate of space."""
-    settings = {name: value for name, value, _ in spec.settings} | dict(changes)
-    return {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
+def _rough_settings(
+    request: Request, changes: Mapping[configs.ConfigSpec, Sequence[Change]], machine: Machine
+) -> list[dict[str, str]]:
+    """The settings of each config that any version would take, as far as they move the estimates of space."""
+    scaled = configs.scale(abreast.share(machine, request))
+    found = [{name: value for name, value, _ in spec.settings} | dict(own) for spec, own in changes.items()]
+    return [
+        {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
+        for settings in found
+    ]
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
@@ -131,7 +142,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     anything slow is done, and for a build that is not available.
     """
     _check_names(request)
-    asked = _look_up(request)
+    request, asked, reason = _decided(request, out)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
@@ -147,8 +158,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         for spec, changes in asked.changes.items()
         for build in found
     }
-    if request.interleave == "slices":
-        abreast.check_memory(applied.values(), request, environment.machine(out).memory_bytes)
     taken = {name for config in applied.values() for name, _ in config.settings}
     for name, value in configs.overrides(request.overrides):
         if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
@@ -161,16 +170,19 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         engine=version(),
         seed=request.seed,
         base=base,
-        repeats=request.repeats,
+        repeats=request.planned_repeats,
         aa=request.aa,
         margin=request.margin,
         builds=found,
         configs=applied,
         workload={**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))},
-        cells=interleave(subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.repeats),
+        cells=interleave(
+            subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.planned_repeats
+        ),
         stall_rule=asdict(StallRule()),
         environment=environment.record(out),
-        interleave=request.interleave,
+        interleave="slices" if request.sliced else "cells",
+        interleave_reason=reason,
         slice_ms=request.slice_ms,
         stop=request.stop,
         keep=request.keep,
@@ -236,7 +248,7 @@ def _check_names(request: Request) -> None:
     names = [name_of(spec) for spec in request.builds]  # an install of the user's own may go by its name alone
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
-    cells = request.subjects * request.repeats
+    cells = request.subjects * request.planned_repeats
     if cells > MAX_CELLS:
         raise UserError(
             f"{cells:,} cells are more than a run may have ({MAX_CELLS:,}): "
@@ -256,12 +268,25 @@ def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -
     return resolved
 
 
-def _look_up(request: Request) -> _Asked:
+def _decided(request: Request, out: Path) -> tuple[Request, _Asked, str]:
+    """The request with what takes turns decided, what it means, and why: nothing where it was asked for."""
+    machine = environment.machine(out)
+    if request.interleave != "auto":
+        return request, _look_up(request, machine), ""
+    sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
+    try:
+        asked = _look_up(sliced, machine)
+    except CannotBeSliced as cannot:
+        return cells, _look_up(cells, machine), cannot.reason
+    return sliced, asked, abreast.reason(sliced, asked.steps)
+
+
+def _look_up(request: Request, machine: Machine) -> _Asked:
     """Everything that a request names but its builds, and what the workload makes of it."""
+    sliced = request.sliced
     try:
         chosen = workload(request.workload)
-        sliced = request.interleave == "slices"
-        plan = chosen.plan(checked(chosen.options, chosen.abreast(request.options) if sliced else request.options))
+        plan = chosen.plan(checked(chosen.options, _options(chosen, request)))
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
     steps = chosen.steps(plan.record)
@@ -278,7 +303,19 @@ def _look_up(request: Request) -> _Asked:
     own = {spec: (*changes, *_connections(spec, changes, steps)) for spec in specs}
     if sliced:
         own = {spec: abreast.stretched(spec, each, request.subjects) for spec, each in own.items()}
+        settings = _rough_settings(request, own, machine)
+        abreast.check_memory(settings, chosen.expected_bytes(plan.record, 0), request, machine.memory_bytes)
     return _Asked(plan, steps, probes, own)
+
+
+def _options(chosen: Workload, request: Request) -> Mapping[str, Any]:
+    """The workload's options; raises CannotBeSliced where those that were given and slices exclude each other."""
+    if not request.sliced:
+        return request.options
+    try:
+        return chosen.abreast(request.options)
+    except ValueError as error:
+        raise CannotBeSliced(visible(str(error))) from None
 
 
 def _slug(labels: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def design(plan: Request, offer: Choices) -> tuple[Item, ...]:
     """How it is measured."""
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     return (
-        _number("repeats", plan.repeats, "cells per build, interleaved ABBA; a verdict needs 3, better 4 or 6",
+        _number("repeats", plan.planned_repeats, "cells per build, interleaved ABBA; a verdict needs 3, better 4 or 6",
                 lambda value: replace(plan, repeats=value or 1), step=2, least=2),
         _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
              lambda value: replace(plan, aa=value)),

@@ -84,8 +84,9 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
         return "counting cells"
     if plan.subjects < 2:
         return "one build under one config: nothing to compare it with (another build, a config, or A/A)"
-    if plan.repeats < 3:
-        return f"{plan.repeats} repeat{'s bear' if plan.repeats > 1 else ' bears'} no verdict: 3 pairs are the least"
+    if plan.planned_repeats < 3:
+        bear = f"{plan.planned_repeats} repeat{'s bear' if plan.planned_repeats > 1 else ' bears'}"
+        return f"{bear} no verdict: 3 pairs are the least"
     noise = estimate["noise"]
     if noise is None:
         return "smallest visible effect unknown: no A/A run of this host yet (A/A makes one)"
@@ -144,7 +145,7 @@ def small(
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
     lines.append(line(f"configs  {', '.join(plan.configs)}"))
-    lines.append(line(f"load     {offer.load(plan)}, {plan.repeats} repeats"))
+    lines.append(line(f"load     {offer.load(plan)}, {plan.planned_repeats} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip
