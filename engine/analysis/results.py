@@ -14,7 +14,8 @@ from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest, StepTotals, progress
 from engine.core.record import converted
 from engine.core.text import visible
-from engine.journal.reader import Attempt, EventRow, JournalReader, SliceRow, StepRow, chosen_attempts, chosen_together
+from engine.journal import outcome
+from engine.journal.reader import Attempt, EventRow, JournalReader, SliceRow, StepRow
 
 Environment = dict[str, Any]
 
@@ -84,7 +85,7 @@ def load(path: Path) -> RunResult:
     A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
     """
     with JournalReader(path) as reader:
-        attempts = _chosen(reader)
+        attempts = outcome.chosen(reader.manifest, reader.attempts(origins=False))
         cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in reader.manifest.cells)
         return RunResult(path, reader.manifest, cells)
 
@@ -107,17 +108,6 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
                 )
                 lines.append((cell, step.name, metrics.published(step.kind, step.totals, seconds)))
     return lines
-
-
-def _chosen(reader: JournalReader) -> dict[str, Attempt]:
-    """The attempt that counts, by cell; cells abreast count only together."""
-    attempts, manifest = reader.attempts(origins=False), reader.manifest
-    if manifest.interleave == "cells":
-        return chosen_attempts(attempts)
-    repeats = sorted({cell.repeat for cell in manifest.cells})
-    return chosen_together(
-        attempts, [[cell.id for cell in manifest.cells if cell.repeat == repeat] for repeat in repeats]
-    )
 
 
 def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None) -> CellResult:

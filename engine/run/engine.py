@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import signal
 import time
 from collections.abc import Iterator
@@ -11,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from engine.core.model import Cell, Manifest
 from engine.host.account import unprivileged
 from engine.host.lock import exclusive_run
+from engine.journal import outcome
+from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
 from engine.postgres.cluster import kill_leftover
@@ -78,10 +78,11 @@ def execute(run: Path) -> Outcome:
         for cell in manifest.cells:
             if cell.id in orphans:
                 kill_leftover(*places[cell.id], uid)
-        finished = journal.finished_cells()
+        with JournalReader(run) as reader:
+            finished = outcome.finished(manifest, reader.attempts(origins=False))
         failed = 0
-        for cells in _groups(manifest):
-            if any(together.issuperset(cell.id for cell in cells) for together in finished):
+        for cells in outcome.groups(manifest):
+            if finished.issuperset(cell.id for cell in cells):
                 continue
             if stop.reason:
                 break
@@ -96,13 +97,6 @@ def execute(run: Path) -> Outcome:
                     run_abreast(attempts, manifest, unprivileged())
             failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
         return Outcome(failed, bool(stop.reason))
-
-
-def _groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
-    """Cells that run together: each by itself, or those of a repeat side by side."""
-    if manifest.interleave == "cells":
-        return [(cell,) for cell in manifest.cells]
-    return [tuple(group) for _, group in itertools.groupby(manifest.cells, key=lambda cell: cell.repeat)]
 
 
 def _run_alone(attempt: Attempt) -> None:

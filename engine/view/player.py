@@ -17,6 +17,7 @@ from typing import Self
 from engine.core.clock import Clock
 from engine.core.errors import UserError
 from engine.core.model import SLA_FRACTION, Cell, sla
+from engine.journal import outcome
 from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.view.events import lasts
@@ -124,9 +125,12 @@ class Player:
 
     def _ended(self) -> str:
         states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
-        if sum(state == "finished" for state in states.values()) == len(self._cells):
+        if len(self._finished()) == len(self._cells):
             return "finished"
         return "failed" if "failed" in states.values() else "stopped"
+
+    def _finished(self) -> set[str]:
+        return outcome.finished(self.manifest, list(self._attempts.values()))
 
     def _waiting(self, between: str, attempt: Attempt, since_ns: int) -> str:
         """Where in a cell the engine is between steps, and after a colon what it waits for if that takes long."""
@@ -223,7 +227,7 @@ class Player:
         return series
 
     def _blank(self, state: str) -> ViewState:
-        done = {attempt.cell for attempt in self._attempts.values() if attempt.state == "finished"}
+        done = self._finished()
         failed = (attempt for attempt in self._attempts.values() if attempt.state == "failed")
         failures = tuple(attempt for attempt in failed if attempt.cell not in done)
         return ViewState(

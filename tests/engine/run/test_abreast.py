@@ -46,15 +46,16 @@ def stopped(bench: Bench) -> list[int]:
     return [pid for pid, state in states.items() if state == "T"]
 
 
+def all_slices(bench: Bench) -> int:
+    """How many slices there are of all attempts."""
+    with JournalReader(bench.run) as reader:
+        steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
+        return sum(len(reader.slices(step.id)) for step in steps)
+
+
 def await_slices(bench: Bench, count: int = 4) -> None:
-    """Waits until a step is driven in slices."""
-
-    def driven() -> bool:
-        with JournalReader(bench.run) as reader:
-            steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
-            return sum(len(reader.slices(step.id)) for step in steps) >= count
-
-    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and driven(), "slices")
+    """Waits until so many slices are recorded."""
+    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and all_slices(bench) >= count, "slices")
 
 
 def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair: str) -> None:
@@ -146,6 +147,32 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
     assert resumed.returncode == 0, resumed.stderr
     assert [attempt.state for attempt in bench.attempts()][2:] == ["finished"] * 4
     assert len(slices_of(bench, "qr100")) == 4 and all(slices_of(bench, "qr100").values())
+
+
+def test_cells_that_never_finished_together_are_run_again(
+    bench: Bench, pair: str, build: Callable[[int | str], Build]
+) -> None:
+    """Each finishes once, in a start of the engine in which the other fails: no pair has come of that."""
+    options = (*SMALL, "--query-seconds", "4", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
+    bench.detached("--pg", pair, *options)
+    for turn in (0, 1):
+        await_slices(bench, 4 + all_slices(bench))
+        cells = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
+        os.kill(int(cells[turn].read_text().splitlines()[0]), signal.SIGKILL)
+        bench.await_end()
+        states = [attempt.state for attempt in bench.attempts()[-2:]]
+        assert sorted(states) == ["failed", "finished"] and states[turn] == "failed", states
+        (row,) = json.loads(bench("list", "runs", "--json").stdout)
+        assert (row["state"], row["cells_done"]) == ("1 failed" if turn == 0 else "2 failed", 0), row
+        if turn == 0:
+            assert bench("resume", "--detach").returncode == 0
+    resumed = bench("resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert [attempt.state for attempt in bench.attempts()[-2:]] == ["finished"] * 2
+    (row,) = json.loads(bench("list", "runs", "--json").stdout)
+    assert (row["state"], row["cells_done"]) == ("finished", 2)
+    begun = len(bench.attempts())
+    assert bench("resume").returncode == 0 and len(bench.attempts()) == begun
 
 
 @pytest.mark.parametrize(
