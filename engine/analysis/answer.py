@@ -111,7 +111,8 @@ def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> s
     if len(wanted) < len(unknown):
         return "too much scatter for more pairs to help"
     pairs = max(wanted)
-    took_s = [sum(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
+    abreast = cells.runs[0].manifest.interleave == "slices"  # then the cells of a pair take the same time together
+    took_s = [(max if abreast else sum)(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
     minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
     return f"{pairs} more pair{'s' if pairs > 1 else ''}, about {minutes} minute{'s' if minutes != 1 else ''}"
 

@@ -57,10 +57,14 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     console.print(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}", soft_wrap=True)
     if manifest.interleave_reason:
         console.print(f"{manifest.interleave}: {manifest.interleave_reason}", soft_wrap=True)
-    table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
-    for cell in manifest.cells:
-        table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
-    console.print(table)
+    if manifest.interleave == "slices":
+        servers = dict.fromkeys(cell.subject.name for cell in manifest.cells)
+        console.print(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}", soft_wrap=True)
+    else:
+        table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
+        for cell in manifest.cells:
+            table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
+        console.print(table)
     for key, config in manifest.configs.items():
         if config.dropped:
             console.print(
@@ -70,14 +74,21 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         console.print(f"probes: {', '.join(manifest.observers)}", soft_wrap=True)
     for line in prospect.notices:
         console.print(line, soft_wrap=True)
-    console.print(
-        f"{len(manifest.cells)} cells of about {span(prospect.guess.cell_s)} each, "
-        f"about {span(prospect.guess.cell_s * len(manifest.cells))} in all (rough estimate); "
-        f"{size(prospect.guess.needed_bytes)} of disk in {out}",
-        soft_wrap=True,
-    )
+    console.print(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk in {out}", soft_wrap=True)
     if len({cell.subject for cell in manifest.cells}) > 1:
-        console.print(noise.summary(prospect.guess.noise, manifest.repeats), soft_wrap=True)
+        console.print(noise.summary(prospect.guess.noise, manifest.repeats, manifest.interleave), soft_wrap=True)
+
+
+def _amount(prospect: Prospect) -> str:
+    """How much there is to do, and about how long it takes."""
+    cells, repeats, guess = len(prospect.manifest.cells), prospect.manifest.repeats, prospect.guess
+    in_all = f"about {span(guess.cell_s * cells)} in all (rough estimate)"
+    if guess.sliced_step_s is None:
+        return f"{cells} cells of about {span(guess.cell_s)} each, {in_all}"
+    return (
+        f"{repeats} pair{'s' if repeats != 1 else ''} of about {span(guess.cell_s * cells / repeats)} each, "
+        f"{guess.sliced_step_s:.0f} s of it for each step in slices, {in_all}"
+    )
 
 
 def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:

@@ -46,12 +46,14 @@ RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who l
 class Guess:
     """What the cells of a run are expected to take. Times are rough: they are not measured yet.
 
-    `noise` is how small an effect the run can show; None without an A/A run, or with nothing to compare.
+    `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
+    `sliced_step_s` is the longest of the steps in slices, all servers together; None where there are none.
     """
 
     cell_s: float
     needed_bytes: int
     noise: Noise | None
+    sliced_step_s: float | None = None
 
     def record(self, cells: int) -> dict[str, Any]:
         """The JSON form for so many cells. `smallest_effect` is a fraction that shows in every step."""
@@ -60,6 +62,7 @@ class Guess:
             "cell_s": round(self.cell_s),
             "total_s": round(self.cell_s * cells),
             "needed_bytes": self.needed_bytes,
+            "sliced_step_s": self.sliced_step_s,
             "smallest_effect": round(self.noise.effect, 4) if self.noise else None,
             "noise": asdict(self.noise) if self.noise else None,
         }
@@ -92,12 +95,16 @@ class _Asked:
         """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
         expected = workload(request.workload).expected_bytes
         cell_bytes = max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
-        names = [step.name for step in self.steps]
-        judged = request.subjects - request.aa * len(request.configs)
+        long_s = {step.name: step.expected_s for step in self.steps}
+        judged, most = request.subjects - request.aa * len(request.configs), request.planned_repeats
+        tell = noise.smallest_in_slices if request.sliced else noise.smallest_effects
         return Guess(
-            cell_s=SERVER_S + sum(step.expected_s + STEP_S for step in self.steps),
+            cell_s=SERVER_S + sum(long_s.values()) + STEP_S * len(self.steps),
             needed_bytes=cell_bytes * request.clusters_at_once,
-            noise=noise.smallest_effects(out, request.planned_repeats, names, judged) if request.subjects > 1 else None,
+            noise=tell(out, most, long_s, judged) if request.subjects > 1 else None,
+            sliced_step_s=max(request.subjects * step.expected_s for step in self.steps if step.sliced)
+            if request.sliced
+            else None,
         )
 
 

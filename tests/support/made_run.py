@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.model import Build, Cell, Config, Manifest, RoleTotals, StepTotals, config_key
-from engine.journal.reader import ProbeFrame, RoleSecond
+from engine.journal.reader import ProbeFrame, RoleSecond, SliceRow
 from engine.journal.writer import JournalWriter, create_run
 from engine.observe.stalls import Stall, StallRule
 from engine.plan.schedule import interleave, subjects
@@ -55,10 +55,16 @@ def make_run(
     clients: int = 1,
     knobs: Mapping[str, Any] | None = None,
     seed: int = 1,
+    blocks: int = 0,
+    slice_noise: float = 0.02,
+    **planned: Any,
 ) -> Path:
     """Writes a run. `effects` multiply a (build, step)'s rate; `noise` is the standard deviation of its log.
 
     `environments` are the machine's records before each cell, `environments_after` those after it, where there are any.
+
+    With `blocks` query steps were driven in slices, so many blocks each, whose rates scatter by `slice_noise`.
+    `planned` are further entries of the manifest.
 
     `failed` are ordinals of cells with their reason; `unfinished` ones are never begun.
     """
@@ -91,6 +97,8 @@ def make_run(
         cells=cells,
         stall_rule=asdict(StallRule()),
         environment=environment,
+        interleave="slices" if blocks else "cells",
+        **planned,
     )
     create_run(path, manifest.record())
     with JournalWriter.open(path) as journal:
@@ -124,11 +132,24 @@ def make_run(
                     for probe, data in record.items():
                         frame = ProbeFrame(step_id, t_ns + SECOND_NS, SECOND_NS, probe, role, data, {})
                         journal.add_probe_frame(frame)
+                for number in range(1, blocks + 1) if step.kind == "query" else ():
+                    places = (0, 3) if (cell.subject == cells[0].subject) == bool(number % 2) else (1, 2)
+                    for place in places:
+                        ops = round(rate / 20 * pow(2.718281828, random_source.gauss(0, slice_noise)))
+                        journal.add_slice(made_slice(step_id, t_ns, number, place, ops))
                 t_ns += int(totals.seconds * SECOND_NS)
                 journal.end_step(step_id, t_ns, totals)
             journal.add_settings(attempt, [("shared_buffers", "1GB", "configuration file")])
             journal.end_attempt(attempt, t_ns, "finished")
     return path
+
+
+def made_slice(step: int, started_ns: int, block: int, place: int, ops: int) -> SliceRow:
+    """A slice of 50 ms, of four in a block."""
+    opened_ns = started_ns + (4 * block + place) * 50_000_000
+    return SliceRow(
+        step, block, place, opened_ns, opened_ns, 50_000_000, ops, ops, 100_000 * ops, ops, 0, 0, 0, 300_000
+    )
 
 
 def made_role(statements: int, rows: int, **values: Any) -> RoleTotals:

@@ -88,12 +88,15 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
         bear = f"{plan.planned_repeats} repeat{'s bear' if plan.planned_repeats > 1 else ' bears'}"
         return f"{bear} no verdict: 3 pairs are the least"
     noise = estimate["noise"]
+    if noise is None and estimate.get("interleave") == "slices":
+        return "smallest visible effect unknown before the first run in slices on this host"
     if noise is None:
         return "smallest visible effect unknown: no A/A run of this host yet (A/A makes one)"
     by_size = sorted(noise["steps"].items(), key=lambda step: float(step[1]))
     (least, small), (most, large) = by_size[0], by_size[-1]
     upto = f" to {large:.1%} ({most})" if most != least else ""
-    return f"smallest visible effect ~{small:.1%} ({least}){upto}, by A/A {noise['run']}"
+    kind = "slices" if noise.get("sliced") else "A/A"
+    return f"smallest visible effect ~{small:.1%} ({least}){upto}, by {kind} {noise['run']}"
 
 
 def detail(item: Item | None, cells: int) -> list[Line]:
