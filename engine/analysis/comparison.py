@@ -11,6 +11,7 @@ from engine.analysis.answer import answer
 from engine.analysis.cells import METRICS, ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
 from engine.core.comparison import (
+    LEVEL,
     CellStep,
     ComparedSubject,
     Comparison,
@@ -31,7 +32,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
     """
     from engine.analysis import verdicts  # loads scipy, which only those who compare should pay for
 
-    cells = _compared_cells(paths, base)
+    cells = compared_cells(paths, base)
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
     return Comparison(
         base=cells.names[cells.base],
@@ -62,7 +63,8 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
     )
 
 
-def _compared_cells(paths: Sequence[Path], base: str | None) -> ComparedCells:
+def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:
+    """The cells that a comparison rests on. Raises UserError as `compare` does."""
     runs = tuple(load(path) for path in dict.fromkeys(path.resolve() for path in paths))
     if not runs:
         raise UserError("no run given: bench compare RUN…; `bench list runs` lists them")
@@ -82,6 +84,7 @@ def _compared_cells(paths: Sequence[Path], base: str | None) -> ComparedCells:
         steps=tuple(dict.fromkeys(step for cell in planned for step in cell.steps)),
         cells=tuple(cell for cell in planned if cell.state == "finished"),
         margin=runs[0].manifest.margin,
+        level=min((run.level for run in runs if run.level is not None), default=LEVEL),
     )
 
 

@@ -67,11 +67,19 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run: its manifest and all its planned cells in order."""
+    """A run: its manifest and its planned cells in order, without those that a run which ended early never began."""
 
     path: Path
     manifest: Manifest
     cells: tuple[CellResult, ...]
+
+    @property
+    def level(self) -> float | None:
+        """The level that its verdicts are given at; None for the usual one."""
+        whole = {cell.cell.repeat for cell in self.cells} - {
+            cell.cell.repeat for cell in self.cells if cell.state != "finished"
+        }
+        return self.manifest.level(len(whole))
 
     @property
     def name(self) -> str:
@@ -86,7 +94,8 @@ def load(path: Path) -> RunResult:
     """
     with JournalReader(path) as reader:
         attempts = outcome.chosen(reader.manifest, reader.attempts(origins=False))
-        cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in reader.manifest.cells)
+        planned = outcome.wanted(reader.manifest, reader.decisions(), attempts)
+        cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in planned)
         return RunResult(path, reader.manifest, cells)
 
 

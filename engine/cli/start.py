@@ -62,7 +62,7 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         console.print(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}", soft_wrap=True)
     else:
         table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
-        for cell in manifest.cells:
+        for cell in manifest.cells[: prospect.guess.cells]:
             table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
         console.print(table)
     for key, config in manifest.configs.items():
@@ -75,19 +75,27 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     for line in prospect.notices:
         console.print(line, soft_wrap=True)
     console.print(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk in {out}", soft_wrap=True)
-    if len({cell.subject for cell in manifest.cells}) > 1:
-        console.print(noise.summary(prospect.guess.noise, manifest.repeats, manifest.interleave), soft_wrap=True)
+    subjects = len({cell.subject for cell in manifest.cells})
+    if subjects > 1:
+        pairs = prospect.guess.cells // subjects
+        console.print(noise.summary(prospect.guess.noise, pairs, manifest.interleave), soft_wrap=True)
 
 
 def _amount(prospect: Prospect) -> str:
     """How much there is to do, and about how long it takes."""
-    cells, repeats, guess = len(prospect.manifest.cells), prospect.manifest.repeats, prospect.guess
-    in_all = f"about {span(guess.cell_s * cells)} in all (rough estimate)"
+    manifest, guess = prospect.manifest, prospect.guess
+    servers = len({cell.subject for cell in manifest.cells})
+    in_all = f"about {span(guess.cell_s * guess.cells)} in all (rough estimate)"
+    if manifest.minutes:
+        in_all += f", {manifest.minutes:g} minutes at most: how many it will be is counted after the first"
     if guess.sliced_step_s is None:
-        return f"{cells} cells of about {span(guess.cell_s)} each, {in_all}"
+        return f"{guess.cells} cells of about {span(guess.cell_s)} each, {in_all}"
+    pairs = guess.cells // servers
+    least = f"{manifest.looks[0].pairs} to " if manifest.looks and pairs > manifest.looks[0].pairs else ""
+    ends = ", ends as soon as every step is known" if manifest.looks else ""
     return (
-        f"{repeats} pair{'s' if repeats != 1 else ''} of about {span(guess.cell_s * cells / repeats)} each, "
-        f"{guess.sliced_step_s:.0f} s of it for each step in slices, {in_all}"
+        f"{least}{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each, "
+        f"{guess.sliced_step_s:.0f} s of it for each step in slices, {in_all}{ends}"
     )
 
 

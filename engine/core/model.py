@@ -276,6 +276,18 @@ def sla(kind: str, totals: StepTotals) -> Sla | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """A moment at which a run may end because all is known: after so many pairs, with verdicts at `level`."""
+
+    pairs: int
+    level: float
+
+
+# Of --until-known. The levels add up to 5 %, so that a run that ends at any look is wrong no more often than others.
+LOOKS = (Look(3, 0.025), Look(5, 0.012), Look(8, 0.013))
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
@@ -306,6 +318,8 @@ class Manifest:
     interleave_reason: str = ""  # where it was not asked for
     slice_ms: float = 50.0  # of slices: how long each is
     stop: Stopping = "busy"
+    looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
+    minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
 
     def record(self) -> dict[str, Any]:
@@ -315,6 +329,11 @@ class Manifest:
     def build(self, label: str) -> Build:
         """The build of a label."""
         return next(build for build in self.builds if build.label == label)
+
+    def level(self, pairs: int) -> float | None:
+        """The level of verdicts after so many pairs: of the look that they are at or on the way to; None without."""
+        ahead = [look.level for look in self.looks if pairs <= look.pairs]
+        return ahead[0] if ahead else self.looks[-1].level if self.looks else None
 
     def config(self, subject: Subject) -> Config:
         """The settings of a subject."""

@@ -12,12 +12,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.core.model import Stopping
+from engine.core.model import LOOKS, Stopping
 from workloads.options import about, checked, given, options_of
 
 # Names of entries in plan files and manifests of before.
 OLD_NAMES = {"beside": "allow_concurrent"}
 CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
+MOST_REPEATS = 1000
+_AFTER = ", ".join(str(look.pairs) for look in LOOKS)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     workload: Annotated[str, about("Workload to run.", metavar="NAME")] = "insert"
     options: dict[str, Any] = {}
     repeats: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)] | None,
+        Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
         about(
             "Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.",
             metavar="N",
@@ -66,6 +68,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             "work, all, or none."
         ),
     ] = "busy"
+    until_known: Annotated[
+        bool,
+        about(
+            f"End as soon as every step's verdict is known: looks after {_AFTER} pairs in slices, at stricter levels.",
+            excludes=["repeats"],
+        ),
+    ] = False
+    minutes: Annotated[
+        Annotated[float, Meta(ge=0.1, le=100_000)] | None,
+        about(
+            "Time for the whole run: ends before the pair that would take longer. Steps in slices whose differences "
+            "are narrow enough end early, for more pairs.",
+            metavar="N",
+            unset="what the repeats take",
+        ),
+    ] = None
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],
         about("Smallest effect to call faster or slower, as a fraction.", metavar="FRACTION"),
@@ -110,8 +128,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planned_repeats(self) -> int:
-        """Cells per build. Where none are asked for: an even number of whole cells, pairs of clusters in slices."""
-        return self.repeats or (CELLS if self.interleave == "cells" else PAIRS)
+        """Cells per build, at most. Where none are asked for: an even number of cells, or pairs of clusters."""
+        usual = LOOKS[-1].pairs if self.until_known else CELLS if self.interleave == "cells" else PAIRS
+        return self.repeats or usual
 
     @property
     def clusters_at_once(self) -> int:

@@ -45,7 +45,7 @@ def _finished(run: Path, manifest: Manifest) -> bool:
         return False
     with JournalReader(run) as journal:
         done = outcome.finished(manifest, journal.attempts(origins=False))
-    return done.issuperset(cell.id for cell in manifest.cells)
+        return done.issuperset(cell.id for cell in outcome.wanted(manifest, journal.decisions()))
 
 
 def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, progress: Callable[[str], None]) -> None:

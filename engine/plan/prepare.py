@@ -16,8 +16,8 @@ from engine.analysis import noise
 from engine.analysis.noise import Noise
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
-from engine.core.model import PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import Request, name_of
+from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
+from engine.core.request import CELLS, MOST_REPEATS, Request, name_of
 from engine.core.text import visible
 from engine.core.version import version
 from engine.host import disk, environment
@@ -37,6 +37,7 @@ from workloads.options import checked
 SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
 STEP_S = 1.0  # clients started, statistics settled
 MAX_CELLS = 10_000
+MOST_IN_TIME = 4  # times as many repeats are planned as would fit by a guess, so that time ends the run
 MAX_ROLES = 2048  # client processes of a step
 DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
 RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who look
@@ -46,21 +47,23 @@ RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who l
 class Guess:
     """What the cells of a run are expected to take. Times are rough: they are not measured yet.
 
+    `cells` is how many there will be: all that are planned, or as many as fit into the time.
     `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
     `sliced_step_s` is the longest of the steps in slices, all servers together; None where there are none.
     """
 
+    cells: int
     cell_s: float
     needed_bytes: int
     noise: Noise | None
     sliced_step_s: float | None = None
 
-    def record(self, cells: int) -> dict[str, Any]:
-        """The JSON form for so many cells. `smallest_effect` is a fraction that shows in every step."""
+    def record(self) -> dict[str, Any]:
+        """The JSON form. `smallest_effect` is a fraction that shows in every step."""
         return {
-            "cell_count": cells,
+            "cell_count": self.cells,
             "cell_s": round(self.cell_s),
-            "total_s": round(self.cell_s * cells),
+            "total_s": round(self.cell_s * self.cells),
             "needed_bytes": self.needed_bytes,
             "sliced_step_s": self.sliced_step_s,
             "smallest_effect": round(self.noise.effect, 4) if self.noise else None,
@@ -78,8 +81,7 @@ class Prospect:
 
     def record(self) -> dict[str, Any]:
         """The JSON form: the manifest as it would be written, and the guesses."""
-        guesses = self.guess.record(len(self.manifest.cells))
-        return {**guesses, "notices": list(self.notices), "manifest": self.manifest.record()}
+        return {**self.guess.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +93,29 @@ class _Asked:
     probes: selection.Selection
     changes: dict[configs.ConfigSpec, tuple[Change, ...]]
 
+    @property
+    def cell_s(self) -> float:
+        """About how long a cell takes."""
+        return SERVER_S + sum(step.expected_s + STEP_S for step in self.steps)
+
+    def fitting(self, request: Request) -> int:
+        """About how many repeats fit into the time that there is."""
+        assert request.minutes is not None
+        return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
+
     def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
         """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
         expected = workload(request.workload).expected_bytes
         cell_bytes = max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
         long_s = {step.name: step.expected_s for step in self.steps}
-        judged, most = request.subjects - request.aa * len(request.configs), request.planned_repeats
+        judged, repeats = request.subjects - request.aa * len(request.configs), request.planned_repeats
+        repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_in_slices if request.sliced else noise.smallest_effects
         return Guess(
-            cell_s=SERVER_S + sum(long_s.values()) + STEP_S * len(self.steps),
+            cells=request.subjects * repeats,
+            cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once,
-            noise=tell(out, most, long_s, judged) if request.subjects > 1 else None,
+            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 else None,
             sliced_step_s=max(request.subjects * step.expected_s for step in self.steps if step.sliced)
             if request.sliced
             else None,
@@ -122,7 +136,7 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     request, asked, reason = _decided(request, out)
     guess = asked.guess(request, _rough_settings(request, asked.changes, environment.machine(out)), out)
     return {
-        **guess.record(request.subjects * request.planned_repeats),
+        **guess.record(),
         "interleave": request.interleave,
         "interleave_reason": reason,
         "free_bytes": disk.free_bytes(out),
@@ -190,6 +204,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
+        looks=LOOKS if request.until_known else (),
+        minutes=request.minutes,
         slice_ms=request.slice_ms,
         stop=request.stop,
         keep=request.keep,
@@ -218,7 +234,9 @@ def with_double(prospect: Prospect, pairs: int) -> Prospect:
     bare = manifest.cells[0].subject
     cells = interleave((bare, dataclasses.replace(bare, arm=PROBED_ARM)), pairs)
     return dataclasses.replace(
-        prospect, manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True)
+        prospect,
+        manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True),
+        guess=dataclasses.replace(prospect.guess, cells=len(cells)),
     )
 
 
@@ -255,6 +273,8 @@ def _check_names(request: Request) -> None:
     names = [name_of(spec) for spec in request.builds]  # an install of the user's own may go by its name alone
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
+    if request.until_known and request.repeats:
+        raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
     cells = request.subjects * request.planned_repeats
     if cells > MAX_CELLS:
         raise UserError(
@@ -278,14 +298,33 @@ def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -
 def _decided(request: Request, out: Path) -> tuple[Request, _Asked, str]:
     """The request with what takes turns decided, what it means, and why: nothing where it was asked for."""
     machine = environment.machine(out)
+    reason = ""
     if request.interleave != "auto":
-        return request, _look_up(request, machine), ""
+        asked = _look_up(request, machine)
+    else:
+        request, asked, reason = _chosen(request, machine)
+    if request.until_known and not request.sliced:
+        because = f", which cannot be here: {reason}" if reason else ": use --interleave slices"
+        raise UserError(f"--until-known looks at pairs in slices{because}")
+    if request.minutes and request.repeats is None and not request.until_known:
+        request = msgspec.structs.replace(request, repeats=_most_in_time(request, asked))
+    return request, asked, reason
+
+
+def _chosen(request: Request, machine: Machine) -> tuple[Request, _Asked, str]:
+    """Slices where they can be, else cells; with the reason."""
     sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
     try:
         asked = _look_up(sliced, machine)
     except CannotBeSliced as cannot:
         return cells, _look_up(cells, machine), cannot.reason
     return sliced, asked, abreast.reason(sliced, asked.steps)
+
+
+def _most_in_time(request: Request, asked: _Asked) -> int:
+    """How many repeats to plan where the time is given: more than will be, as times are not measured yet."""
+    most = min(MOST_IN_TIME * asked.fitting(request), MAX_CELLS // request.subjects, MOST_REPEATS)
+    return max(CELLS, most + most % 2)
 
 
 def _look_up(request: Request, machine: Machine) -> _Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from engine.postgres.server import ignore_libpq_variables
 from engine.run.abreast import run_abreast
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
+from engine.run.ending import Ending
 from engine.run.reaper import reaper
 from engine.run.step import POLL_S, Phase
 from engine.run.stop import Stop
@@ -80,22 +82,29 @@ def execute(run: Path) -> Outcome:
                 kill_leftover(*places[cell.id], uid)
         with JournalReader(run) as reader:
             finished = outcome.finished(manifest, reader.attempts(origins=False))
+        ending = Ending(run, manifest, journal)
         failed = 0
-        for cells in outcome.groups(manifest):
-            if finished.issuperset(cell.id for cell in cells):
-                continue
-            if stop.reason:
+        for repeat, groups in itertools.groupby(outcome.groups(manifest), key=lambda cells: cells[0].repeat):
+            left = [cells for cells in groups if not finished.issuperset(cell.id for cell in cells)]
+            if left and not stop.reason:
+                ending.decide(repeat - 1)
+            if stop.reason or repeat > ending.repeats:
                 break
-            with clearing.watching([places[cell.id] for cell in cells], uid):
-                for cell in cells:
-                    # Also where clusters are kept: a cell that is run again needs the place of the one before.
-                    kill_leftover(*places[cell.id], uid)
-                attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
-                if len(attempts) == 1:
-                    _run_alone(attempts[0])
-                else:
-                    run_abreast(attempts, manifest, unprivileged())
-            failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+            for cells in left:
+                if stop.reason:
+                    break
+                with clearing.watching([places[cell.id] for cell in cells], uid):
+                    for cell in cells:
+                        # Also where clusters are kept: a cell that is run again needs the place of the one before.
+                        kill_leftover(*places[cell.id], uid)
+                    attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
+                    if len(attempts) == 1:
+                        _run_alone(attempts[0])
+                    else:
+                        run_abreast(attempts, manifest, unprivileged())
+                failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+        if not stop.reason:
+            ending.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
 
 

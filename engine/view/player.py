@@ -53,6 +53,7 @@ class Player:
             self.manifest = self.reader.manifest
             self._cells = {known.id: known for known in self.manifest.cells}
         self._attempts: dict[int, Attempt] = {}
+        self._decisions: list[EventRow] = []  # how many repeats there are to be
         self._sessions: dict[int, EngineStart] = {}
         self._series: dict[int, StepSeries] = {}  # by step: all that a replay came to, live the newest
         self._notices: list[EventRow] = []  # what probes reported, and times without their figures
@@ -84,6 +85,7 @@ class Player:
         with legible(self.run):
             running = is_locked(self.run)  # before its cells are read: an engine that just ended has not died
             self._read_attempts()
+            self._decisions = self.reader.decisions()
             return self._replayed(self._played) if self._played is not None else self._live(running)
 
     def notices(self) -> tuple[EventRow, ...]:
@@ -125,7 +127,7 @@ class Player:
 
     def _ended(self) -> str:
         states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
-        if len(self._finished()) == len(self._cells):
+        if self._finished().issuperset(cell.id for cell in outcome.wanted(self.manifest, self._decisions)):
             return "finished"
         return "failed" if "failed" in states.values() else "stopped"
 
@@ -233,10 +235,11 @@ class Player:
         return ViewState(
             self.run.name,
             state,
-            len(self._cells),
+            len(outcome.wanted(self.manifest, self._decisions, done)),
             len(done),
             len({attempt.cell for attempt in failures}),
-            repeats=self.manifest.repeats,
+            repeats=outcome.repeats(self.manifest, self._decisions),
+            decisions=tuple(self._decisions),
             base=self.manifest.base,
             failures=failures,
         )

@@ -161,6 +161,7 @@ def read_run(folder: Path) -> RunSummary:
         with JournalReader(folder) as reader:
             attempts = reader.attempts(origins=False)
             events = reader.events(kinds=("stall",))
+            decisions = reader.decisions()
     except UserError as error:
         return replace(run, state="unreadable", trouble=str(error))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -168,7 +169,8 @@ def read_run(folder: Path) -> RunSummary:
         return replace(run, state="unreadable", trouble=trouble)
     finished = outcome.finished(manifest, attempts)
     failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
-    ended = "finished" if len(finished) == run.planned else "failed" if failed else "unfinished"
+    wanted = outcome.wanted(manifest, decisions)
+    ended = "finished" if finished.issuperset(cell.id for cell in wanted) else "failed" if failed else "unfinished"
     reasons = [attempt.reason or "" for attempt in attempts if attempt.cell in failed]
     # Step by step: the clocks of two starts of the engine have nothing to do with each other.
     by_step = _by_step(events)
@@ -177,6 +179,8 @@ def read_run(folder: Path) -> RunSummary:
         run,
         state="running" if is_locked(folder) else ended,
         done=len(finished),
+        planned=max(len(wanted), len(finished)),
+        repeats=outcome.repeats(manifest, decisions),
         failed=len(failed),
         stalls=len(stalls),
         stalled_s=seconds_of(stalls),
