@@ -55,8 +55,8 @@ class Step:
     connections in the order of their slots in the page; a step without any consists of its maintenance.
     `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
     count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
-    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`), and the state that they leave
-    does not depend on how much was done.
+    A step of kind query is as long as the page's END_NS says, once that is set. `sliced` steps may be driven in slices:
+    their roles obey the gate (`workloads.gate`), and the state that they leave does not depend on how much was done.
     """
 
     name: str

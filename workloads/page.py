@@ -44,6 +44,7 @@ class Control(IntEnum):
     RELEASE = 2  # 1: the end snapshot is taken, disconnect and exit
     GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.gate`
     PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
+    END_NS = 8  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
     PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
 
 

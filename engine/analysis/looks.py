@@ -26,3 +26,20 @@ def unknown_steps(run: Path, level: float) -> list[str]:
         if ratio.verdict == "inconclusive" or (ratio.verdict == "none" and 0 < ratio.pairs < MIN_PAIRS)
     }
     return [step for step in dict.fromkeys(ratio.step for ratio in rates) if step in unknown]
+
+
+def scatter_between(run: Path) -> float:
+    """The standard deviation of log ratios in slices from one pair of clusters to the next, by the pairs so far.
+
+    Of several subjects the smallest, and where there are too few pairs the least that was ever seen.
+    """
+    from engine.analysis.comparison import compared_cells
+    from engine.analysis.sliced import log_ratios
+    from engine.analysis.slices import MIN_TAU, pooled
+
+    cells, found = compared_cells([run]), []
+    for subject in (subject for subject in cells.others if not subject.arm):
+        ratios = [log_ratios(cells.pairs(subject, step), step, RATE) for step in cells.steps]
+        known = [pairs for pairs in ratios if len(pairs) >= MIN_PAIRS]
+        found.append(pooled(known).tau if known else MIN_TAU)
+    return min(found, default=MIN_TAU)

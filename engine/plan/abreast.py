@@ -54,7 +54,7 @@ def check(request: Request, steps: Sequence[Step]) -> None:
 
 def reason(request: Request, steps: Sequence[Step]) -> str:
     """Why slices were chosen, where nothing speaks against them."""
-    sliced = sum(step.sliced for step in steps)
+    sliced = sum(bool(step.sliced) for step in steps)
     return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be driven in turns"
 
 

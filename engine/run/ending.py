@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine.analysis.looks import unknown_steps
+from engine.analysis.looks import scatter_between, unknown_steps
 from engine.core.comparison import MIN_PAIRS
 from engine.core.format import span
 from engine.core.model import Look, Manifest
@@ -49,6 +49,10 @@ class Ending:
         for look in manifest.looks:
             if look.pairs == len(took_s) and look.pairs not in self._looked:
                 self._look(passed, look)
+
+    def scatter(self) -> float | None:
+        """What steps in slices may end early by; None where each has the length that it was planned with."""
+        return scatter_between(self._run) if self._manifest.looks or self._manifest.minutes else None
 
     def _by_time(self, passed: int, took_s: Sequence[float], left_s: float) -> None:
         """As many repeats as fit into the time, should they take as long as those that there are."""

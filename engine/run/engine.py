@@ -101,7 +101,7 @@ def execute(run: Path) -> Outcome:
                     if len(attempts) == 1:
                         _run_alone(attempts[0])
                     else:
-                        run_abreast(attempts, manifest, unprivileged())
+                        run_abreast(attempts, manifest, unprivileged(), ending.scatter())
                 failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
         if not stop.reason:
             ending.decide(manifest.repeats)
