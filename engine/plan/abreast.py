@@ -73,7 +73,8 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
     settings = {name.lower(): value for name, value, _ in spec.settings} | own
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
-            raise CannotBeSliced(f"{name}={settings[name]} would end statements of a server that is paused")
+            whose = "" if name in own else f"config '{spec.name}': "
+            raise CannotBeSliced(f"{whose}{name}={settings[name]} would end statements of a server that is paused")
     for name, (usual, unit, most_ms) in INTERVALS.items():
         found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", settings.get(name, usual))
         if found and (found.group(2) or unit) in UNITS_MS:

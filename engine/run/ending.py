@@ -33,7 +33,7 @@ class Ending:
             decisions = reader.decisions()
         self.repeats = outcome.repeats(manifest, decisions)
         self._known = bool(decisions) and decisions[-1].data.get("unknown") == []
-        self._looked = {event.data.get("pairs") for event in decisions if "level" in event.data}
+        self._looked = [event.data.get("pairs") for event in decisions if "level" in event.data]
 
     def decide(self, passed: int) -> None:
         """Decides anew, with all repeats up to `passed` finished or given up; what is decided is recorded."""
@@ -78,7 +78,7 @@ class Ending:
             text += f"; the next look is after {later[0]}" if later and self.repeats >= later[0] else ""
         else:
             text = f"every step is known after {look.pairs} pairs"
-        self._looked.add(look.pairs)
+        self._looked.append(look.pairs)
         self._known = not unknown
         repeats = self.repeats if unknown else passed
         self._record(repeats, text, pairs=look.pairs, level=look.level, unknown=unknown)

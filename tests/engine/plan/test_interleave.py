@@ -106,3 +106,15 @@ def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
         abreast.check_memory(settings, 5 * GB, request, 16 * GB)
     with pytest.raises(UserError, match="use --interleave cells"):
         abreast.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
+
+
+def test_a_config_with_a_time_out_is_refused_by_its_name(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    config = tmp_path / "impatient.conf"
+    config.write_text("lock_timeout = 3s\nstatement_timeout = 0\n")
+    plan = ("--pg", f"{build(14).label},{build(16).label}", "--config", str(config), "--estimate")
+    refused = bench(*plan, "--interleave", "slices")
+    (line,) = refused.stderr.strip().splitlines()
+    assert refused.returncode == 2 and "config 'impatient': lock_timeout=3s would end statements" in line
+    assert json.loads(bench(*plan, "--interleave", "auto").stdout)["interleave"] == "cells"
