@@ -149,19 +149,16 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
     assert len(slices_of(bench, "qr100")) == 4 and all(slices_of(bench, "qr100").values())
 
 
-def test_cells_that_never_finished_together_are_run_again(
-    bench: Bench, pair: str, build: Callable[[int | str], Build]
-) -> None:
+def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: str) -> None:
     """Each finishes once, in a start of the engine in which the other fails: no pair has come of that."""
     options = (*SMALL, "--query-seconds", "4", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
     bench.detached("--pg", pair, *options)
     for turn in (0, 1):
         await_slices(bench, 4 + all_slices(bench))
-        cells = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
-        os.kill(int(cells[turn].read_text().splitlines()[0]), signal.SIGKILL)
+        os.kill(bench.client(bench.steps(bench.attempts()[-2:][turn])[-1], "query"), signal.SIGKILL)
         bench.await_end()
         states = [attempt.state for attempt in bench.attempts()[-2:]]
-        assert sorted(states) == ["failed", "finished"] and states[turn] == "failed", states
+        assert states[turn] == "failed" and states[1 - turn] == "finished", bench.attempts()
         (row,) = json.loads(bench("list", "runs", "--json").stdout)
         assert (row["state"], row["cells_done"]) == ("1 failed" if turn == 0 else "2 failed", 0), row
         if turn == 0:
