@@ -48,11 +48,9 @@ def request(entries: Mapping[str, Any]) -> Request:
         for name in asked.options:
             if name not in known:
                 raise unknown("option", name, known | {option.name for option in options_of(Request)})
-        options = checked(chosen.options, asked.options)
-        kept = given(options)
-        if asked.interleave != "cells":  # which of them slices may replace is seen by what was given, defaults too
-            kept = {name: value for name, value in msgspec.to_builtins(options).items() if name in asked.options}
-        return msgspec.structs.replace(asked, options=kept)
+        # What slices may put in place of an option is seen by whether it was given: then also where it is the default.
+        also = () if asked.interleave == "cells" else asked.options
+        return msgspec.structs.replace(asked, options=given(checked(chosen.options, asked.options), also))
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 
