@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from engine.core.comparison import MIN_PAIRS, RATE
+from engine.core.comparison import LEVEL, MIN_PAIRS, RATE
 from engine.core.errors import UserError
 from engine.core.model import Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
@@ -57,9 +57,15 @@ def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: in
     return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, max(1, subjects - 1)))
 
 
-def smallest_in_slices(out: Path, pairs: int, steps: Mapping[str, float], subjects: int = 2) -> Noise | None:
-    """The same from the newest run in slices; of each step also how many active seconds of a server it is to have."""
-    return _newest(out, "slices", pairs, lambda folder: _of_slices(folder, pairs, steps, max(1, subjects - 1)))
+def smallest_in_slices(
+    out: Path, pairs: int, steps: Mapping[str, float], subjects: int = 2, level: float = LEVEL
+) -> Noise | None:
+    """The same from the newest run in slices; of each step also how many active seconds of a server it is to have.
+
+    `level` is that of the verdicts after so many pairs.
+    """
+    each = level / (len(steps) * max(1, subjects - 1))
+    return _newest(out, "slices", pairs, lambda folder: _of_slices(folder, pairs, steps, each))
 
 
 def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], Noise | None]) -> Noise | None:
@@ -122,13 +128,12 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
     return Noise(run.name, workload_title(run.manifest.workload), min(map(len, wanted.values())), pairs, effects)
 
 
-def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], compared: int) -> Noise | None:
+def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: float) -> Noise | None:
     from engine.analysis import slices, statistics  # loads scipy
     from engine.analysis.results import load
     from engine.analysis.sliced import log_ratios, own_ratios
 
     run = load(folder)
-    level = statistics.ALPHA / (len(steps) * compared)
     effects: dict[str, float] = {}
     best: list[float] = []
     several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 
 from engine.analysis import noise
 from engine.analysis.noise import Noise
+from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
@@ -110,7 +112,10 @@ class _Asked:
         long_s = {step.name: step.expected_s for step in self.steps}
         judged, repeats = request.subjects - request.aa * len(request.configs), request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
-        tell = noise.smallest_in_slices if request.sliced else noise.smallest_effects
+        tell = noise.smallest_effects
+        if request.sliced:
+            level = LOOKS[-1].level if request.until_known else LEVEL
+            tell = partial(noise.smallest_in_slices, level=level)
         return Guess(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,

@@ -156,6 +156,8 @@ def test_longer_steps_and_more_pairs_show_smaller_effects_in_slices(tmp_path: Pa
         assert found is not None
         effects.append(found.steps["qr100"])
     assert effects[0] > 1.4 * effects[1] and effects[1] > 1.2 * effects[2]
+    stricter = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, level=0.013)
+    assert stricter is not None and stricter.steps["qr100"] > 1.1 * effects[2]
 
 
 def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> None:
