@@ -44,8 +44,10 @@ class Ending:
         with JournalReader(self._run) as reader:
             attempts = reader.attempts(origins=False)
         took_s = _took_s(manifest, attempts)
-        if took_s and manifest.minutes:
-            self._by_time(passed, took_s, 60 * manifest.minutes - self._spent_s(attempts))
+        if passed and manifest.minutes:
+            spent_s = self._spent_s(attempts)
+            each_s = median(took_s) if took_s else spent_s / passed  # repeats that failed took their time, too
+            self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
         for look in manifest.looks:
             if look.pairs == len(took_s) and look.pairs not in self._looked:
                 self._look(passed, look)
@@ -54,13 +56,16 @@ class Ending:
         """What steps in slices may end early by; None where each has the length that it was planned with."""
         return scatter_between(self._run) if self._manifest.looks or self._manifest.minutes else None
 
-    def _by_time(self, passed: int, took_s: Sequence[float], left_s: float) -> None:
-        """As many repeats as fit into the time, should they take as long as those that there are."""
-        manifest, each_s = self._manifest, median(took_s)
-        repeats = min(manifest.repeats, passed + max(0, math.floor(left_s / each_s)))
+    def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
+        """As many repeats as fit into the time, should they take as long as those that there are.
+
+        It is recorded where it has changed, and `anew`: after the first.
+        """
+        manifest = self._manifest
+        repeats = min(manifest.repeats, passed + max(0, math.floor(left_s / max(each_s, 0.001))))
         if manifest.interleave == "cells" and repeats > passed:
             repeats = max(passed, repeats - repeats % 2)  # a drift in time adds the same to all over two repeats
-        if repeats == self.repeats and len(took_s) > 1:
+        if repeats == self.repeats and not anew:
             return
         what = "pair" if len(manifest.cells) > manifest.repeats else "repeat"
         text = f"a {what} takes {span(each_s)}, {span(max(0, left_s))} are left: {repeats} in all"

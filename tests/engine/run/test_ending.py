@@ -125,6 +125,14 @@ def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
     assert decided(known, 3) == 3, "more time does not make it go on"
 
 
+def test_repeats_that_fail_take_their_time_too(tmp_path: Path) -> None:
+    """A made cell fails after a second."""
+    failed = dict.fromkeys(range(4), "no luck")
+    run = make_run(tmp_path / "r", repeats=8, failed=failed, unfinished=range(4, 16), blocks=40, minutes=2.6 / 60)
+    assert decided(run, 2) == 5
+    assert decided(make_run(tmp_path / "s", repeats=8, failed=failed, blocks=40, minutes=0.9 / 60), 2) == 2
+
+
 def test_whole_cells_stay_even_in_number(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", repeats=8, unfinished=range(2, 16), minutes=17.0)
     assert decided(run, 1) == 4
