@@ -57,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             "What takes turns: whole cells, or slices of query steps, with the servers of a repeat up side by side. "
             "Slices see much smaller differences on a machine that others use, too. auto: slices where they can be."
         ),
-    ] = "cells"
+    ] = "auto"
     slice_ms: Annotated[
         Annotated[float, Meta(ge=20, le=250)], about("Length of a slice, ±20 % by block.", metavar="MS")
     ] = 50.0

@@ -120,8 +120,10 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     steps = " ".join(step["name"] for step in workload["steps"])
     lines.append(line((f"each cell: {workload['name']} {workload_title(workload)}", "strong")))
     lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
+    if manifest["interleave_reason"]:
+        lines += [line(text) for text in _wrapped(f"{manifest['interleave']}: {manifest['interleave_reason']}", 70)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
-    for cell in manifest["cells"]:
+    for cell in manifest["cells"][: prospect["cell_count"]]:
         subject = cell["subject"]
         arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
         name, begins = f"{subject['build']}{arm}", span(cell["ordinal"] * prospect["cell_s"])

@@ -186,7 +186,7 @@ def test_a_dry_run_of_slices_tells_pairs_seconds_and_what_they_can_show(
 
 
 def test_a_dry_run_tells_what_its_pairs_can_show(bench: Bench, label: str) -> None:
-    arguments = ("--pg", label, "--aa", "--repeats", "6", "--dry-run")
+    arguments = ("--pg", label, "--aa", "--repeats", "6", "--interleave", "cells", "--dry-run")
     unknown = json.loads(bench(*arguments, "--json").stdout)
     assert unknown["smallest_effect"] is None and unknown["noise"] is None
     assert "unknown: no A/A run of this host" in bench(*arguments).stdout

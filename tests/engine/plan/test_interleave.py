@@ -26,7 +26,7 @@ def estimate(bench: Bench, build: Callable[[int | str], Build]) -> Callable[...,
 
     def of(*options: str, builds: tuple[int, ...] = (14, 16)) -> dict[str, Any]:
         labels = ",".join(build(major).label for major in builds)
-        done = bench("--pg", labels, "--interleave", "auto", *options, "--estimate")
+        done = bench("--pg", labels, *options, "--estimate")
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
