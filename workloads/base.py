@@ -55,9 +55,10 @@ class Step:
     connections in the order of their slots in the page; a step without any consists of its maintenance.
     `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
     count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
-    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`). By "time" where the state that
-    they leave does not depend on how much was done; by "work" where that is fixed, and as much for each client: then
-    the headline's roles obey the quota, too, and make a statement a round.
+    A step of kind query is as long as the page's END_NS says, once that is set. `sliced` steps may be driven in slices:
+    their roles obey the gate (`workloads.gate`). By "time" where the state that they leave does not depend on how much
+    was done; by "work" where that is fixed, and as much for each client: then the headline's roles obey the quota, too,
+    and make a statement a round.
     """
 
     name: str

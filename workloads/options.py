@@ -10,7 +10,7 @@ numbers; with `| None` where leaving it out means something of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -95,13 +95,13 @@ def options_of(cls: type[msgspec.Struct]) -> tuple[Option, ...]:
     return tuple(_option(field) for field in found.fields if isinstance(field.type, inspect.Metadata))
 
 
-def given(options: msgspec.Struct) -> dict[str, Any]:
-    """The fields that differ from their defaults; lists as lists."""
+def given(options: msgspec.Struct, also: Collection[str] = ()) -> dict[str, Any]:
+    """The fields that differ from their defaults, and those that are named in `also`; lists as lists."""
     usual = {option.name: option.default for option in options_of(type(options))}
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in msgspec.structs.asdict(options).items()
-        if name in usual and value != usual[name]
+        if name in usual and (value != usual[name] or name in also)
     }
 
 

@@ -47,6 +47,7 @@ class Control(IntEnum):
     PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
     PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
     QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.gate`
+    END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
 
 
 class State(IntEnum):

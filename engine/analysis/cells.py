@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.analysis.results import CellResult, RunResult, StepResult
-from engine.core.comparison import Metric
+from engine.core.comparison import LEVEL, Metric
 from engine.core.model import ARMS, Subject
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
@@ -48,6 +48,7 @@ class ComparedCells:
     steps: tuple[str, ...]
     cells: tuple[CellResult, ...]
     margin: float
+    level: float = LEVEL  # of verdicts
 
     @property
     def others(self) -> list[Subject]:

@@ -50,10 +50,12 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
 
 
 def _measured_in(run: RunResult) -> str:
-    """What takes turns in a run, and among how many servers where they share the machine."""
+    """What takes turns in a run, and what else tells slices apart: how many servers there are, who is stopped."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
-    return f"{manifest.design} with {servers} servers side by side" if manifest.sliced else manifest.design
+    besides = [f"{servers} servers side by side"] if manifest.sliced else []
+    besides += [f"--stop {manifest.stop}"] if manifest.sliced and manifest.stop != "busy" else []
+    return f"{manifest.design} with {' and '.join(besides)}" if besides else manifest.design
 
 
 def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:

@@ -11,6 +11,7 @@ from engine.analysis.answer import answer
 from engine.analysis.cells import METRICS, ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
 from engine.core.comparison import (
+    LEVEL,
     CellStep,
     ComparedSubject,
     Comparison,
@@ -83,6 +84,7 @@ def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCe
         steps=tuple(dict.fromkeys(step for cell in planned for step in cell.steps)),
         cells=tuple(cell for cell in planned if cell.state == "finished"),
         margin=runs[0].manifest.margin,
+        level=min((run.level for run in runs if run.level is not None), default=LEVEL),
     )
 
 

@@ -1,25 +1,37 @@
-"""How small an effect a number of pairs can show on this machine, by the scatter of its last A/A run."""
+"""How small an effect a number of pairs can show on this machine, by the scatter of its last run of the same design.
+
+Whole cells: the last A/A run, whose ratios have the truth 1. Slices: the last run in slices, of whatever builds, as
+only the scatter of its ratios is used: from pair to pair, and within a pair.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING
 
-from engine.core.comparison import MIN_PAIRS
+from engine.core.comparison import LEVEL, MIN_PAIRS, RATE
 from engine.core.errors import UserError
-from engine.core.model import workload_title
+from engine.core.model import Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
+
+if TYPE_CHECKING:
+    from engine.analysis.cells import Pair
+    from engine.analysis.results import RunResult
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
     """The smallest visible effect of each step's rate as a fraction, for so many `pairs`: seen in four of five runs.
 
-    `run` is the A/A run whose scatter it rests on, `aa_pairs` the fewest pairs that a step had there, `scale` its load.
+    `run` is the run whose scatter it rests on, `aa_pairs` the fewest pairs that a step had there, `scale` its load.
+    `best_step_s` is how long a step in slices, all servers together, would make the best of the time by that run.
     """
 
     run: str
@@ -27,6 +39,8 @@ class Noise:
     aa_pairs: int
     pairs: int
     steps: dict[str, float]
+    sliced: bool = False
+    best_step_s: float | None = None
 
     @property
     def effect(self) -> float:
@@ -40,53 +54,69 @@ def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: in
     Only of `steps`, unless the A/A run had none of them; their verdicts will be one family with those of all
     `subjects`. The statistics are loaded only where such a run exists.
     """
+    return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, max(1, subjects - 1)))
+
+
+def smallest_in_slices(
+    out: Path, pairs: int, steps: Mapping[str, float], subjects: int = 2, level: float = LEVEL
+) -> Noise | None:
+    """The same from the newest run in slices; of each step also how many active seconds of a server it is to have.
+
+    `level` is that of the verdicts after so many pairs.
+    """
+    each = level / (len(steps) * max(1, subjects - 1))
+    return _newest(out, "slices", pairs, lambda folder: _of_slices(folder, pairs, steps, each))
+
+
+def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], Noise | None]) -> Noise | None:
     for folder in runs_in(out) if pairs >= MIN_PAIRS else ():
         try:
-            if _is_ours(folder) and (found := _of_run(folder, pairs, steps, max(1, subjects - 1))) is not None:
+            if _is_ours(read_manifest(folder), design) and (found := read(folder)) is not None:
                 return found
         except (UserError, LookupError, TypeError, ValueError, AttributeError):  # a damaged run says nothing
             continue
     return None
 
 
-def summary(noise: Noise | None, pairs: int) -> str:
+def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> str:
     """One line for people."""
     if pairs < MIN_PAIRS:
         return f"{pairs} repeat{'s give' if pairs > 1 else ' gives'} no verdict: at least {MIN_PAIRS} pairs are needed"
     if noise is None:
-        return f"the smallest effect that {pairs} pairs can detect is unknown: no A/A run of this host yet (--aa)"
+        why = "no A/A run of this host yet (--aa)"
+        if design == "slices":
+            why = f"it is known after the first run of {MIN_PAIRS} pairs in slices on this host"
+        return f"the smallest effect that {pairs} pairs can detect is unknown: {why}"
     by_size = sorted(noise.steps.items(), key=lambda step: step[1])
     (least, small), (most, large) = by_size[0], by_size[-1]
     span = f"{small:.1%} ({least})" + (f" to {large:.1%} ({most})" if most != least else "")
-    return (
-        f"{pairs} pairs can detect effects from {span} up, by the last A/A run of this host: {noise.run}, {noise.scale}"
+    kind = "run in slices" if noise.sliced else "A/A run"
+    text = (
+        f"{pairs} pairs can detect effects from {span} up, by the last {kind} of this host: {noise.run}, {noise.scale}"
     )
+    if noise.best_step_s is not None:
+        text += f"; by that, steps in slices would best be {noise.best_step_s:.0f} s, all servers together"
+    return text
 
 
-def _is_ours(folder: Path) -> bool:
-    manifest = read_manifest(folder)
+def _is_ours(manifest: Manifest, design: Interleave) -> bool:
+    """Whether a run of this host tells of runs of that design."""
     environment = manifest.environment
     host, cpu = environment.get("host") or {}, environment.get("cpu") or {}
-    return manifest.aa and (host.get("name"), cpu.get("threads")) == (platform.node(), os.cpu_count())
+    if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
+        return False
+    return manifest.interleave == design and (manifest.aa or design == "slices")
 
 
-def _of_run(folder: Path, pairs: int, steps: Collection[str], compared: int) -> Noise | None:
+def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -> Noise | None:
     from engine.analysis import statistics  # loads scipy
-    from engine.analysis.cells import pairs as pairs_of
-    from engine.analysis.comparability import pair_drift
     from engine.analysis.results import load
 
     run = load(folder)
-    finished = [cell for cell in run.cells if cell.state == "finished"]
     ratios: dict[tuple[str, str], list[float]] = {}  # by step and config: each has a scatter of its own
-    for double in dict.fromkeys(cell.cell.subject for cell in run.cells if cell.cell.subject.arm == "aa"):
-        for base, other in pairs_of(finished, replace(double, arm=""), double):
-            if pair_drift(base, other):
-                continue  # such a pair is part of no comparison
-            for step in (step for step in base.steps if step in other.steps):
-                rates = [cell.steps[step].figures["rate_per_s"] for cell in (base, other)]
-                if rates[0] and rates[1]:
-                    ratios.setdefault((step, double.config), []).append(rates[1] / rates[0])
+    for double, found in _pairs(run):
+        for step in _steps(found) if double.arm == "aa" else ():
+            ratios.setdefault((step, double.config), []).extend(_quotients(found, step))
     known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}
@@ -96,3 +126,70 @@ def _of_run(folder: Path, pairs: int, steps: Collection[str], compared: int) -> 
     if not effects:
         return None
     return Noise(run.name, workload_title(run.manifest.workload), min(map(len, wanted.values())), pairs, effects)
+
+
+def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: float) -> Noise | None:
+    from engine.analysis import slices, statistics  # loads scipy
+    from engine.analysis.results import load
+    from engine.analysis.sliced import log_ratios, own_ratios
+
+    run = load(folder)
+    effects: dict[str, float] = {}
+    best: list[float] = []
+    several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]
+    for found in several:
+        names = [step for step in _steps(found) if step in steps] or _steps(found)
+        evidence: dict[str, statistics.Evidence] = {step: _quotients(found, step) for step in names}
+        ratios = {step: own for step in names if (own := log_ratios(found, step, RATE))}
+        check = slices.self_check([own for step in ratios for own in own_ratios(found, step, RATE)])
+        pooled = slices.pooled(list(ratios.values()), check.inflation)
+        for step, each in zip(ratios, pooled.steps, strict=True):
+            if each.within is not None:
+                took_s = fmean(cell.steps[step].totals.seconds for pair in found for cell in pair)
+                longer = steps.get(step, took_s) / took_s
+                evidence[step] = slices.planned(pooled.tau, each.within / math.sqrt(longer), pairs)
+                best.append(_best_s(found, step, len(ratios), each.within, pooled.tau))
+        for step, expected in evidence.items():
+            effect = statistics.smallest_visible_effect(expected, pairs, level)
+            effects[step] = max(effects.get(step, 0.0), effect or 0.0)
+    if not best:
+        return None
+    scale, fewest = workload_title(run.manifest.workload), min(map(len, several))
+    return Noise(run.name, scale, fewest, pairs, effects, sliced=True, best_step_s=median(best))
+
+
+def _best_s(pairs: list[Pair], step: str, sliced: int, within: float, tau: float) -> float:
+    """How long a step in slices is best, all servers together; what a pair costs besides is shared by such steps."""
+    from engine.analysis.slices import best_blocks
+
+    rows = [cell.steps[step].slices for pair in pairs for cell in pair]
+    step_s = fmean((own[-1].opened_ns - own[0].opened_ns) / 1e9 for own in rows)
+    blocks = fmean(len({row.block for row in own}) for own in rows)
+    besides_s = fmean(max(cell.seconds for cell in pair) for pair in pairs) / sliced - step_s
+    return best_blocks(max(1.0, besides_s), step_s / blocks, within * math.sqrt(blocks), tau) * step_s / blocks
+
+
+def _pairs(run: RunResult) -> Iterator[tuple[Subject, list[Pair]]]:
+    """Each subject but the base with its pairs; those between whose cells the machine changed are part of nothing."""
+    from engine.analysis.cells import pairs
+    from engine.analysis.comparability import pair_drift
+
+    finished = [cell for cell in run.cells if cell.state == "finished"]
+    subjects = list(dict.fromkeys(cell.cell.subject for cell in run.cells))
+    for subject in subjects:
+        base = replace(subject, arm="") if subject.arm else replace(subjects[0], config=subject.config)
+        if subject != base:
+            yield subject, [pair for pair in pairs(finished, base, subject) if not pair_drift(*pair)]
+
+
+def _steps(pairs: list[Pair]) -> list[str]:
+    """The steps that all pairs have, in order."""
+    if not pairs:
+        return []
+    return [step for step in pairs[0][0].steps if all(step in cell.steps for pair in pairs for cell in pair)]
+
+
+def _quotients(pairs: list[Pair], step: str) -> list[float]:
+    """The ratios of a step's rates."""
+    rates = [[cell.steps[step].figures[RATE] for cell in pair] for pair in pairs]
+    return [other / base for base, other in rates if base and other]

@@ -14,7 +14,8 @@ from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest, StepTotals, progress
 from engine.core.record import converted
 from engine.core.text import visible
-from engine.journal.reader import Attempt, EventRow, JournalReader, SliceRow, StepRow, chosen_attempts, chosen_together
+from engine.journal import outcome
+from engine.journal.reader import Attempt, EventRow, JournalReader, SliceRow, StepRow
 
 Environment = dict[str, Any]
 
@@ -66,11 +67,19 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run: its manifest and all its planned cells in order."""
+    """A run: its manifest and its planned cells in order, without those that a run which ended early never began."""
 
     path: Path
     manifest: Manifest
     cells: tuple[CellResult, ...]
+
+    @property
+    def level(self) -> float | None:
+        """The level that its verdicts are given at; None for the usual one."""
+        whole = {cell.cell.repeat for cell in self.cells} - {
+            cell.cell.repeat for cell in self.cells if cell.state != "finished"
+        }
+        return self.manifest.level(len(whole))
 
     @property
     def name(self) -> str:
@@ -84,8 +93,9 @@ def load(path: Path) -> RunResult:
     A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
     """
     with JournalReader(path) as reader:
-        attempts = _chosen(reader)
-        cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in reader.manifest.cells)
+        attempts = outcome.chosen(reader.manifest, reader.attempts(origins=False))
+        planned = outcome.wanted(reader.manifest, reader.decisions(), attempts)
+        cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in planned)
         return RunResult(path, reader.manifest, cells)
 
 
@@ -107,17 +117,6 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
                 )
                 lines.append((cell, step.name, metrics.published(step.kind, step.totals, seconds)))
     return lines
-
-
-def _chosen(reader: JournalReader) -> dict[str, Attempt]:
-    """The attempt that counts, by cell; cells abreast count only together."""
-    attempts, manifest = reader.attempts(origins=False), reader.manifest
-    if not manifest.sliced:
-        return chosen_attempts(attempts)
-    repeats = sorted({cell.repeat for cell in manifest.cells})
-    return chosen_together(
-        attempts, [[cell.id for cell in manifest.cells if cell.repeat == repeat] for repeat in repeats]
-    )
 
 
 def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None) -> CellResult:

@@ -18,10 +18,10 @@ from typing import Literal
 
 from scipy import special  # not scipy.stats, which costs half a second to import
 
-from engine.core.comparison import MIN_PAIRS, Ratio, Verdict
+from engine.core.comparison import LEVEL, MIN_PAIRS, Ratio, Verdict
 
-CONFIDENCE = 0.95
-ALPHA = 1 - CONFIDENCE
+ALPHA = LEVEL
+CONFIDENCE = 1 - ALPHA
 MOST_LOG_EFFECT = 7.0  # a thousandfold: more than that says that nothing can be seen
 MOST_PAIRS = 200  # more than this is no advice
 
@@ -144,12 +144,16 @@ def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) ->
 
 
 def judge(
-    evidence: Evidence, margin: float, better: Literal["more", "less"] = "more", level: float = ALPHA
+    evidence: Evidence,
+    margin: float,
+    better: Literal["more", "less"] = "more",
+    level: float = ALPHA,
+    alpha: float = ALPHA,
 ) -> Judgement:
     """The verdict on pairs of one metric. `margin` is the smallest effect to call faster or slower: 0.02 is 2 %.
 
     faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
-    margin. same: the 90 % interval lies inside 1 -/+ margin, which is two one-sided tests at 5 %.
+    margin. same: the interval at 1 - 2 `alpha` (90 %) lies inside 1 -/+ margin, which is two one-sided tests.
     """
     found = _estimate(evidence)
     interval = paired_interval(found)
@@ -159,12 +163,12 @@ def judge(
         effect = interval.ratio - 1
         if p_value(found) <= level and abs(effect) >= margin:
             return Judgement("faster" if (effect > 0) == (better == "more") else "slower", interval)
-        if paired_interval(found, 2 * CONFIDENCE - 1).within(1 - margin, 1 + margin):
+        if paired_interval(found, 1 - 2 * alpha).within(1 - margin, 1 + margin):
             return Judgement("same", interval)
-    return Judgement("inconclusive", interval, pairs_needed(found, margin, level))
+    return Judgement("inconclusive", interval, pairs_needed(found, margin, level, alpha))
 
 
-def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA) -> int | None:
+def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA, alpha: float = ALPHA) -> int | None:
     """How many further pairs would settle an inconclusive comparison if mean and scatter stay as they are.
 
     None when that is more than `MOST_PAIRS` in all, or for a single pair.
@@ -175,7 +179,7 @@ def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA) -> int
     for count in range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1):
         error, degrees = found.sd / math.sqrt(count), found.of(count).degrees
         differs = abs(found.mean) >= _t(1 - level, degrees) * error and abs(math.exp(found.mean) - 1) >= margin
-        half = _t(2 * CONFIDENCE - 1, degrees) * error
+        half = _t(1 - 2 * alpha, degrees) * error
         if differs or (found.mean - half > math.log(1 - margin) and found.mean + half < math.log(1 + margin)):
             return count - found.pairs
     return None

@@ -78,12 +78,12 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     for (headline, _), tests in families.items():
         p_values = [statistics.p_value(test.evidence) for test in tests]
         own = (
-            statistics.holm_levels(p_values)
+            statistics.holm_levels(p_values, cells.level)
             if headline
             else [statistics.benjamini_hochberg_level(p_values)] * len(tests)
         )
         levels |= {id(test): (level, len(tests)) for test, level in zip(tests, own, strict=True)}
-    found = [_judged(each, cells.margin, *levels.get(id(each), (statistics.ALPHA, 1))) for each in measured]
+    found = [_judged(each, cells, *levels.get(id(each), (cells.level, 1))) for each in measured]
     floors = {
         (ratio.step, ratio.metric, ratio.config, ratio.kernel): statistics.noise_floor(ratio)
         for ratio in found
@@ -181,7 +181,7 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
     return [found[id(each)] for each in measured]
 
 
-def _judged(measured: _Measured, margin: float, level: float, tests: int) -> Ratio:
+def _judged(measured: _Measured, cells: ComparedCells, level: float, tests: int) -> Ratio:
     """A ratio with its interval and, for a headline, its verdict; `level` is what its family leaves it."""
     evidence, metric, blank = measured.evidence, measured.metric, measured.blank
     if not measured.quotients:
@@ -194,9 +194,9 @@ def _judged(measured: _Measured, margin: float, level: float, tests: int) -> Rat
     if not measured.family[0]:
         certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= level
         withheld = bool(blank.reasons)
-        stands_out = certain and not withheld and abs(interval.ratio - 1) >= margin
+        stands_out = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
         return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", stands_out=stands_out)
-    judgement = statistics.judge(evidence, margin, metric.better, level)
+    judgement = statistics.judge(evidence, cells.margin, metric.better, level, cells.level)
     verdict, reasons = judgement.verdict, blank.reasons
     if verdict in (*CHANGED, "same"):
         reasons = (*reasons, *measured.modes)
@@ -209,7 +209,7 @@ def _judged(measured: _Measured, margin: float, level: float, tests: int) -> Rat
         verdict=verdict,
         reasons=reasons,
         more_pairs=judgement.more_pairs if verdict == "inconclusive" else None,
-        visible_effect=statistics.smallest_visible_effect(evidence, level=statistics.ALPHA / tests),
+        visible_effect=statistics.smallest_visible_effect(evidence, level=cells.level / tests),
     )
 
 
@@ -280,6 +280,11 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
             found += _short_deletes(cells, step, subject)
     found += cpu_wait.why(cells)
     found += sliced.findings(cells)
+    if cells.level < statistics.ALPHA:
+        found.append(
+            f"verdicts are at {cells.level:.1%}, not at 5 %: the run was to end as soon as all was known, "
+            "so it was looked at more than once"
+        )
     found += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
         "do not trust effects of that size in this step"

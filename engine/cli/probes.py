@@ -86,7 +86,7 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     """
     folder = own_folder(out)
     console = PlainConsole(stderr=as_json)
-    entries = {"builds": [label], "probes": wanted.split(","), "repeats": pairs}
+    entries = {"builds": [label], "probes": wanted.split(","), "repeats": pairs, "interleave": "cells"}
     given = {name: value for name, value in options.items() if value is not None}
     if "steps" in given:
         given["steps"] = given["steps"].split(",")

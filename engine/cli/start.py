@@ -55,10 +55,16 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     steps = " ".join(step["name"] for step in workload["steps"])
     clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
     console.print(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}", soft_wrap=True)
-    table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
-    for cell in manifest.cells:
-        table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
-    console.print(table)
+    if manifest.interleave_reason:
+        console.print(f"{manifest.interleave}: {manifest.interleave_reason}", soft_wrap=True)
+    if manifest.interleave == "slices":
+        servers = dict.fromkeys(cell.subject.name for cell in manifest.cells)
+        console.print(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}", soft_wrap=True)
+    else:
+        table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
+        for cell in manifest.cells[: prospect.guess.cells]:
+            table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
+        console.print(table)
     for key, config in manifest.configs.items():
         if config.dropped:
             console.print(
@@ -68,14 +74,29 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         console.print(f"probes: {', '.join(manifest.observers)}", soft_wrap=True)
     for line in prospect.notices:
         console.print(line, soft_wrap=True)
-    console.print(
-        f"{len(manifest.cells)} cells of about {span(prospect.guess.cell_s)} each, "
-        f"about {span(prospect.guess.cell_s * len(manifest.cells))} in all (rough estimate); "
-        f"{size(prospect.guess.needed_bytes)} of disk in {out}",
-        soft_wrap=True,
+    console.print(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk in {out}", soft_wrap=True)
+    subjects = len({cell.subject for cell in manifest.cells})
+    if subjects > 1:
+        pairs = prospect.guess.cells // subjects
+        console.print(noise.summary(prospect.guess.noise, pairs, manifest.interleave), soft_wrap=True)
+
+
+def _amount(prospect: Prospect) -> str:
+    """How much there is to do, and about how long it takes."""
+    manifest, guess = prospect.manifest, prospect.guess
+    servers = len({cell.subject for cell in manifest.cells})
+    in_all = f"about {span(guess.cell_s * guess.cells)} in all (rough estimate)"
+    if manifest.minutes:
+        in_all += f", {manifest.minutes:g} minutes at most: how many it will be is counted after the first"
+    if guess.sliced_step_s is None:
+        return f"{guess.cells} cells of about {span(guess.cell_s)} each, {in_all}"
+    pairs = guess.cells // servers
+    least = f"{manifest.looks[0].pairs} to " if manifest.looks and pairs > manifest.looks[0].pairs else ""
+    ends = ", ends as soon as every step is known" if manifest.looks else ""
+    return (
+        f"{least}{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each, "
+        f"{guess.sliced_step_s:.0f} s of it for each step in slices, {in_all}{ends}"
     )
-    if len({cell.subject for cell in manifest.cells}) > 1:
-        console.print(noise.summary(prospect.guess.noise, manifest.repeats), soft_wrap=True)
 
 
 def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:

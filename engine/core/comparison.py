@@ -21,6 +21,7 @@ SIGNS: dict[Verdict, str] = {
     "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",
 }  # fmt: skip
 RATE, CPU = "rate_per_s", "server_cpu_us_per_op"  # the metrics that have verdicts; all others are causes
+LEVEL = 0.05  # how often a family of verdicts may be wrong
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
 

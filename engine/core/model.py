@@ -16,6 +16,7 @@ SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
+Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
 SCHEMA = (1, 4)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
@@ -275,6 +276,18 @@ def sla(kind: str, totals: StepTotals) -> Sla | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """A moment at which a run may end because all is known: after so many pairs, with verdicts at `level`."""
+
+    pairs: int
+    level: float
+
+
+# Of --until-known. The levels add up to 5 %, so that a run that ends at any look is wrong no more often than others.
+LOOKS = (Look(3, 0.025), Look(5, 0.012), Look(8, 0.013))
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
@@ -302,7 +315,11 @@ class Manifest:
     probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
     allow_slow_probes: bool = False
     interleave: Interleave = "cells"
+    interleave_reason: str = ""  # where it was not asked for
     slice_ms: float = 50.0  # of slices: how long each is
+    stop: Stopping = "busy"
+    looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
+    minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
 
     def record(self) -> dict[str, Any]:
@@ -312,6 +329,11 @@ class Manifest:
     def build(self, label: str) -> Build:
         """The build of a label."""
         return next(build for build in self.builds if build.label == label)
+
+    def level(self, pairs: int) -> float | None:
+        """The level of verdicts after so many pairs: of the look that they are at or on the way to; None without."""
+        ahead = [look.level for look in self.looks if pairs <= look.pairs]
+        return ahead[0] if ahead else self.looks[-1].level if self.looks else None
 
     def config(self, subject: Subject) -> Config:
         """The settings of a subject."""

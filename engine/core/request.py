@@ -7,16 +7,19 @@ The command line's options, a plan file's entries and their bounds derive from t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from engine.core.model import Interleave
+from engine.core.model import LOOKS, Stopping
 from workloads.options import about, checked, given, options_of
 
 # Names of entries in plan files and manifests of before.
 OLD_NAMES = {"beside": "allow_concurrent"}
+CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
+MOST_REPEATS = 1000
+_AFTER = ", ".join(str(look.pairs) for look in LOOKS)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,21 +43,49 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     workload: Annotated[str, about("Workload to run.", metavar="NAME")] = "insert"
     options: dict[str, Any] = {}
     repeats: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)],
-        about("Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.", metavar="N"),
-    ] = 4
+        Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
+        about(
+            "Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.",
+            metavar="N",
+            unset="4, in slices 5",
+        ),
+    ] = None
     aa: Annotated[bool, about("Run the base against itself too, to see the noise floor.")] = False
     interleave: Annotated[
-        Interleave,
+        Literal["auto", "slices", "cells"],
         about(
             "What takes turns: whole cells, or slices of load, write and query steps, with the servers of a repeat up "
-            "side by side. Slices see much smaller differences on a machine that others use, too."
+            "side by side. Slices see much smaller differences on a machine that others use, too. auto: slices where "
+            "they can be."
         ),
-    ] = "cells"
+    ] = "auto"
     slice_ms: Annotated[
         Annotated[float, Meta(ge=20, le=1000)],
         about("Length of a slice, ±20 % by block; about that in load and write steps.", metavar="MS"),
     ] = 50.0
+    stop: Annotated[
+        Stopping,
+        about(
+            "Which background processes of a server are stopped while others have their slices: those that were at "
+            "work, all, or none."
+        ),
+    ] = "busy"
+    until_known: Annotated[
+        bool,
+        about(
+            f"End as soon as every step's verdict is known: looks after {_AFTER} pairs in slices, at stricter levels.",
+            excludes=["repeats"],
+        ),
+    ] = False
+    minutes: Annotated[
+        Annotated[float, Meta(ge=0.1, le=100_000)] | None,
+        about(
+            "Time for the whole run: ends before the pair that would take longer. Steps in slices whose differences "
+            "are narrow enough end early, for more pairs.",
+            metavar="N",
+            unset="what the repeats take",
+        ),
+    ] = None
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],
         about("Smallest effect to call faster or slower, as a fraction.", metavar="FRACTION"),
@@ -93,10 +124,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return (len(self.builds) + self.aa) * len(self.configs)
 
     @property
+    def sliced(self) -> bool:
+        """Whether slices take turns; not known of `auto` before it is planned."""
+        return self.interleave == "slices"
+
+    @property
+    def planned_repeats(self) -> int:
+        """Cells per build, at most. Where none are asked for: an even number of cells, or pairs of clusters."""
+        usual = LOOKS[-1].pairs if self.until_known else CELLS if self.interleave == "cells" else PAIRS
+        return self.repeats or usual
+
+    @property
     def clusters_at_once(self) -> int:
         """How many clusters there are at once: all where they are kept, those of a repeat where cells are abreast."""
-        abreast = self.subjects if self.interleave == "slices" else 1
-        return self.subjects * self.repeats if self.keep else abreast
+        abreast = self.subjects if self.sliced else 1
+        return self.subjects * self.planned_repeats if self.keep else abreast
 
     @property
     def clients(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.core.comparison import LEVEL
 from engine.core.errors import UserError
 from engine.core.model import SCHEMA, Manifest, config_key
 from engine.core.record import converted, parsed
@@ -69,6 +70,9 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     manifest = converted(record, Manifest, str(path))
     converted(manifest.workload, _Workload, f"{path}: workload")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
+    for look in manifest.looks:
+        if not (look.pairs > 0 and 0 < look.level <= LEVEL):
+            raise UserError(f"{path}: looks: {look.pairs} pairs at level {look.level} make no sense")
     labels = {build.label for build in manifest.builds}
     if manifest.base not in labels:
         raise UserError(f"{path}: base {visible(manifest.base)!r} is none of its builds")

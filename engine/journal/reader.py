@@ -352,6 +352,10 @@ class JournalReader:
         where += f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         return self._read(EventRow, "event", where, *arguments, *kinds)
 
+    def decisions(self) -> list[EventRow]:
+        """How many repeats there are to be, as it was decided from time to time: see `engine.journal.outcome`."""
+        return self.events(kinds=("plan",)) if self.manifest.looks or self.manifest.minutes else []
+
     def event(self, id: int) -> EventRow:
         """One event as it is now: one that lasts is updated."""
         (found,) = self._read(EventRow, "event", "id = ?", id)

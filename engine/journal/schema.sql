@@ -93,6 +93,8 @@ CREATE TABLE IF NOT EXISTS sample (
 -- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
 -- stall, drift (the machine changed), clock_step (the wall clock was set), gap (a tick that came late),
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
+-- shortened (a step in slices whose difference is known well enough ends early: text),
+-- plan (how many `repeats` there are to be, and why: text; after a look also `level` and the steps `unknown`),
 -- probe (what a probe has to say: probe, text), probe_gap (a time without its figures: probe, text).
 CREATE TABLE IF NOT EXISTS event (
     id INTEGER PRIMARY KEY,

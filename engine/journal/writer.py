@@ -93,13 +93,6 @@ class JournalWriter:
         with suppress(FileNotFoundError), (self.run / "journal.db-wal").open("rb") as log:
             os.fsync(log.fileno())
 
-    def finished_cells(self) -> list[set[str]]:
-        """The ids of cells that have finished, by the engine's start in which they did."""
-        found: dict[int, set[str]] = {}
-        for session, cell in self._db.execute("SELECT session_id, cell FROM attempt WHERE state = 'finished'"):
-            found.setdefault(session, set()).add(cell)
-        return list(found.values())
-
     def close_orphans(self) -> list[str]:
         """Marks what an engine that died left `running` as interrupted; returns the cells' ids."""
         cells = [row[0] for row in self._db.execute("SELECT cell FROM attempt WHERE state = 'running'")]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.core.errors import UserError
-from engine.core.format import size_bytes
-from engine.core.model import Config
+from engine.core.format import size, size_bytes
 from engine.core.request import Request
 from engine.host.environment import Machine
 from engine.postgres.configs import ConfigSpec
@@ -15,8 +14,7 @@ from workloads.base import Step
 
 Change = tuple[str, str]
 MOST = 4  # servers side by side
-MOST_MEMORY = 0.8  # of the machine's, for all shared_buffers together
-INSTEAD = "use --interleave cells"
+MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
 # Wall time goes on in a pause. What a server does at intervals it does at as many of them as by itself.
 # setting: the server's default, the unit of a bare number, the most that the server takes in ms
 INTERVALS = {
@@ -33,35 +31,50 @@ TIMEOUTS = frozenset(
 )  # fmt: skip
 
 
+class CannotBeSliced(UserError):
+    """Cells of this plan cannot be driven in slices; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; use --interleave cells")
+        self.reason = reason
+
+
 def check(request: Request, steps: Sequence[Step]) -> None:
-    """Raises UserError where cells cannot be driven in slices, and says why."""
-    if not any(step.sliced for step in steps):
-        raise UserError(f"none of these steps can be driven in slices: {INSTEAD}")
-    if len(request.configs) > 1:
-        raise UserError(f"--interleave slices compares builds under one config, not several configs: {INSTEAD}")
+    """Raises CannotBeSliced where there is nothing to drive in slices, or nothing to drive it beside."""
     count = request.subjects
-    if not 2 <= count <= MOST:
-        raise UserError(
-            f"--interleave slices takes 2 to {MOST} builds side by side (--aa adds one), not {count}: {INSTEAD}"
-        )
+    if count < 2:
+        raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
+    if not any(step.sliced for step in steps):
+        raise CannotBeSliced("none of these steps can be driven in slices")
+    if len(request.configs) > 1:
+        raise CannotBeSliced("slices compare builds under one config, not several")
+    if count > MOST:
+        raise CannotBeSliced(f"slices take 2 to {MOST} builds side by side (--aa adds one), not {count}")
+
+
+def reason(request: Request, steps: Sequence[Step]) -> str:
+    """Why slices were chosen, where nothing speaks against them."""
+    sliced = sum(bool(step.sliced) for step in steps)
+    return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be driven in turns"
 
 
 def share(machine: Machine, request: Request) -> Machine:
     """What each server may count on: cells abreast share the machine."""
-    count = request.subjects if request.interleave == "slices" else 1
+    count = request.subjects if request.sliced else 1
     return Machine(machine.memory_bytes // count, machine.free_disk_bytes // count)
 
 
 def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[Change, ...]:
     """The changes of a config, with intervals as many times as long as there are servers.
 
-    Raises UserError for a time-out, which would go on while its server is paused.
+    Raises CannotBeSliced for a time-out, which would go on while its server is paused.
     """
     own = {name.lower(): value for name, value in changes}
     settings = {name.lower(): value for name, value, _ in spec.settings} | own
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
-            raise UserError(f"{name}={settings[name]} would end statements of a server that is paused: {INSTEAD}")
+            whose = "" if name in own else f"config '{spec.name}': "
+            raise CannotBeSliced(f"{whose}{name}={settings[name]} would end statements of a server that is paused")
     for name, (usual, unit, most_ms) in INTERVALS.items():
         found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", settings.get(name, usual))
         if found and (found.group(2) or unit) in UNITS_MS:
@@ -70,12 +83,16 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
     return tuple(own.items())
 
 
-def check_memory(configs: Iterable[Config], request: Request, memory_bytes: int) -> None:
-    """Raises UserError where the servers' shared_buffers do not fit beside each other, with the number that does."""
-    largest = max(size_bytes(dict(config.settings).get("shared_buffers", "128MB"), "8kB") for config in configs)
-    fits = int(MOST_MEMORY * memory_bytes / largest)
+def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request: Request, memory_bytes: int) -> None:
+    """Raises CannotBeSliced where the servers do not fit beside each other, with the number that does.
+
+    `settings` are those of each config, `data_bytes` is a cluster without its WAL: where one server's data would stay
+    in memory and two servers' do not, slices would measure the device.
+    """
+    buffers = max(size_bytes(each.get("shared_buffers", "128MB"), "8kB") for each in settings)
+    fits = int(MOST_MEMORY * memory_bytes / (buffers + data_bytes))
     if request.subjects > fits:
-        raise UserError(
-            f"{request.subjects} servers with shared_buffers of {largest >> 20} MB each do not fit into "
-            f"{memory_bytes >> 20} MB of memory side by side, {fits} would: give them less (--set), or {INSTEAD}"
+        raise CannotBeSliced(
+            f"{request.subjects} servers with shared_buffers of {size(buffers)} and {size(data_bytes)} of data each do "
+            f"not fit into {size(memory_bytes)} of memory side by side, {fits} would"
         )

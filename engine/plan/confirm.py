@@ -9,6 +9,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.text import visible
 from engine.host.files import strange_file
+from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
 from engine.postgres import builds, configs
@@ -43,8 +44,8 @@ def _finished(run: Path, manifest: Manifest) -> bool:
     if not (run / "journal.db").exists():  # its engine ended before it had made one
         return False
     with JournalReader(run) as journal:
-        done = {attempt.cell for attempt in journal.attempts(origins=False) if attempt.state == "finished"}
-    return done.issuperset(cell.id for cell in manifest.cells)
+        done = outcome.finished(manifest, journal.attempts(origins=False))
+        return done.issuperset(cell.id for cell in outcome.wanted(manifest, journal.decisions()))
 
 
 def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, progress: Callable[[str], None]) -> None:

@@ -48,9 +48,9 @@ def request(entries: Mapping[str, Any]) -> Request:
         for name in asked.options:
             if name not in known:
                 raise unknown("option", name, known | {option.name for option in options_of(Request)})
-        if asked.interleave == "slices":
-            chosen.abreast(asked.options)  # while it is known what was asked for: a default is not kept below
-        return msgspec.structs.replace(asked, options=given(checked(chosen.options, asked.options)))
+        # What slices may put in place of an option is seen by whether it was given: then also where it is the default.
+        also = () if asked.interleave == "cells" else asked.options
+        return msgspec.structs.replace(asked, options=given(checked(chosen.options, asked.options), also))
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 

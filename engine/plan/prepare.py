@@ -7,32 +7,39 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from engine.analysis import noise
 from engine.analysis.noise import Noise
+from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
-from engine.core.model import PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import Request, name_of
+from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
+from engine.core.request import CELLS, MOST_REPEATS, Request, name_of
+from engine.core.text import visible
 from engine.core.version import version
 from engine.host import disk, environment
+from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
 from engine.plan import abreast, planfile
-from engine.plan.abreast import Change
+from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
-from workloads.base import Plan, Step
+from workloads.base import Plan, Step, Workload
 from workloads.names import UnknownName
 from workloads.options import checked
 
 SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
 STEP_S = 1.0  # clients started, statistics settled
 MAX_CELLS = 10_000
+MOST_IN_TIME = 4  # times as many repeats are planned as would fit by a guess, so that time ends the run
 MAX_ROLES = 2048  # client processes of a step
 DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
 RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who look
@@ -42,20 +49,25 @@ RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who l
 class Guess:
     """What the cells of a run are expected to take. Times are rough: they are not measured yet.
 
-    `noise` is how small an effect the run can show; None without an A/A run, or with nothing to compare.
+    `cells` is how many there will be: all that are planned, or as many as fit into the time.
+    `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
+    `sliced_step_s` is the longest of the steps in slices, all servers together; None where there are none.
     """
 
+    cells: int
     cell_s: float
     needed_bytes: int
     noise: Noise | None
+    sliced_step_s: float | None = None
 
-    def record(self, cells: int) -> dict[str, Any]:
-        """The JSON form for so many cells. `smallest_effect` is a fraction that shows in every step."""
+    def record(self) -> dict[str, Any]:
+        """The JSON form. `smallest_effect` is a fraction that shows in every step."""
         return {
-            "cell_count": cells,
+            "cell_count": self.cells,
             "cell_s": round(self.cell_s),
-            "total_s": round(self.cell_s * cells),
+            "total_s": round(self.cell_s * self.cells),
             "needed_bytes": self.needed_bytes,
+            "sliced_step_s": self.sliced_step_s,
             "smallest_effect": round(self.noise.effect, 4) if self.noise else None,
             "noise": asdict(self.noise) if self.noise else None,
         }
@@ -71,8 +83,7 @@ class Prospect:
 
     def record(self) -> dict[str, Any]:
         """The JSON form: the manifest as it would be written, and the guesses."""
-        guesses = self.guess.record(len(self.manifest.cells))
-        return {**guesses, "notices": list(self.notices), "manifest": self.manifest.record()}
+        return {**self.guess.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +95,35 @@ class _Asked:
     probes: selection.Selection
     changes: dict[configs.ConfigSpec, tuple[Change, ...]]
 
+    @property
+    def cell_s(self) -> float:
+        """About how long a cell takes."""
+        return SERVER_S + sum(step.expected_s + STEP_S for step in self.steps)
+
+    def fitting(self, request: Request) -> int:
+        """About how many repeats fit into the time that there is."""
+        assert request.minutes is not None
+        return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
+
     def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
         """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
         expected = workload(request.workload).expected_bytes
         cell_bytes = max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
-        names = [step.name for step in self.steps]
-        judged = request.subjects - request.aa * len(request.configs)
+        long_s = {step.name: step.expected_s for step in self.steps}
+        judged, repeats = request.subjects - request.aa * len(request.configs), request.planned_repeats
+        repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
+        tell = noise.smallest_effects
+        if request.sliced:
+            level = LOOKS[-1].level if request.until_known else LEVEL
+            tell = partial(noise.smallest_in_slices, level=level)
         return Guess(
-            cell_s=SERVER_S + sum(step.expected_s + STEP_S for step in self.steps),
+            cells=request.subjects * repeats,
+            cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once,
-            noise=noise.smallest_effects(out, request.repeats, names, judged) if request.subjects > 1 else None,
+            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 else None,
+            sliced_step_s=max(request.subjects * step.expected_s for step in self.steps if step.sliced)
+            if request.sliced
+            else None,
         )
 
 
@@ -108,20 +138,27 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
             builds.resolve([spec], lambda _: None)
         elif spec not in [entry.label for entry in builds.catalog()]:
             raise builds.unknown_label(spec)
-    asked = _look_up(request)
-    scaled = configs.scale(abreast.share(environment.machine(out), request))
-    guess = asked.guess(request, [_rough_settings(spec, scaled, own) for spec, own in asked.changes.items()], out)
+    request, asked, reason = _decided(request, out)
+    guess = asked.guess(request, _rough_settings(request, asked.changes, environment.machine(out)), out)
     return {
-        **guess.record(request.subjects * request.repeats),
+        **guess.record(),
+        "interleave": request.interleave,
+        "interleave_reason": reason,
         "free_bytes": disk.free_bytes(out),
         "steps": [step.name for step in asked.steps],
     }
 
 
-def _rough_settings(spec: configs.ConfigSpec, scaled: dict[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """The settings that any version would take, as far as they move the estimate of space."""
-    settings = {name: value for name, value, _ in spec.settings} | dict(changes)
-    return {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
+def _rough_settings(
+    request: Request, changes: Mapping[configs.ConfigSpec, Sequence[Change]], machine: Machine
+) -> list[dict[str, str]]:
+    """The settings of each config that any version would take, as far as they move the estimates of space."""
+    scaled = configs.scale(abreast.share(machine, request))
+    found = [{name: value for name, value, _ in spec.settings} | dict(own) for spec, own in changes.items()]
+    return [
+        {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
+        for settings in found
+    ]
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
@@ -131,7 +168,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     anything slow is done, and for a build that is not available.
     """
     _check_names(request)
-    asked = _look_up(request)
+    request, asked, reason = _decided(request, out)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
@@ -147,8 +184,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         for spec, changes in asked.changes.items()
         for build in found
     }
-    if request.interleave == "slices":
-        abreast.check_memory(applied.values(), request, environment.machine(out).memory_bytes)
     taken = {name for config in applied.values() for name, _ in config.settings}
     for name, value in configs.overrides(request.overrides):
         if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
@@ -161,17 +196,23 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         engine=version(),
         seed=request.seed,
         base=base,
-        repeats=request.repeats,
+        repeats=request.planned_repeats,
         aa=request.aa,
         margin=request.margin,
         builds=found,
         configs=applied,
         workload={**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))},
-        cells=interleave(subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.repeats),
+        cells=interleave(
+            subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.planned_repeats
+        ),
         stall_rule=asdict(StallRule()),
         environment=environment.record(out),
-        interleave=request.interleave,
+        interleave="slices" if request.sliced else "cells",
+        interleave_reason=reason,
+        looks=LOOKS if request.until_known else (),
+        minutes=request.minutes,
         slice_ms=request.slice_ms,
+        stop=request.stop,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=asked.probes.names,
@@ -198,7 +239,9 @@ def with_double(prospect: Prospect, pairs: int) -> Prospect:
     bare = manifest.cells[0].subject
     cells = interleave((bare, dataclasses.replace(bare, arm=PROBED_ARM)), pairs)
     return dataclasses.replace(
-        prospect, manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True)
+        prospect,
+        manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True),
+        guess=dataclasses.replace(prospect.guess, cells=len(cells)),
     )
 
 
@@ -235,7 +278,9 @@ def _check_names(request: Request) -> None:
     names = [name_of(spec) for spec in request.builds]  # an install of the user's own may go by its name alone
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
-    cells = request.subjects * request.repeats
+    if request.until_known and request.repeats:
+        raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
+    cells = request.subjects * request.planned_repeats
     if cells > MAX_CELLS:
         raise UserError(
             f"{cells:,} cells are more than a run may have ({MAX_CELLS:,}): "
@@ -255,12 +300,44 @@ def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -
     return resolved
 
 
-def _look_up(request: Request) -> _Asked:
+def _decided(request: Request, out: Path) -> tuple[Request, _Asked, str]:
+    """The request with what takes turns decided, what it means, and why: nothing where it was asked for."""
+    machine = environment.machine(out)
+    reason = ""
+    if request.interleave != "auto":
+        asked = _look_up(request, machine)
+    else:
+        request, asked, reason = _chosen(request, machine)
+    if request.until_known and not request.sliced:
+        because = f", which cannot be here: {reason}" if reason else ": use --interleave slices"
+        raise UserError(f"--until-known looks at pairs in slices{because}")
+    if request.minutes and request.repeats is None and not request.until_known:
+        request = msgspec.structs.replace(request, repeats=_most_in_time(request, asked))
+    return request, asked, reason
+
+
+def _chosen(request: Request, machine: Machine) -> tuple[Request, _Asked, str]:
+    """Slices where they can be, else cells; with the reason."""
+    sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
+    try:
+        asked = _look_up(sliced, machine)
+    except CannotBeSliced as cannot:
+        return cells, _look_up(cells, machine), cannot.reason
+    return sliced, asked, abreast.reason(sliced, asked.steps)
+
+
+def _most_in_time(request: Request, asked: _Asked) -> int:
+    """How many repeats to plan where the time is given: more than will be, as times are not measured yet."""
+    most = min(MOST_IN_TIME * asked.fitting(request), MAX_CELLS // request.subjects, MOST_REPEATS)
+    return max(CELLS, most + most % 2)
+
+
+def _look_up(request: Request, machine: Machine) -> _Asked:
     """Everything that a request names but its builds, and what the workload makes of it."""
+    sliced = request.sliced
     try:
         chosen = workload(request.workload)
-        sliced = request.interleave == "slices"
-        plan = chosen.plan(checked(chosen.options, chosen.abreast(request.options) if sliced else request.options))
+        plan = chosen.plan(checked(chosen.options, _options(chosen, request)))
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
     steps = chosen.steps(plan.record)
@@ -277,7 +354,19 @@ def _look_up(request: Request) -> _Asked:
     own = {spec: (*changes, *_connections(spec, changes, steps)) for spec in specs}
     if sliced:
         own = {spec: abreast.stretched(spec, each, request.subjects) for spec, each in own.items()}
+        settings = _rough_settings(request, own, machine)
+        abreast.check_memory(settings, chosen.expected_bytes(plan.record, 0), request, machine.memory_bytes)
     return _Asked(plan, steps, probes, own)
+
+
+def _options(chosen: Workload, request: Request) -> Mapping[str, Any]:
+    """The workload's options; raises CannotBeSliced where those that were given and slices exclude each other."""
+    if not request.sliced:
+        return request.options
+    try:
+        return chosen.abreast(request.options)
+    except ValueError as error:
+        raise CannotBeSliced(visible(str(error))) from None
 
 
 def _slug(labels: Sequence[str]) -> str:

@@ -65,6 +65,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         ],
         "stalls": [asdict(stall) for stall in (view.stalls if in_step else ())],
         "probes": [asdict(notice) for notice in (notices if shown else ())],
+        "decisions": [event_words(each, view.at_ns) for each in view.decisions],
         "failures": [{"id": each.id, "cell": each.cell, "reason": each.reason or ""} for each in view.failures],
     }
 
@@ -155,6 +156,8 @@ class _News:
             if self._is_new("event", notice.id) and text not in self._texts:
                 self._texts.add(text)
                 found.append(text)
+        decided = [event for event in view.decisions if self._is_new("event", event.id)]
+        found += [event_words(event, view.at_ns) for event in decided]
         new = [attempt for attempt in view.failures if self._is_new("attempt", attempt.id)]
         return [*found, *(f"! FAILED {each.cell}: {each.reason or 'no reason was recorded'}" for each in new)]
 

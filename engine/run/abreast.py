@@ -103,9 +103,12 @@ def _continue(postmaster: int) -> None:
                 os.kill(int(pid), signal.SIGCONT)
 
 
-def run_abreast(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
+def run_abreast(
+    attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None = None
+) -> None:
     """Runs the cells of a repeat side by side: steps that may be sliced in slices, others one cell after the other.
 
+    With `scatter`, that of the log ratios from pair to pair, query steps end as soon as they are narrow enough for it.
     A cell that fails ends by itself; the others go on, unsliced from then on, and have no pair to be compared in.
     """
     left = list(attempts)
@@ -113,7 +116,7 @@ def run_abreast(attempts: Sequence[Attempt], manifest: Manifest, account: Accoun
         while left := [attempt for attempt in left if _reached(attempt, Phase.READY, Phase.FINISHED)]:
             ready = [attempt for attempt in left if attempt.phase is Phase.READY]
             if ready and len(ready) == len(attempts):
-                _drive(ready, manifest, account)
+                _drive(ready, manifest, account, scatter)
             else:
                 ready = [attempt for attempt in ready if _reached(attempt, Phase.DONE)]
             for attempt in ready:
@@ -136,25 +139,35 @@ def _reached(attempt: Attempt, *phases: Phase) -> bool:
     return False
 
 
-def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
+def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
     """One step of all cells, whose clients are ready, until all are done."""
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
     runners.sort(key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.arm))  # base first
     found = [runner.sliced for runner in runners if runner.sliced is not None]
     step, sides = found[0][0], tuple(side for _, side in found)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
-    orders = Orders(sides, manifest.slice_ms, seed, by="work" if step.sliced == "work" else "time")
+    orders = Orders(sides, manifest.slice_ms, seed, "work" if step.sliced == "work" else "time", manifest.stop)
+    narrowing = None
+    if scatter is not None:
+        from engine.run.narrowing import Narrowing  # loads scipy, which other runs do without
+
+        narrowing = Narrowing(manifest, step, runners, scatter)
     with conducting(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:
-            _keep(conductor, runners)
+            new = _keep(conductor, runners)
+            if narrowing is not None and len(left) == len(attempts):
+                narrowing.add(new)
+                narrowing.watch()
             time.sleep(POLL_S)
     _keep(conductor, runners)
 
 
-def _keep(conductor: Conducting, runners: Sequence[StepRunner]) -> None:
-    """Records the slices that ended since."""
-    for each in conductor.slices():
+def _keep(conductor: Conducting, runners: Sequence[StepRunner]) -> list[Slice]:
+    """Records the slices that ended since, and returns them."""
+    new = conductor.slices()
+    for each in new:
         runner = runners[each.side]
         row = {name: value for name, value in each._asdict().items() if name != "side"}
         runner.journal.add_slice(SliceRow(step_id=runner.step, **row))
+    return new

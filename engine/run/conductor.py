@@ -31,9 +31,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engine.core.model import Subject
+from engine.core.model import Stopping, Subject
 from engine.plan.slices import Block, SliceSeed, blocks, next_rounds, rounds_of
-from engine.run.driven import Count, Driven, Processes, Side, Stopping, count
+from engine.run.driven import Count, Driven, Processes, Side, count
 from workloads import gate, histogram
 from workloads.page import UNLIMITED, Control, Page, Word
 

@@ -8,17 +8,15 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from engine.core.model import Subject
+from engine.core.model import Stopping, Subject
 from workloads import gate, histogram
 from workloads.page import UNLIMITED, Control, Page, State, Word
 
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
-
-Stopping = Literal["busy", "all", "none"]
 
 
 class Side(msgspec.Struct, frozen=True):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from engine.core.model import Cell, Manifest
 from engine.host.account import unprivileged
 from engine.host.lock import exclusive_run
+from engine.journal import outcome
+from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
 from engine.postgres.cluster import kill_leftover
@@ -21,6 +22,7 @@ from engine.postgres.server import ignore_libpq_variables
 from engine.run.abreast import run_abreast
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
+from engine.run.ending import Ending
 from engine.run.reaper import reaper
 from engine.run.step import POLL_S, Phase
 from engine.run.stop import Stop
@@ -78,31 +80,32 @@ def execute(run: Path) -> Outcome:
         for cell in manifest.cells:
             if cell.id in orphans:
                 kill_leftover(*places[cell.id], uid)
-        finished = journal.finished_cells()
+        with JournalReader(run) as reader:
+            finished = outcome.finished(manifest, reader.attempts(origins=False))
+        ending = Ending(run, manifest, journal)
         failed = 0
-        for cells in _groups(manifest):
-            if any(together.issuperset(cell.id for cell in cells) for together in finished):
-                continue
-            if stop.reason:
+        for repeat, groups in itertools.groupby(outcome.groups(manifest), key=lambda cells: cells[0].repeat):
+            left = [cells for cells in groups if not finished.issuperset(cell.id for cell in cells)]
+            if left and not stop.reason:
+                ending.decide(repeat - 1)
+            if stop.reason or repeat > ending.repeats:
                 break
-            with clearing.watching([places[cell.id] for cell in cells], uid):
-                for cell in cells:
-                    # Also where clusters are kept: a cell that is run again needs the place of the one before.
-                    kill_leftover(*places[cell.id], uid)
-                attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
-                if len(attempts) == 1:
-                    _run_alone(attempts[0])
-                else:
-                    run_abreast(attempts, manifest, unprivileged())
-            failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+            for cells in left:
+                if stop.reason:
+                    break
+                with clearing.watching([places[cell.id] for cell in cells], uid):
+                    for cell in cells:
+                        # Also where clusters are kept: a cell that is run again needs the place of the one before.
+                        kill_leftover(*places[cell.id], uid)
+                    attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
+                    if len(attempts) == 1:
+                        _run_alone(attempts[0])
+                    else:
+                        run_abreast(attempts, manifest, unprivileged(), ending.scatter())
+                failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+        if not stop.reason:
+            ending.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
-
-
-def _groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
-    """Cells that run together: each by itself, or those of a repeat side by side."""
-    if manifest.interleave == "cells":
-        return [(cell,) for cell in manifest.cells]
-    return [tuple(group) for _, group in itertools.groupby(manifest.cells, key=lambda cell: cell.repeat)]
 
 
 def _run_alone(attempt: Attempt) -> None:

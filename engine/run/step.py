@@ -37,7 +37,7 @@ from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
 from probes.figures import ProbeRecord
-from workloads import workload
+from workloads import gate, workload
 from workloads.base import Maintenance, Place, Step, role_kind
 from workloads.page import Control, Page, State, Word
 
@@ -77,6 +77,8 @@ class StepRunner:
         self._background: list[AsyncStatement] = []
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
+        self._page: Page | None = None  # of that step
+        self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
         self._planstats = planstats.PROBE in self.manifest.observers
         self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
 
@@ -221,7 +223,7 @@ class StepRunner:
             engine_cpu_ns=sampler.engine_cpu_ns,
             wal_bytes=self._wal_last - self._wal_first,
             rows_indexed=step.rows_indexed,
-            rows_expected=step.work,
+            rows_expected=round(self._end_ns / 1e9 * step.rate_per_s) or step.work,
             rate_target_per_s=step.rate_per_s,
             heap_bytes=sum(size.bytes for size in sizes if size.kind in ("heap", "toast")),
             index_bytes=sum(size.bytes for size in sizes if size.kind == "index"),
@@ -238,10 +240,11 @@ class StepRunner:
     # -- a step with clients
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
+        self._end_ns = 0
         with self._launched(step) as (page, launcher):
             self._await_ready(page, launcher)
             if step.sliced:
-                self.sliced = step, self._side(step, page)
+                self.sliced, self._page = (step, self._side(step, page)), page
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)
             page.words[Control.START_NS] = sampler.started_ns
@@ -253,6 +256,18 @@ class StepRunner:
             page.words[Control.RELEASE] = 1
             launcher.await_end()
         return sampler
+
+    def worked_ns(self) -> int:
+        """The active time of the step in slices so far."""
+        assert self._page is not None
+        return gate.active_ns(self._page, time.monotonic_ns()) - self._page.words[Control.START_NS]
+
+    def end_after(self, active_ns: int, text: str) -> None:
+        """Has the step in slices end after so much active time in all, and records why."""
+        assert self._page is not None
+        self._page.words[Control.END_NS] = self._end_ns = active_ns
+        t_ns = time.monotonic_ns()
+        self.journal.add_event("shortened", t_ns, {"text": text}, ended_ns=t_ns, attempt=self.attempt, step=self.step)
 
     @contextmanager
     def _launched(self, step: Step) -> Iterator[tuple[Page, Launcher]]:

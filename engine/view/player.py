@@ -17,6 +17,7 @@ from typing import Self
 from engine.core.clock import Clock
 from engine.core.errors import UserError
 from engine.core.model import SLA_FRACTION, Cell, Subject, sla
+from engine.journal import outcome
 from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.view.abreast import Beside, Together
@@ -54,6 +55,7 @@ class Player:
             self.manifest = self.reader.manifest
             self._cells = {known.id: known for known in self.manifest.cells}
         self._attempts: dict[int, Attempt] = {}
+        self._decisions: list[EventRow] = []  # how many repeats there are to be
         self._sessions: dict[int, EngineStart] = {}
         self._series: dict[int, StepSeries] = {}  # by step: all that a replay came to, live the newest
         self._wanted: Subject | None = None  # the side that is looked at, once one was chosen
@@ -89,6 +91,7 @@ class Player:
         with legible(self.run):
             running = is_locked(self.run)  # before its cells are read: an engine that just ended has not died
             self._read_attempts()
+            self._decisions = self.reader.decisions()
             return self._replayed(self._played) if self._played is not None else self._live(running)
 
     def notices(self) -> tuple[EventRow, ...]:
@@ -160,9 +163,12 @@ class Player:
 
     def _ended(self) -> str:
         states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
-        if sum(state == "finished" for state in states.values()) == len(self._cells):
+        if self._finished().issuperset(cell.id for cell in outcome.wanted(self.manifest, self._decisions)):
             return "finished"
         return "failed" if "failed" in states.values() else "stopped"
+
+    def _finished(self) -> set[str]:
+        return outcome.finished(self.manifest, list(self._attempts.values()))
 
     def _waiting(self, between: str, attempt: Attempt, since_ns: int) -> str:
         """Where in a cell the engine is between steps, and after a colon what it waits for if that takes long."""
@@ -269,16 +275,17 @@ class Player:
         return self._together.attempts(self._attempts.values(), one)
 
     def _blank(self, state: str) -> ViewState:
-        done = {attempt.cell for attempt in self._attempts.values() if attempt.state == "finished"}
+        done = self._finished()
         failed = (attempt for attempt in self._attempts.values() if attempt.state == "failed")
         failures = tuple(attempt for attempt in failed if attempt.cell not in done)
         return ViewState(
             self.run.name,
             state,
-            len(self._cells),
+            len(outcome.wanted(self.manifest, self._decisions, done)),
             len(done),
             len({attempt.cell for attempt in failures}),
-            repeats=self.manifest.repeats,
+            repeats=outcome.repeats(self.manifest, self._decisions),
+            decisions=tuple(self._decisions),
             base=self.manifest.base,
             failures=failures,
         )

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest, sla, workload_title
+from engine.journal import outcome
 from engine.journal.housekeeping import read_tags
 from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow, chosen_attempts
+from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.journal.runs import runs_in
 from engine.view.step_series import SECOND_NS
 
@@ -160,14 +161,16 @@ def read_run(folder: Path) -> RunSummary:
         with JournalReader(folder) as reader:
             attempts = reader.attempts(origins=False)
             events = reader.events(kinds=("stall",))
+            decisions = reader.decisions()
     except UserError as error:
         return replace(run, state="unreadable", trouble=str(error))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         trouble = f"{folder / 'manifest.json'}: damaged ({type(error).__name__}: {error})"
         return replace(run, state="unreadable", trouble=trouble)
-    finished = {attempt.cell for attempt in attempts if attempt.state == "finished"}
+    finished = outcome.finished(manifest, attempts)
     failed = {attempt.cell for attempt in attempts if attempt.state == "failed"} - finished
-    ended = "finished" if len(finished) == run.planned else "failed" if failed else "unfinished"
+    wanted = outcome.wanted(manifest, decisions)
+    ended = "finished" if finished.issuperset(cell.id for cell in wanted) else "failed" if failed else "unfinished"
     reasons = [attempt.reason or "" for attempt in attempts if attempt.cell in failed]
     # Step by step: the clocks of two starts of the engine have nothing to do with each other.
     by_step = _by_step(events)
@@ -176,6 +179,8 @@ def read_run(folder: Path) -> RunSummary:
         run,
         state="running" if is_locked(folder) else ended,
         done=len(finished),
+        planned=max(len(wanted), len(finished)),
+        repeats=outcome.repeats(manifest, decisions),
         failed=len(failed),
         stalls=len(stalls),
         stalled_s=seconds_of(stalls),
@@ -220,7 +225,7 @@ def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
             by_step = _by_step(reader.events())
             several = len({cell.subject.config for cell in cells.values()}) > 1
             found: list[CellStep] = []
-            chosen = chosen_attempts(reader.attempts(origins=False)).values()
+            chosen = outcome.chosen(reader.manifest, reader.attempts(origins=False)).values()
             for attempt in sorted(chosen, key=lambda attempt: (attempt.session_id, attempt.started_ns)):
                 cell, session = cells.get(attempt.cell), sessions.get(attempt.session_id)
                 if cell is not None and session is not None:

@@ -99,6 +99,7 @@ class ViewState:
     roles: tuple[RoleLine, ...] = ()
     machine: Machine = Machine()
     frames: tuple[ProbeFrame, ...] = ()  # of probes, the newest of each and of each role among them
+    decisions: tuple[EventRow, ...] = ()  # how many repeats there are to be, and why
     failures: tuple[Attempt, ...] = ()  # at cells that are not finished
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()

@@ -20,8 +20,9 @@ from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
 from engine.postgres.server import SUPERUSER
 
-SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB")
-LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
+CELLS = ("--interleave", "cells")
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB", *CELLS)
+LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1", *CELLS)
 PATIENCE_S = 60.0
 STALL_END_S = 150.0  # where the machine becomes slower, a stall lasts until a minute of the new rate has passed
 

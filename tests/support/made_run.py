@@ -58,10 +58,16 @@ def make_run(
     seed: int = 1,
     slices: Slices | None = None,
     slice_ms: float = 50.0,
+    blocks: int = 0,
+    slice_noise: float = 0.02,
+    **planned: Any,
 ) -> Path:
     """Writes a run. `effects` multiply a (build, step)'s rate; `noise` is the standard deviation of its log.
 
     `environments` are the machine's records before each cell, `environments_after` those after it, where there are any.
+
+    With `blocks` query steps were driven in slices, so many blocks each, whose rates scatter by `slice_noise`.
+    `planned` are further entries of the manifest.
 
     `failed` are ordinals of cells with their reason; `unfinished` ones are never begun.
 
@@ -97,8 +103,9 @@ def make_run(
         cells=cells,
         stall_rule=asdict(StallRule()),
         environment=environment,
-        interleave="cells" if slices is None else "slices",
+        interleave="slices" if blocks or slices is not None else "cells",
         slice_ms=slice_ms,
+        **planned,
     )
     create_run(path, manifest.record())
     with JournalWriter.open(path) as journal:
@@ -137,6 +144,11 @@ def make_run(
                     for probe, data in record.items():
                         frame = ProbeFrame(step_id, t_ns + SECOND_NS, SECOND_NS, probe, role, data, {})
                         journal.add_probe_frame(frame)
+                for number in range(1, blocks + 1) if step.kind == "query" else ():
+                    places = (0, 3) if (cell.subject == cells[0].subject) == bool(number % 2) else (1, 2)
+                    for place in places:
+                        ops = round(rate / 20 * pow(2.718281828, random_source.gauss(0, slice_noise)))
+                        journal.add_slice(made_slice(step_id, t_ns, number, place, ops))
                 t_ns += int(totals.seconds * SECOND_NS)
                 journal.end_step(step_id, t_ns, totals)
             journal.add_settings(attempt, [("shared_buffers", "1GB", "configuration file")])
@@ -164,6 +176,14 @@ def made_slices(
             rows.append(SliceRow(0, block, place, opened_ns, opened_ns + 2_000_000, 48_000_000, count, 10 * count,
                                  count * 100_000, count, 5_000_000, 200_000, 1, 400_000))  # fmt: skip
     return rows
+
+
+def made_slice(step: int, started_ns: int, block: int, place: int, ops: int) -> SliceRow:
+    """A slice of 50 ms, of four in a block."""
+    opened_ns = started_ns + (4 * block + place) * 50_000_000
+    return SliceRow(
+        step, block, place, opened_ns, opened_ns, 50_000_000, ops, ops, 100_000 * ops, ops, 0, 0, 0, 300_000
+    )
 
 
 def made_role(statements: int, rows: int, **values: Any) -> RoleTotals:

@@ -158,6 +158,13 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
     design = by_name(launch_fields.design(plan, OFFER))
     assert design["A/A"].toggle is not None and design["A/A"].toggle().aa
     assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 6
+    in_turn = design["in turn"]
+    assert in_turn.text == "auto" and in_turn.toggle is not None and in_turn.toggle().interleave == "slices"
+    assert design["until known"].toggle is not None and design["until known"].toggle().until_known
+    assert design["minutes"].question is not None and design["minutes"].question.take("2.5").minutes == 2.5
+    assert design["minutes"].question.take("").minutes is None
+    cells = by_name(launch_fields.design(replace(plan, interleave="cells"), OFFER))
+    assert cells["repeats"].greater is not None and cells["repeats"].greater().repeats == 6
     assert design["margin"].question is not None and design["margin"].question.take("5 %").margin == 0.05
 
 

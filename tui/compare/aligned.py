@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 
 from engine.core.errors import UserError
+from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.view.step_series import SECOND_NS, Series, StepSeries
 
@@ -56,8 +57,9 @@ class Recorded:
 def recorded(run: Path, cell: str, step: str) -> Recorded:
     """Reads a step of a finished cell. Raises UserError when the run is damaged or has no such step."""
     with JournalReader(run) as reader:
-        attempts = [a for a in reader.attempts(origins=False) if a.cell == cell and a.state == "finished"]
-        rows = [row for attempt in attempts for row in reader.steps(attempt.id) if row.name == step]
+        attempt = outcome.chosen(reader.manifest, reader.attempts(origins=False)).get(cell)
+        done = attempt is not None and attempt.state == "finished"
+        rows = [row for row in reader.steps(attempt.id) if row.name == step] if attempt and done else []
         if not rows:
             raise UserError(f"{run.name}: cell {cell} has no finished step {step}")
         series = StepSeries(reader, rows[-1])

@@ -37,11 +37,22 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
 def design(plan: Request, offer: Choices) -> tuple[Item, ...]:
     """How it is measured."""
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
+    step = 2 if plan.interleave == "cells" else 1  # an even number of whole cells balances their order
     return (
-        _number("repeats", plan.repeats, "cells per build, interleaved ABBA; a verdict needs 3, better 4 or 6",
-                lambda value: replace(plan, repeats=value or 1), step=2, least=2),
+        _number("repeats", plan.planned_repeats, "cells per build; a verdict needs 3, better 5 in slices, 4 or 6 cells",
+                lambda value: replace(plan, repeats=value or 1), step=step, least=step),
         _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
              lambda value: replace(plan, aa=value)),
+        _choice("in turn", plan.interleave, ("auto", "slices", "cells"),
+                "whole cells, or slices of query steps of servers side by side; auto: slices where they can be",
+                lambda value: replace(plan, interleave=value)),
+        _yes("until known", plan.until_known, "ends as soon as all is known: looks after 3, 5 and 8 pairs in slices",
+             lambda value: replace(plan, until_known=value, repeats=None)),
+        Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
+             detail="minutes: time for the whole run, which ends before the pair that would take longer; empty: none",
+             question=Question("minutes for the whole run (empty: as many as the repeats take)",
+                               f"{plan.minutes:g}" if plan.minutes else "",
+                               lambda text: replace(plan, minutes=_float(text) if text else None))),
         Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect to call faster or slower",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),
              greater=lambda: replace(plan, margin=min(0.5, round(plan.margin + 0.005, 4))),

@@ -101,7 +101,7 @@ class LaunchScreen(PlanScreen):
         async def ask() -> None:
             words = ("run", *arguments(plan), "--out", self._out, "--dry-run")
             prospect = await bench.ask_json(*words, console=self.progress)
-            title = f"dry run: {len(prospect['manifest']['cells'])} cells, nothing is started"
+            title = f"dry run: {prospect['cell_count']} cells, nothing is started"
             self.bench.push_screen(PagesScreen(title, launch_view.schedule(plan, prospect)))
 
         self._do("preparing the builds for a dry run", ask())

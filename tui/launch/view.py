@@ -84,15 +84,19 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
         return "counting cells"
     if plan.subjects < 2:
         return "one build under one config: nothing to compare it with (another build, a config, or A/A)"
-    if plan.repeats < 3:
-        return f"{plan.repeats} repeat{'s bear' if plan.repeats > 1 else ' bears'} no verdict: 3 pairs are the least"
+    if plan.planned_repeats < 3:
+        bear = f"{plan.planned_repeats} repeat{'s bear' if plan.planned_repeats > 1 else ' bears'}"
+        return f"{bear} no verdict: 3 pairs are the least"
     noise = estimate["noise"]
+    if noise is None and estimate.get("interleave") == "slices":
+        return "smallest visible effect unknown before the first run in slices on this host"
     if noise is None:
         return "smallest visible effect unknown: no A/A run of this host yet (A/A makes one)"
     by_size = sorted(noise["steps"].items(), key=lambda step: float(step[1]))
     (least, small), (most, large) = by_size[0], by_size[-1]
     upto = f" to {large:.1%} ({most})" if most != least else ""
-    return f"smallest visible effect ~{small:.1%} ({least}){upto}, by A/A {noise['run']}"
+    kind = "slices" if noise.get("sliced") else "A/A"
+    return f"smallest visible effect ~{small:.1%} ({least}){upto}, by {kind} {noise['run']}"
 
 
 def detail(item: Item | None, cells: int) -> list[Line]:
@@ -116,8 +120,10 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     steps = " ".join(step["name"] for step in workload["steps"])
     lines.append(line((f"each cell: {workload['name']} {workload_title(workload)}", "strong")))
     lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
+    if manifest["interleave_reason"]:
+        lines += [line(text) for text in _wrapped(f"{manifest['interleave']}: {manifest['interleave_reason']}", 70)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
-    for cell in manifest["cells"]:
+    for cell in manifest["cells"][: prospect["cell_count"]]:
         subject = cell["subject"]
         arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
         name, begins = f"{subject['build']}{arm}", span(cell["ordinal"] * prospect["cell_s"])
@@ -144,7 +150,7 @@ def small(
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
     lines.append(line(f"configs  {', '.join(plan.configs)}"))
-    lines.append(line(f"load     {offer.load(plan)}, {plan.repeats} repeats"))
+    lines.append(line(f"load     {offer.load(plan)}, {plan.planned_repeats} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip

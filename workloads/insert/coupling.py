@@ -11,14 +11,16 @@ on costs one non-blocking system call and waiting costs no CPU.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from workloads.connection import lookup, open_connection
 from workloads.insert.maker import Maker
-from workloads.page import RING_OFFSET, Page, State, Word
+from workloads.page import RING_OFFSET, Control, Page, State, Word
 from workloads.process import active, clock, untimed, wait_for, wait_once
 
+END_NS = int(Control.END_NS)
 RING_ROUNDS = 16  # more than a queue on either side of the present round
 
 
@@ -35,6 +37,10 @@ class Partners:
 
 class PartnerEnded(Exception):
     """The other stream has finished and this generation does not drain."""
+
+
+class StreamEnded(Exception):
+    """The step is shorter than it was planned: this round is no part of it."""
 
 
 class LowKeyLookup:
@@ -72,8 +78,11 @@ class LowKeyLookup:
 class InsertGate:
     """What the insert role passes before each of its statements; makes the rounds on the way."""
 
-    def __init__(self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None) -> None:
+    def __init__(
+        self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None, rounds_in: Callable[[int], int]
+    ) -> None:
         self._page, self._words = page, page.words
+        self._rounds_in = rounds_in  # a step of so many ns
         self._partners, self._maker, self._lookup = partners, maker, lookup
         self._base = base = page.slot(partners.insert_slot)
         self._ring = base + RING_OFFSET
@@ -107,7 +116,7 @@ class InsertGate:
 
     def _all_made(self) -> bool:
         self._make()
-        return self._maker.rounds_made == self._maker.rounds or self._partner_ended()
+        return self._maker.rounds_made >= self._maker.rounds or self._partner_ended()
 
     def _partner_ended(self) -> bool:
         return self._partner is not None and self._words[self._partner + Word.STATE] >= State.DONE
@@ -134,6 +143,8 @@ class InsertGate:
         return self._maker.go_ns
 
     def _ready(self) -> bool:
+        if (end_ns := self._words[END_NS]) and self._round >= self._shorten(end_ns):
+            raise StreamEnded
         self._make()
         if not self._partners.drains and self._partner_ended():
             raise PartnerEnded
@@ -141,6 +152,11 @@ class InsertGate:
             return False
         go_ns = self._go_ns()
         return go_ns == 0 or active(self._page) >= go_ns
+
+    def _shorten(self, end_ns: int) -> int:
+        """Takes note of the step's end, which has come nearer; returns how many rounds there are."""
+        self._maker.rounds = self._rounds_in(end_ns)
+        return self._maker.rounds
 
     def _wait(self) -> None:
         """Waits for the partner, then for the limiter, and counts which of them it was."""

@@ -26,7 +26,7 @@ class Round:
 
 
 class Maker:
-    """Makes rounds 0 .. rounds - 1 in order.
+    """Makes rounds 0 .. rounds - 1 in order; `rounds` may be lowered on the way.
 
     `rounds_made` counts the rounds whose two statements are both in their queues. `go_ns` and `intended_ns` belong to
     the round that is being made: its insert statement is in the queue from `go_ns` on. `resync_rounds`: the low key
@@ -63,7 +63,7 @@ class Maker:
         lookup is not, as the lookup must see the table of that time.
         """
         number = self.rounds_made
-        if number == self.rounds or number >= inserts_started + QUEUE_ROUNDS:
+        if number >= self.rounds or number >= inserts_started + QUEUE_ROUNDS:
             return None
         if self._deletes:
             if self._wants_lookup(number):

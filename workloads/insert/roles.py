@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +19,7 @@ from workloads import seeds
 from workloads.base import Role
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, execute, lookup, open_connection, scalar
 from workloads.insert import queries, rows, schema
-from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners
+from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners, StreamEnded
 from workloads.insert.maker import Maker
 from workloads.insert.options import Options
 from workloads.insert.spec import StepSpec
@@ -40,7 +41,9 @@ from workloads.process import (
     wait_for,
 )
 
-GATE, PAUSED_NS, QUOTA = int(Control.GATE), int(Control.PAUSED_NS), int(Control.QUOTA)
+GATE, PAUSED_NS = int(Control.GATE), int(Control.PAUSED_NS)
+QUOTA, END_NS = int(Control.QUOTA), int(Control.END_NS)
+CUT_CHECK_NS = 100_000_000  # between two looks at whether the step is to be shorter
 QUERIES_PER_CHECK = 8  # range queries between two looks at STOP and at the streams; the reference looks every 16
 
 
@@ -76,7 +79,11 @@ class RoleContext:
 
     @property
     def rounds(self) -> int:
-        return -(-self.spec.step.rows_per_client // self.rows_per_statement)
+        return self.spec.step.rounds_of(self.rows_per_statement)
+
+    def rounds_in(self, ns: int) -> int:
+        """The rounds of the step, were it so long."""
+        return self.spec.step.rounds_in(ns, self.rows_per_statement)
 
     def set(self, word: Word, value: int) -> None:
         self.page.set_word(self.slot, word, value)
@@ -120,9 +127,10 @@ def insert(context: RoleContext) -> None:
             resync_rounds=options.effective_resync_rounds,
             start_ns=start_ns,
         )
-        gate = InsertGate(page, context.partners, maker, low_key)
+        gate = InsertGate(page, context.partners, maker, low_key, context.rounds_in)
     try:
-        _insert_rounds(context, rounds, next_statement, gate.enter if gate else _uncoupled(page), record)
+        with suppress(StreamEnded):
+            _insert_rounds(context, rounds, next_statement, gate.enter if gate else _uncoupled(page), record)
         context.set(Word.ENDED_NS, clock())
         if gate is not None:
             gate.finish()
@@ -211,8 +219,13 @@ def delete(context: RoleContext) -> None:
     def made_or_ended(number: int) -> bool:
         return words[made] > number or words[maker_state] >= State.DONE
 
+    def cut(number: int) -> bool:
+        return bool(end_ns := words[END_NS]) and number >= context.rounds_in(end_ns)
+
     for number in range(rounds):
         check_stop(page)
+        if cut(number):
+            return
         if not partners.drains and words[maker_state] >= State.DONE:
             return
         if words[made] <= number:
@@ -225,7 +238,10 @@ def delete(context: RoleContext) -> None:
         entry = ring + 3 * (number % RING_ROUNDS)
         go_ns, intended_ns, low_key = words[entry], words[entry + 1], words[entry + 2]
         if go_ns > (began_ns := active(page)):
-            sleep_until(page, go_ns)
+            while go_ns > (now_ns := active(page)) and not cut(number):
+                sleep_until(page, min(go_ns, now_ns + CUT_CHECK_NS))
+            if cut(number):
+                return
             context.set(Word.LIMITED_NS, page.word(context.slot, Word.LIMITED_NS) + active(page) - began_ns)
         words[started] = number + 1
         os.eventfd_write(partners.wake_insert, 1)

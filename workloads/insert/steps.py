@@ -120,6 +120,14 @@ class Step:
             return 0
         return -(-self.rows_per_client // self.rows_per_statement)
 
+    def rounds_in(self, ns: int, rows_per_statement: int) -> int:
+        """The rounds of a query step of another length; never more than it has."""
+        return min(self.rounds_of(rows_per_statement), -(-round(ns / 1e9 * self.rate_per_s) // rows_per_statement))
+
+    def rounds_of(self, rows_per_statement: int) -> int:
+        """Its rounds with statements of so many rows."""
+        return -(-self.rows_per_client // rows_per_statement)
+
     @property
     def rows(self) -> int:
         """Rows that one client really inserts: whole statements, so up to rows_per_statement - 1 more than asked."""

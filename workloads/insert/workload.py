@@ -34,6 +34,10 @@ HEADLINES = {
 SLICED: dict[str, Literal["time", "work"]] = {"load": "work", "write": "work", "query": "time"}
 
 
+# Of each server in a quick query step: twelve for two, where more would narrow the result less than more pairs do.
+SLICED_QUICK_S = 6
+
+
 class InsertBenchmark:
     """See `workloads.base.Workload`."""
 
@@ -75,10 +79,15 @@ class InsertBenchmark:
     def abreast(self, entries: Record) -> dict[str, Any]:
         if entries.get("placement") == "free":
             raise ValueError(
-                "--placement free: in slices both servers must have the same CPUs, or the scheduler makes the "
-                "difference; leave it out, or use --interleave cells"
+                "--placement free: in slices both servers must have the same CPUs, "
+                "or the scheduler makes the difference"
             )
-        return {**entries, "placement": "paired"}
+        scale = entries.get("scale")
+        if scale == "io":
+            raise ValueError("--scale io: the write-back of one server would go on in the slices of the others")
+        sized = scale not in (None, "quick") or any(entries.get(name) is not None for name in ("rows", "preset"))
+        usual = {} if sized else {"query_seconds": SLICED_QUICK_S}
+        return {**usual, **entries, "placement": "paired"}
 
     def steps(self, record: Record) -> tuple[AnyStep, ...]:
         options = recorded(record)

@@ -9,6 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from engine.analysis import noise
 from engine.analysis.results import load
-from engine.core.model import Cell
+from engine.core.model import Build, Cell
 from tests.support.benchcall import Bench
 from tests.support.made_run import ENVIRONMENT, STEPS, make_run
 
@@ -128,8 +129,64 @@ def test_the_statistics_are_loaded_only_where_there_is_an_aa_run(tmp_path: Path)
     assert asked() == "False True"
 
 
+QUERY_S = dict.fromkeys(STEPS, 60.0)
+
+
+def test_slices_tell_by_the_scatter_between_pairs_and_within_them(tmp_path: Path) -> None:
+    """Of any builds: a difference between them is no scatter."""
+    effects = {("17.0", "qr100"): 0.9}
+    make_run(tmp_path / "1-slices", repeats=4, environment=HERE, noise=0.004, blocks=60, effects=effects)
+    make_run(tmp_path / "2-cells", aa=True, repeats=4, environment=HERE, noise=0.5)
+    found = noise.smallest_in_slices(tmp_path, 5, QUERY_S)
+    assert found is not None and (found.run, found.aa_pairs, found.sliced) == ("1-slices", 4, True)
+    assert list(found.steps) == list(STEPS)
+    assert 0.01 < found.steps["qr100"] < 0.06, "it is judged with the scatter that slices and other steps lend"
+    assert found.best_step_s is not None and 0 < found.best_step_s < 600
+    cells = noise.smallest_effects(tmp_path, 5, STEPS)
+    assert cells is not None and cells.run == "2-cells"
+    text = noise.summary(found, 5, "slices")
+    assert "by the last run in slices of this host: 1-slices" in text and "steps in slices would best be" in text
+
+
+def test_longer_steps_and_more_pairs_show_smaller_effects_in_slices(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", repeats=4, environment=HERE, noise=0.0, blocks=40, slice_noise=0.3)
+    effects = []
+    for pairs, seconds in ((5, 15.0), (5, 60.0), (10, 60.0)):
+        found = noise.smallest_in_slices(tmp_path, pairs, {"qr100": seconds})
+        assert found is not None
+        effects.append(found.steps["qr100"])
+    assert effects[0] > 1.4 * effects[1] and effects[1] > 1.2 * effects[2]
+    stricter = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, level=0.013)
+    assert stricter is not None and stricter.steps["qr100"] > 1.1 * effects[2]
+
+
+def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> None:
+    assert noise.smallest_in_slices(tmp_path, 5, QUERY_S) is None
+    make_run(tmp_path / "few", repeats=2, environment=HERE, blocks=40)
+    make_run(tmp_path / "other", repeats=4, environment={**HERE, "host": {"name": "another"}}, blocks=40)
+    make_run(tmp_path / "short", repeats=4, environment=HERE, blocks=10)
+    assert noise.smallest_in_slices(tmp_path, 5, QUERY_S) is None
+    assert "known after the first run of 3 pairs in slices on this host" in noise.summary(None, 5, "slices")
+
+
+def test_a_dry_run_of_slices_tells_pairs_seconds_and_what_they_can_show(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    labels = f"{build(14).label},{build(16).label}"
+    arguments = ("--pg", labels, "--interleave", "slices", "--dry-run")
+    bench.out.mkdir(parents=True)
+    make_run(bench.out / "20261119-slices", repeats=4, environment=HERE, blocks=60)
+    said = bench(*arguments).stdout
+    assert f"side by side: {labels.replace(',', ', ')}" in said
+    assert "5 pairs of about " in said and "12 s of it for each step in slices" in said
+    assert "by the last run in slices of this host: 20261119-slices" in said
+    planned = json.loads(bench(*arguments, "--json").stdout)
+    assert planned["sliced_step_s"] == 12 and planned["noise"]["run"] == "20261119-slices"
+    assert planned["noise"]["sliced"] and planned["smallest_effect"] > 0
+
+
 def test_a_dry_run_tells_what_its_pairs_can_show(bench: Bench, label: str) -> None:
-    arguments = ("--pg", label, "--aa", "--repeats", "6", "--dry-run")
+    arguments = ("--pg", label, "--aa", "--repeats", "6", "--interleave", "cells", "--dry-run")
     unknown = json.loads(bench(*arguments, "--json").stdout)
     assert unknown["smallest_effect"] is None and unknown["noise"] is None
     assert "unknown: no A/A run of this host" in bench(*arguments).stdout

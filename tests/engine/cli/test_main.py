@@ -79,7 +79,7 @@ def test_a_socket_path_that_is_too_long_is_refused(bench: Bench, label: str, new
 
 
 def test_a_dry_run_shows_the_cells_and_writes_nothing(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    done = bench("--pg", f"{build(12).label},{build(16).label}", "--repeats", "2", "--dry-run")
+    done = bench("--pg", f"{build(12).label},{build(16).label}", "--repeats", "2", "--interleave", "cells", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "4 cells" in done.stdout
     order = [line.split()[1] for line in done.stdout.splitlines() if line[:1].isdigit() and " auto " in line]

@@ -134,7 +134,6 @@ def test_a_writer_killed_while_it_writes_leaves_a_journal_that_goes_on(tmp_path:
     writer.wait()
     assert not is_locked(run)
     with JournalWriter.open(run) as journal:
-        assert journal.finished_cells() == [{"done"}]
         assert journal.close_orphans() == ["under way"]
     with JournalReader(run) as reader:
         states = {attempt.cell: attempt.state for attempt in reader.attempts()}

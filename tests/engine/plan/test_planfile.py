@@ -54,7 +54,11 @@ def test_a_request_comes_back_from_its_file(tmp_path_factory: pytest.TempPathFac
 
 def test_only_what_is_not_as_usual_is_written() -> None:
     assert Request(builds=("16.3",)).entries() == {"builds": ["16.3"]}
-    assert planfile.request({"builds": ["16.3"], "clients": 1, "placement": "free"}).entries() == {"builds": ["16.3"]}
+    cells = {"builds": ["16.3"], "interleave": "cells"}
+    assert planfile.request({**cells, "clients": 1, "placement": "free"}).entries() == cells
+    # What slices may replace is kept where they may come, also where it is as usual.
+    kept = {"builds": ["16.3"], "placement": "free"}
+    assert planfile.request(kept).entries() == kept
 
 
 def test_a_file_of_before_is_read(tmp_path: Path) -> None:
@@ -179,11 +183,11 @@ def test_an_estimate_agrees_with_the_dry_run_and_asks_no_server(
     planned = json.loads(bench("--plan", file, "--dry-run", "--json").stdout)
     for figure in ("cell_count", "cell_s", "total_s", "needed_bytes", "smallest_effect"):
         assert estimate[figure] == planned[figure]
-    assert estimate["cell_count"] == len(planned["manifest"]["cells"]) == 12
+    assert estimate["cell_count"] == len(planned["manifest"]["cells"]) == 15
     assert estimate["plan"]["builds"] == labels and estimate["plan"]["rows"] == 5000
     # A build that is nowhere at hand and could only be built is none of an estimate's business.
     bare = Bench(bench.out, {"PGBED_SERVERS": "", "PATH": "/nonexistent"})
-    assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 12
+    assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 15
 
 
 def test_an_estimate_refuses_what_a_run_would(bench: Bench, label: str) -> None:

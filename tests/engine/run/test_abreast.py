@@ -34,15 +34,16 @@ def slices_of(bench: Bench, step: str) -> dict[tuple[int, str], list[SliceRow]]:
     return found
 
 
+def all_slices(bench: Bench) -> int:
+    """How many slices there are of all attempts."""
+    with JournalReader(bench.run) as reader:
+        steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
+        return sum(len(reader.slices(step.id)) for step in steps)
+
+
 def await_slices(bench: Bench, count: int = 4) -> None:
-    """Waits until a step is driven in slices."""
-
-    def driven() -> bool:
-        with JournalReader(bench.run) as reader:
-            steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
-            return sum(len(reader.slices(step.id)) for step in steps) >= count
-
-    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and driven(), "slices")
+    """Waits until so many slices are recorded."""
+    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and all_slices(bench) >= count, "slices")
 
 
 def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair: str) -> None:
@@ -73,8 +74,9 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
             assert step.totals is not None and step.ended_ns is not None
             assert 3.5 < step.totals.seconds < 0.7 * (step.ended_ns - step.started_ns) / 1e9
     assert (bench.run / "cells").exists()
-    refused = bench("--pg", pair, *SMALL[:-2], "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
-    assert refused.returncode == 0, refused.stderr
+    cells = ("--interleave", "cells", "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
+    unsliced = bench("--pg", pair, *SMALL[:-2], *cells)
+    assert unsliced.returncode == 0, unsliced.stderr
     runs = sorted(path.parent.name for path in bench.out.glob("*/manifest.json"))
     unlike = bench("compare", *runs)
     assert unlike.returncode == 2 and "slices of 50 ms" in unlike.stderr
@@ -133,6 +135,18 @@ def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(b
                 assert sum(second.statements for second in seconds) == step.totals.roles[role.name].statements
 
 
+def test_what_is_stopped_between_slices_is_what_was_asked_for(bench: Bench, pair: str) -> None:
+    for stop in ("all", "none"):
+        options = ("--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--stop", stop)
+        assert bench("--pg", pair, *SMALL, *options).returncode == 0
+        rows = [row for rows in slices_of(bench, "qr100").values() for row in rows]
+        assert rows and all((row.stopped > 0) == (stop == "all") for row in rows)
+    nothing_left(bench)
+    runs = sorted(path.parent.name for path in bench.out.glob("*/manifest.json"))
+    unlike = bench("compare", *runs)
+    assert unlike.returncode == 2 and "--stop all" in unlike.stderr and "--stop none" in unlike.stderr
+
+
 QUERIES = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100")
 WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
 
@@ -188,6 +202,29 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
     assert len(slices_of(bench, "qr100")) == 4 and all(slices_of(bench, "qr100").values())
 
 
+def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: str) -> None:
+    """Each finishes once, in a start of the engine in which the other fails: no pair has come of that."""
+    options = (*SMALL, "--query-seconds", "4", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
+    bench.detached("--pg", pair, *options)
+    for turn in (0, 1):
+        await_slices(bench, 4 + all_slices(bench))
+        os.kill(bench.client(bench.steps(bench.attempts()[-2:][turn])[-1], "query"), signal.SIGKILL)
+        bench.await_end()
+        states = [attempt.state for attempt in bench.attempts()[-2:]]
+        assert states[turn] == "failed" and states[1 - turn] == "finished", bench.attempts()
+        (row,) = json.loads(bench("list", "runs", "--json").stdout)
+        assert (row["state"], row["cells_done"]) == ("1 failed" if turn == 0 else "2 failed", 0), row
+        if turn == 0:
+            assert bench("resume", "--detach").returncode == 0
+    resumed = bench("resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert [attempt.state for attempt in bench.attempts()[-2:]] == ["finished"] * 2
+    (row,) = json.loads(bench("list", "runs", "--json").stdout)
+    assert (row["state"], row["cells_done"]) == ("finished", 2)
+    begun = len(bench.attempts())
+    assert bench("resume").returncode == 0 and len(bench.attempts()) == begun
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -223,4 +260,4 @@ def test_each_server_is_given_its_share_of_the_memory(bench: Bench, pair: str) -
         config = next(iter(json.loads(planned.stdout)["manifest"]["configs"].values()))
         return int(dict(config["settings"])["shared_buffers"].removesuffix("MB"))
 
-    assert buffers("--interleave", "slices") < 0.6 * buffers()
+    assert buffers("--interleave", "slices") < 0.6 * buffers("--interleave", "cells")

@@ -1,0 +1,56 @@
+"""What of a plan is done: cells abreast finish together, whole cells each by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.core.model import Interleave, Manifest
+from engine.journal import outcome
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import Attempt
+from tests.support.made_run import make_run
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    """Two builds, two repeats: cells a1 b1 b2 a2."""
+    return read_manifest(make_run(tmp_path / "r", repeats=2))
+
+
+def attempts(manifest: Manifest, *states: tuple[int, int, str]) -> list[Attempt]:
+    """Attempts of (start of the engine, place of the cell, state)."""
+    return [
+        Attempt(id, session, manifest.cells[place].id, state, 0, 1, None, {})
+        for id, (session, place, state) in enumerate(states, 1)
+    ]
+
+
+@pytest.mark.parametrize(("interleave", "groups"), [("cells", [1, 1, 1, 1]), ("slices", [2, 2])])
+def test_cells_run_by_themselves_or_those_of_a_repeat_together(
+    manifest: Manifest, interleave: Interleave, groups: list[int]
+) -> None:
+    found = outcome.groups(replace(manifest, interleave=interleave))
+    assert [len(group) for group in found] == groups
+    assert [cell for group in found for cell in group] == list(manifest.cells)
+
+
+@pytest.mark.parametrize(
+    ("made", "whole_cells", "abreast"),
+    [
+        ([(1, 0, "finished"), (1, 1, "failed"), (2, 0, "failed"), (2, 1, "finished")], [0, 1], []),
+        ([(1, 0, "finished"), (2, 1, "finished")], [0, 1], []),
+        ([(1, 0, "finished"), (1, 1, "finished"), (2, 0, "interrupted")], [0, 1], [0, 1]),
+        ([(1, 0, "finished"), (1, 1, "running")], [0], []),
+        ([(1, place, "finished") for place in range(4)], [0, 1, 2, 3], [0, 1, 2, 3]),
+    ],
+)
+def test_cells_abreast_are_finished_when_they_finished_in_one_start_of_the_engine(
+    manifest: Manifest, made: list[tuple[int, int, str]], whole_cells: list[int], abreast: list[int]
+) -> None:
+    designs: list[tuple[Interleave, list[int]]] = [("cells", whole_cells), ("slices", abreast)]
+    for interleave, wanted in designs:
+        plan = replace(manifest, interleave=interleave)
+        assert outcome.finished(plan, attempts(plan, *made)) == {manifest.cells[place].id for place in wanted}

@@ -1,0 +1,120 @@
+"""What takes turns where it is left to the plan: slices where they can be, else cells, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.core.request import Request
+from engine.journal.manifest import manifest_of
+from engine.plan import abreast
+from engine.plan.abreast import CannotBeSliced
+from tests.support.benchcall import Bench
+
+GB = 1 << 30
+
+
+@pytest.fixture
+def estimate(bench: Bench, build: Callable[[int | str], Build]) -> Callable[..., dict[str, Any]]:
+    """The estimate of a plan of two builds, or of those that it names; what takes turns is left to it."""
+
+    def of(*options: str, builds: tuple[int, ...] = (14, 16)) -> dict[str, Any]:
+        labels = ",".join(build(major).label for major in builds)
+        done = bench("--pg", labels, *options, "--estimate")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--scale", "io"), "--scale io: the write-back of one server would go on in the slices of the others"),
+        (("--steps", "l.i0,l.x"), "none of these steps can be driven in slices"),
+        (("--placement", "free"), "--placement free: in slices both servers must have the same CPUs"),
+        (("--config", "auto,cx9a2_c8r32"), "one config, not several"),
+        (("--set", "statement_timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),
+        (("--set", "shared_buffers=100GB"), "of memory side by side, 0 would"),
+        (("--rows", "2000000000"), "of data each do not fit into"),
+    ],
+)
+def test_where_slices_cannot_be_an_even_number_of_cells_is_run(
+    estimate: Callable[..., dict[str, Any]], options: tuple[str, ...], reason: str
+) -> None:
+    found = estimate(*options)
+    assert found["interleave"] == "cells" and reason in found["interleave_reason"]
+    assert "--interleave" not in found["interleave_reason"]
+    assert found["cell_count"] == 2 * 4 * (2 if "--config" in options else 1)
+
+
+def test_one_build_is_run_in_cells(estimate: Callable[..., dict[str, Any]]) -> None:
+    found = estimate(builds=(16,))
+    assert found["interleave"] == "cells" and "one build" in found["interleave_reason"]
+
+
+def test_two_builds_are_driven_in_slices_five_times(
+    estimate: Callable[..., dict[str, Any]],
+) -> None:
+    found = estimate()
+    assert found["interleave"] == "slices" and "6 of 11 steps can be driven in turns" in found["interleave_reason"]
+    assert found["cell_count"] == 10 and 480 < found["total_s"] < 780
+    assert estimate("--repeats", "3")["cell_count"] == 6
+
+
+def test_the_base_beside_itself_is_two_servers(estimate: Callable[..., dict[str, Any]]) -> None:
+    assert estimate("--aa", builds=(16,))["interleave"] == "slices"
+
+
+def test_what_was_decided_is_said_and_stands_in_the_manifest(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    labels = f"{build(14).label},{build(16).label}"
+    arguments = ("--pg", labels, "--interleave", "auto", "--dry-run")
+    assert "slices: 2 servers fit side by side" in bench(*arguments).stdout
+    manifest = manifest_of(json.loads(bench(*arguments, "--json").stdout)["manifest"], Path("r"))
+    assert manifest.interleave == "slices" and "2 servers" in manifest.interleave_reason
+    assert [step["seconds"] for step in manifest.workload["steps"] if step["kind"] == "query"] == [6] * 6
+    assert manifest.workload["options"]["placement"] == "paired"
+    cells = bench(*arguments, "--steps", "l.i0")
+    assert "cells: none of these steps can be driven in slices" in cells.stdout
+    asked = json.loads(bench(*arguments[:2], "--interleave", "cells", "--dry-run", "--json").stdout)["manifest"]
+    assert (asked["interleave"], asked["interleave_reason"]) == ("cells", "")
+    assert [step["seconds"] for step in asked["workload"]["steps"] if step["kind"] == "query"] == [10] * 6
+
+
+def test_a_plan_file_that_asks_for_free_placement_gets_cells(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    labels = [build(14).label, build(16).label]
+    for interleave, placement, decided in (("auto", "free", "cells"), ("auto", "paired", "slices")):
+        path = tmp_path / f"{placement}.toml"
+        path.write_text(f"builds = {labels}\ninterleave = '{interleave}'\nplacement = '{placement}'\n")
+        assert json.loads(bench("run", "--plan", str(path), "--estimate").stdout)["interleave"] == decided
+
+
+def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
+    request = Request(builds=("a", "b", "c"), interleave="slices")
+    settings = [{"shared_buffers": "1GB"}]
+    abreast.check_memory(settings, 3 * GB, request, 16 * GB)
+    with pytest.raises(CannotBeSliced, match=r"3 servers with shared_buffers of 1 GB and 5 GB of data .* 2 would"):
+        abreast.check_memory(settings, 5 * GB, request, 16 * GB)
+    with pytest.raises(UserError, match="use --interleave cells"):
+        abreast.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
+
+
+def test_a_config_with_a_time_out_is_refused_by_its_name(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    config = tmp_path / "impatient.conf"
+    config.write_text("lock_timeout = 3s\nstatement_timeout = 0\n")
+    plan = ("--pg", f"{build(14).label},{build(16).label}", "--config", str(config), "--estimate")
+    refused = bench(*plan, "--interleave", "slices")
+    (line,) = refused.stderr.strip().splitlines()
+    assert refused.returncode == 2 and "config 'impatient': lock_timeout=3s would end statements" in line
+    assert json.loads(bench(*plan, "--interleave", "auto").stdout)["interleave"] == "cells"
