@@ -6,6 +6,7 @@ None: then a plan file's entry holds, and else the default.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from engine.cli import start
 from engine.cli.options import GLYPHS, OUT, PLAIN, console
 from engine.cli.output import PlainConsole, echo_json
 from engine.core.errors import UserError
-from engine.core.request import Request
+from engine.core.request import Request, argument_of
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
 from workloads import workload, workloads
@@ -56,11 +57,16 @@ class RunCommand(click.Command):
 
 
 def workload_options() -> list[click.Option]:
-    """The options of all workloads; one that several have stands there once."""
+    """The options of all workloads; one that several have stands there once.
+
+    Where it is not the same for all of them its value is text, until it is known whose it is.
+    """
     found: dict[str, Option] = {}
     for each in workloads():
         for option in options_of(each.options):
-            found.setdefault(option.name, option)
+            known = found.setdefault(option.name, option)
+            if known.many != option.many:
+                found[option.name] = dataclasses.replace(option, kind="str", many=False, least=None, most=None)
     return _options(tuple(found.values()))
 
 
@@ -74,14 +80,27 @@ def take(values: dict[str, Any]) -> Request:
     names = {option.name for option in options_of(Request)} | {str(option.name) for option in workload_options()}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
     asked = planfile.read(plan) if plan else Request()
-    name = typed.get("workload", asked.workload)
-    if name != asked.workload:  # the file's options are those of another workload
-        asked = msgspec.structs.replace(asked, options={})
     try:
+        name, argument = argument_of(typed.get("workload", asked.workload))
+        if name != asked.workload:  # the file's options are those of another workload
+            asked = msgspec.structs.replace(asked, options={})
         own = _knobs(workload(name).options, knobs)
+        texts = {
+            option.name: _parsed(option, typed[option.name])
+            for option in options_of(workload(name).options)
+            if option.kind != "str" and isinstance(typed.get(option.name), str)
+        }
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    return planfile.request({**asked.entries(), **typed, **own})
+    given_here = {**typed, **({"workload": name} if argument else {}), **argument, **texts, **own}
+    return planfile.request({**asked.entries(), **given_here})
+
+
+def _parsed(option: Option, text: str) -> Any:
+    try:
+        return option.parsed(text)
+    except ValueError:
+        raise ValueError(f"{option.flag} must be {option.words}, not '{text}'") from None
 
 
 def _knobs(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
@@ -130,7 +149,7 @@ def _whole(bound: float | None) -> int | None:
 def _default(option: Option) -> str:
     if option.kind == "bool" or option.default in (None, (), ""):
         return ""
-    return ",".join(option.default) if option.many else f"{option.default}"
+    return ",".join(map(str, option.default)) if option.many else f"{option.default}"
 
 
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:

@@ -16,7 +16,7 @@ SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
-SCHEMA = (1, 3)  # of the journal: major, minor
+SCHEMA = (1, 4)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
 OLD_HEADLINES = {
@@ -160,6 +160,7 @@ class RoleTotals:
     histogram: tuple[tuple[int, int], ...] = ()
     response: tuple[tuple[int, int], ...] = ()
     buckets: tuple[int, ...] = (0,) * 10
+    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; not zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,7 @@ class StepTotals:
     observers: tuple[str, ...] = ()
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)
     headline: Headline | None = None  # None where none was recorded
+    report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
 
     def of_kind(self, kind: str) -> list[RoleTotals]:
         """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""

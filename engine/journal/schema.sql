@@ -1,4 +1,4 @@
--- The journal's schema, version 1.3. The only place where it is described.
+-- The journal's schema, version 1.4. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
@@ -73,6 +73,14 @@ CREATE TABLE IF NOT EXISTS role_second (
     backend_write_bytes INTEGER,           -- made dirty less what was cancelled; can be negative
     client_cpu_ns INTEGER, client_runq_ns INTEGER, client_switches INTEGER,
     wait_event TEXT,                       -- type:event of pg_stat_activity at t_ns
+    PRIMARY KEY (role_id, t_ns)
+) WITHOUT ROWID;
+
+-- Since 1.4. What became of a role's transactions in an interval, where not all ended in time at the first try.
+CREATE TABLE IF NOT EXISTS role_outcome (
+    role_id INTEGER NOT NULL REFERENCES role,
+    t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
+    data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.page.OUTCOMES
     PRIMARY KEY (role_id, t_ns)
 ) WITHOUT ROWID;
 
