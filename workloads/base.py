@@ -99,7 +99,8 @@ class Maintenance:
 class Plan:
     """What options come to: the manifest's `record`, and settings, probes and programs that go with them.
 
-    A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. For each
+    A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. Steps
+    with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each
     of `programs`, foreign ones that its clients are, the engine adds what it found to the record's table `programs`:
     `path`, `version` as the program gives it, and `digest` of the file.
     """

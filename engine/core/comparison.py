@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from engine.core.model import Build, Sla, Subject
+from engine.core.sweep import Sweep
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
 CHANGED: tuple[Verdict, ...] = ("faster", "slower")
@@ -317,6 +318,7 @@ class Comparison:
     answer: tuple[Answer, ...] = ()
     units: dict[str, str] = field(default_factory=dict)
     design: str = "cells"
+    sweeps: tuple[Sweep, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from engine.core.comparison import Comparison
 from engine.core.text import csv_text, visible, visible_lines
+from engine.report import sweep_tables
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -45,7 +46,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    for section in shown:
+    for section in (*sweep_tables.sections(comparison, brief=brief), *shown):
         console.print()
         console.print(Text(visible(section.title), style="bold"))
         console.print(_table(section, plain))
@@ -101,7 +102,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
-    for section in sections(comparison, notes, published=published):
+    for section in (*sweep_tables.sections(comparison), *sections(comparison, notes, published=published)):
         columns = [column.replace("\n", " ") for column in section.columns]
         lines = [
             f"### {_markdown(section.title)}",
@@ -131,6 +132,7 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(
             f"servers side by side, query steps in {comparison.design}: not comparable with runs of whole cells"
         )
+    lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
     return lines

@@ -237,7 +237,14 @@ def _step(name: str, clients: int, options: Options) -> dict[str, Any]:
                 f"--transactions-total {options.transactions_total}: fewer than the {clients} clients of step {name}"
             )
     seconds = 0 if each else options.seconds or DEFAULT_SECONDS
-    return {"name": name, "kind": "transactions", "clients": clients, "seconds": seconds, "transactions": each or 0}
+    return {
+        "name": name,
+        "kind": "transactions",
+        "clients": clients,
+        "seconds": seconds,
+        "transactions": each or 0,
+        "sweep": {"clients": clients},
+    }
 
 
 def _expected_s(step: Record) -> float:
