@@ -91,6 +91,15 @@ class StallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementTime:
+    """A statement of a script (they count from 1), and its mean time as the client that ran it says."""
+
+    script: int
+    statement: str
+    mean_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class CellStep:
     """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
 
@@ -146,6 +155,7 @@ class CellStep:
     saturated: tuple[str, ...] = ()
     stall_s: float = 0.0
     stalls: tuple[StallRecord, ...] = ()
+    statements: tuple[StatementTime, ...] = ()
 
     def figure(self, metric: str) -> float | None:
         """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target)."""

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from engine.core.comparison import Comparison
 from engine.core.text import csv_text, visible, visible_lines
-from engine.report import sweep_tables
+from engine.report import sweep_tables, transaction_tables
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -45,8 +45,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
         console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    for section in (*sweep_tables.sections(comparison, brief=brief), *shown):
+    for section in _all_sections(comparison, notes, published=published, brief=brief):
         console.print()
         console.print(Text(visible(section.title), style="bold"))
         console.print(_table(section, plain))
@@ -102,7 +101,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
-    for section in (*sweep_tables.sections(comparison), *sections(comparison, notes, published=published)):
+    for section in _all_sections(comparison, notes, published=published):
         columns = [column.replace("\n", " ") for column in section.columns]
         lines = [
             f"### {_markdown(section.title)}",
@@ -157,6 +156,14 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
     if not comparison.cells:
         lines.append("no cell has finished yet: nothing to compare")
     return lines
+
+
+def _all_sections(
+    comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
+) -> list[Section]:
+    shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
+    more = () if brief else transaction_tables.sections(comparison)
+    return [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
 
 
 def _spelled(text: str, plain: bool) -> str:

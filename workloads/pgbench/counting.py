@@ -125,5 +125,7 @@ class Counting:
 
 
 def report(summary: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
-    """What is kept with the step's totals."""
-    return {"pgbench": dict(summary), "log_lines": counting.lines, "log_every": counting.every}
+    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them."""
+    statements = {"statements": summary["statements"]} if "statements" in summary else {}
+    own = {name: value for name, value in summary.items() if name != "statements"}
+    return {"pgbench": own, **statements, "log_lines": counting.lines, "log_every": counting.every}

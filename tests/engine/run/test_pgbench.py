@@ -60,8 +60,8 @@ def test_scripts_that_write_are_counted_one_by_one(bench: Bench, label: str) -> 
     totals = found["tpcb.c2"]["totals"]
     assert totals.report["pgbench"]["processed"] == 100
     assert 90 <= totals.roles["pgbench"].statements <= 100  # without those before the step's begin
-    statements = totals.report["pgbench"]["statements"]
-    assert any("UPDATE pgbench_accounts" in each["statement"] for each in statements)
+    assert any("UPDATE pgbench_accounts" in each["statement"] for each in totals.report["statements"])
+    assert "UPDATE pgbench_accounts SET abalance" in bench("compare").stdout
 
 
 def test_transactions_in_all_are_shared_among_the_clients(bench: Bench, label: str) -> None:
@@ -107,6 +107,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
     found = run(bench, label, f"pgbench:{script}", "--clients", "3", "--seconds", "2", "--max-tries", "2")
     outcomes = found["script.c3"]["totals"].roles["pgbench"].outcomes
     assert outcomes["retries"] >= outcomes["retried"] > 0 and outcomes["serialization"] > 0
+    assert "What became of transactions" in bench("compare").stdout
 
 
 @pytest.mark.parametrize(
