@@ -236,3 +236,12 @@ def test_the_estimate_says_what_would_be_done(bench: Bench, label: str) -> None:
     planned = json.loads(bench("--pg", label, *words, "--estimate").stdout)
     assert planned["steps"] == ["init", "select.c8"]
     assert planned["plan"]["workload"] == "pgbench-select" and planned["plan"]["clients"] == [1, 8]
+
+
+def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
+    options = ("--partitions", "2", "--partition-method", "hash", "--fillfactor", "50", "--unlogged", "--foreign-keys")
+    found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--seconds", "1", *options)
+    with JournalReader(bench.run) as reader:
+        sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
+    assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
+    assert found["tpcb.c1"]["totals"].wal_bytes < 1_000_000
