@@ -50,10 +50,11 @@ class RunCommand(click.Command):
         shown = [(param.name, param.get_help_record(ctx)) for param in self.get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for name, record in shown if record and name not in own])
-        for each in workloads():
-            names = {option.name for option in options_of(each.options)}
-            with formatter.section(f"Options of --workload {each.name}"):
-                formatter.write_dl([record for name, record in shown if record and name in names])
+        for of, names in _by_class().items():
+            inherited = {option.name for base in of.__bases__ if base in _by_class() for option in options_of(base)}
+            written = {option.name for option in options_of(of)} - inherited
+            with formatter.section(f"Options of --workload {', '.join(names)}"):
+                formatter.write_dl([record for name, record in shown if record and name in written])
 
 
 def workload_options() -> list[click.Option]:
@@ -66,8 +67,21 @@ def workload_options() -> list[click.Option]:
         for option in options_of(each.options):
             known = found.setdefault(option.name, option)
             if known.many != option.many:
-                found[option.name] = dataclasses.replace(option, kind="str", many=False, least=None, most=None)
+                text = known.text if option.text in known.text else f"{known.text} {option.text}"
+                found[option.name] = dataclasses.replace(
+                    option, text=text, kind="str", default=None, unset="1", many=False, least=None, most=None
+                )
     return _options(tuple(found.values()))
+
+
+def _by_class() -> dict[type[msgspec.Struct], list[str]]:
+    """The classes of the workloads' options, and the names of the workloads that have these options."""
+    found: dict[type[msgspec.Struct], list[str]] = {}
+    for each in workloads():
+        for of in reversed(each.options.__mro__):
+            if issubclass(of, msgspec.Struct) and of is not msgspec.Struct:
+                found.setdefault(of, []).append(each.name)
+    return found
 
 
 def take(values: dict[str, Any]) -> Request:

@@ -2,8 +2,8 @@
 
     PGBED_SERVERS=... PGBED_PGBENCH=... python -m tests.perf.pgbench_cost [--server LABEL] [--seconds S] [--rounds N]
 
-One pgbench as the launcher runs it (sampled log through a pseudo-terminal, read and counted every 20 ms, ages asked of
-the server four times a second) and two bare ones run against one server, but only one of them at a time: they are
+One pgbench as the launcher runs it (sampled log in memory, read and counted every 20 ms, ages asked of the server four
+times a second) and two bare ones run against one server, but only one of them at a time: they are
 stopped and continued in turns of 40 ms, in another order each time. Whole runs one after another would differ by more
 than what is asked for. Ratios are geometric means over the rounds with 95 % intervals; the second bare one shows what
 the method itself makes of no difference.

@@ -56,10 +56,28 @@ def test_numbers_tell_how_many_a_sampled_log_leaves_out(page: Page) -> None:
     counts.take(line(0, 110, 1110))
     assert page.word(0, Word.STATEMENTS) == 110
     assert sum(page.counts(0, SERVICE_OFFSET)) == 32
-    counts.finish(1115 * MS)  # one in a millisecond since
+    counts.project(1115 * MS)  # one in a millisecond since
     assert page.word(0, Word.STATEMENTS) == 115
-    counts.finish(9000 * MS)  # it stood still: no more than may have been left out
-    assert page.word(0, Word.STATEMENTS) == 126
+    counts.project(9000 * MS)  # it stood still: no more than may have been left out
+    assert page.word(0, Word.STATEMENTS) == 125
+    counts.settle()
+    assert page.word(0, Word.STATEMENTS) == 110
+
+
+def test_what_pgbench_holds_back_is_projected_and_then_known(page: Page) -> None:
+    counts = counting(page)
+    counts.buffered = 20
+    for number in range(1, 11):
+        counts.take(line(0, number, 1000 + number))
+    counts.project(1015 * MS)
+    assert page.word(0, Word.STATEMENTS) == 15
+    counts.project(2000 * MS)
+    assert page.word(0, Word.STATEMENTS) == 30
+    counts.ended_ns = 2000 * MS
+    counts.take(line(0, 11, 1020))
+    counts.take(line(0, 12, 2001))
+    counts.settle()
+    assert page.word(0, Word.STATEMENTS) == 11
 
 
 def test_what_pgbench_counted_is_spread_over_its_clients(page: Page) -> None:

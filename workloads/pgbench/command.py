@@ -36,8 +36,8 @@ def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, 
         yield "--max-tries", 15
     if "G" in options.init_steps:
         yield "--init-steps with G", 13
-    if options.partitions:
-        yield "--partitions", 13
+    if options.pgbench_partitions:
+        yield "--pgbench-partitions", 13
     for script in scripts:
         text = "\n".join(part for _, part in commands(script.text))
         for pattern, (name, since) in SINCE.items():
@@ -101,6 +101,6 @@ def initialize(program: str, options: Options, dsn: str) -> list[str]:
         command.append("--foreign-keys")
     if options.unlogged:
         command.append("--unlogged-tables")
-    if options.partitions:
-        command += [f"--partitions={options.partitions}", f"--partition-method={options.partition_method}"]
+    if options.pgbench_partitions:
+        command += [f"--partitions={options.pgbench_partitions}", f"--partition-method={options.partition_method}"]
     return [*command, "--quiet", dsn]

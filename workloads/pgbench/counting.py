@@ -39,6 +39,8 @@ class Counting:
     limited: bool  # under --rate: there are response times
     late_us: float  # the latency limit; 0 for none
     began_ns: int = 0
+    ended_ns: int = 0  # 0 while the step lasts; transactions that end later are not counted
+    buffered: int = 0  # lines of each client that pgbench may hold back
     lines: int = 0
     _clients: list[_Client] = field(init=False)
 
@@ -52,6 +54,8 @@ class Counting:
         client, ended_ns = self._clients[line.client], line.ended_us * 1000 - self.wall_ns
         if not self.began_ns or ended_ns < self.began_ns:
             client.before = client.number = max(client.number, line.number)
+            return
+        if self.ended_ns and ended_ns > self.ended_ns:
             return
         self.lines += 1
         client.number = max(client.number, line.number)
@@ -68,13 +72,19 @@ class Counting:
             self._count_times(line, ended_ns)
         self._set_statements(line.client, self._done(client), ended_ns)
 
-    def finish(self, ended_ns: int) -> None:
-        """The step is over: adds what each client, at its rate, has done since its last line."""
+    def project(self, now_ns: int) -> None:
+        """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
         for slot, client in enumerate(self._clients):
-            if self.every > 1 and client.last_ns > client.first_ns:
+            most = self.every * self.buffered + self.every - 1
+            if most and client.last_ns > client.first_ns:
                 per_ns = (client.number - client.first_number) / (client.last_ns - client.first_ns)
-                missing = min(self.every, round(per_ns * max(0, ended_ns - client.last_ns)))
+                missing = min(most, round(per_ns * max(0, now_ns - client.last_ns)))
                 self._set_statements(slot, self._done(client) + missing, client.last_ns)
+
+    def settle(self) -> None:
+        """The log is complete: what it says takes the place of what was projected."""
+        for slot, client in enumerate(self._clients):
+            self.page.set_word(slot, Word.STATEMENTS, self._done(client))
 
     def correct(self, done: int) -> None:
         """How many transactions were really done since the step began, over all clients."""

@@ -34,6 +34,7 @@ from workloads.process import clock, die_with_parent, name_process
 CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
 READ_EVERY_MS = 20  # between two readings of the log
 BARRIER_EVERY_S = 0.002
+BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
 BACKENDS = f"""
 SELECT pid FROM pg_stat_activity
@@ -77,7 +78,9 @@ class Step:
         )
         began_ns = clock()
         argv = [argv[0], *log, *argv[1:]]
-        with Pgbench(argv, self.folder, min(options.jobs, self.clients), waiting=options.connect) as self.pgbench:
+        threads, by_line = min(options.jobs, self.clients), spec.log_by_line
+        self.counting.buffered = 0 if by_line else -(-BUFFERED_LINES * threads // self.clients)
+        with Pgbench(argv, self.folder, threads, by_line, waiting=options.connect) as self.pgbench:
             backends = [0] * self.clients if options.connect else self._await_connected()
             for slot, backend in enumerate(backends):
                 self.page.set_word(slot, Word.CLIENT_PID, self.pgbench.pid)
@@ -135,17 +138,19 @@ class Step:
             if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)):
                 break
             self._read()
+            self.counting.project(clock())
             self._check_stop()
         if self.timed:
             self._check()
             self.pgbench.send(signal.SIGSTOP)
         elif self.pgbench.code:
             raise Failed(self._reason())
-        ended_ns = clock()
+        ended_ns = self.counting.ended_ns = clock()
         self._read()
         if self.timed:
-            self.counting.finish(ended_ns)
+            self.counting.project(ended_ns)
         else:
+            self.counting.settle()
             self._correct(0)
         for slot in range(self.clients):
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
@@ -160,7 +165,7 @@ class Step:
             self.pgbench.send(signal.SIGCONT)
             deadline = time.monotonic() + END_TIMEOUT_S
             while not self.pgbench.has_ended(READ_EVERY_MS) and time.monotonic() < deadline:
-                self.pgbench.lines()  # those are of transactions that ended after the step
+                self._read()
             if self.pgbench.code is None:
                 sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting)))
                 return
@@ -168,13 +173,17 @@ class Step:
                 self._set_states(State.FAILED)
                 print(self._reason(), file=sys.stderr)
                 raise Failed(self._reason())
+            self._read()
+            self.counting.settle()
             # In a closed loop each client had one transaction in flight when the step ended.
-            if not self.spec.options.rate and self.spec.log_every > 1:
+            if not self.spec.options.rate:
                 self._correct(self.clients)
         found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
         sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting)))
 
     def _correct(self, in_flight: int) -> None:
+        if self.spec.log_every == 1:  # the log says it
+            return
         processed = summary.parse(self.pgbench.output).get("processed")
         if processed is not None:
             self.counting.correct(processed - self.counting.before - in_flight)

@@ -105,7 +105,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 100
     foreign_keys: Annotated[bool, about("Make foreign keys between the tables.")] = False
     unlogged: Annotated[bool, about("Make the tables unlogged.")] = False
-    partitions: Annotated[Annotated[int, Meta(ge=0, le=10_000)], about("Partitions of the accounts.", metavar="N")] = 0
+    pgbench_partitions: Annotated[
+        Annotated[int, Meta(ge=0, le=10_000)], about("Partitions of the accounts.", metavar="N")
+    ] = 0
     partition_method: Annotated[Literal["range", "hash"], about("How the accounts are partitioned.")] = "range"
 
 

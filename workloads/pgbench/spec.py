@@ -26,4 +26,5 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     step: dict[str, Any]
     warm_clients: int
     log_every: int
+    log_by_line: bool
     seed: int

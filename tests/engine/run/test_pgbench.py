@@ -239,7 +239,16 @@ def test_the_estimate_says_what_would_be_done(bench: Bench, label: str) -> None:
 
 
 def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
-    options = ("--partitions", "2", "--partition-method", "hash", "--fillfactor", "50", "--unlogged", "--foreign-keys")
+    options = (
+        "--pgbench-partitions",
+        "2",
+        "--partition-method",
+        "hash",
+        "--fillfactor",
+        "50",
+        "--unlogged",
+        "--foreign-keys",
+    )
     found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--seconds", "1", *options)
     with JournalReader(bench.run) as reader:
         sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
