@@ -13,13 +13,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.core.errors import UserError
+from engine.core.errors import UserError, unknown
 from engine.core.model import Build
 from engine.host.account import unprivileged
 from engine.host.programs import ask
 from engine.postgres import nix
 from engine.postgres.nix import Progress
 
+KNOWN = ("pgbench",)
 DEBIAN = Path("/usr/lib/postgresql")  # where its packages of servers have theirs: VERSION/bin
 
 
@@ -29,6 +30,9 @@ def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots
     It is the one that the environment names, else the newest that a build of the run, the search path or the system's
     PostgreSQL has. Raises UserError where there is none.
     """
+    for name in names:
+        if name not in KNOWN:
+            raise unknown("program", name, KNOWN)
     return {name: _record(_path(name, found, progress, roots)) for name in names}
 
 

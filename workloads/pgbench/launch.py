@@ -171,7 +171,7 @@ class Step:
                 return
             if self.pgbench.code:
                 self._set_states(State.FAILED)
-                print(self._reason(), file=sys.stderr)
+                sys.stderr.write(f"{self._reason()}\n")
                 raise Failed(self._reason())
             self._read()
             self.counting.settle()

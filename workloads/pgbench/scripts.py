@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_BYTES = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 # The parts of a script: what is quoted is taken whole, so that a semicolon in it ends nothing.
 PART = re.compile(
     r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|\\;|;|\n|[^;\n'"$/\\-]+|.""", re.S
@@ -57,7 +58,14 @@ def read(spec: str) -> Script:
         raise ValueError(f"script {path}: {reason}") from None
     if not text.strip():
         raise ValueError(f"script {path}: it is empty")
-    return Script(file.name, int(weight), text)
+    return checked(Script(file.name, int(weight), text))
+
+
+def checked(script: Script) -> Script:
+    """The script, whose name is a plain file's, or one of the built-in ones'. Raises ValueError for another."""
+    if script.name in BUILTIN.values() if script.builtin else NAME.fullmatch(script.name):
+        return script
+    raise ValueError(f"script {script.name!r}: a script's name has letters, digits, and _ - + . only")
 
 
 def read_all(specs: Sequence[str]) -> tuple[Script, ...]:

@@ -24,7 +24,7 @@ from workloads.names import pick
 from workloads.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import DEFAULT_SECONDS, SHAPE, Options, ScriptOptions, common, recorded
-from workloads.pgbench.scripts import BUILTIN, Script, commands, error_of, read_all, sleeps, writes
+from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, writes
 from workloads.pgbench.spec import Spec
 
 PROGRAM = "pgbench"
@@ -82,6 +82,7 @@ class Pgbench:
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
         options, scripts, program = recorded(record), _scripts(record), record["programs"][PROGRAM]
+        _check(options, scripts)
         version = command.major(program)
         for what, since in command.unknown(options, scripts):
             if version < since:
@@ -258,7 +259,7 @@ def _files(scripts: Sequence[Script]) -> str:
 
 
 def _scripts(record: Record) -> tuple[Script, ...]:
-    return msgspec.convert(record["scripts"], tuple[Script, ...])
+    return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
 
 
 def _seed(plan_seed: int, step: str, repeat: int) -> int:

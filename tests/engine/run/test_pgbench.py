@@ -254,3 +254,30 @@ def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
         sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
     assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
     assert found["tpcb.c1"]["totals"].wal_bytes < 1_000_000
+
+
+def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
+    bench: Bench, label: str, new_folder: Callable[[], Path]
+) -> None:
+    script = new_folder() / "one.sql"
+    script.write_text("SELECT 1;")
+    words = ("--repeats", "1", "--workload", f"pgbench:{script}", "--clients", "1", "--seconds", "600", *SMALL)
+    bench.detached("--pg", label, *words)
+    bench.await_step("init")
+    assert bench("stop").returncode == 0
+    manifest = bench.run / "manifest.json"
+    kept = manifest.read_text()
+    for path, value, told in (
+        (("programs", "pgbench", "path"), "/tmp/evil", "/tmp/evil, and not the one that is found here"),
+        (("scripts", 0, "name"), "../evil", "a script's name has letters"),
+        (("scripts", 0, "text"), "\\shell touch /tmp/evil\n", "\\shell and \\setshell run commands"),
+    ):
+        record = json.loads(kept)
+        place = record["workload"]
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        manifest.write_text(json.dumps(record))
+        done = bench("resume")
+        (line,) = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and told in line
