@@ -166,7 +166,8 @@ class Step:
             deadline = time.monotonic() + END_TIMEOUT_S
             while not self.pgbench.has_ended(READ_EVERY_MS) and time.monotonic() < deadline:
                 self._read()
-            if self.pgbench.code is None:
+            if self.pgbench.code is None:  # a transaction takes longer than anybody waits: nothing is summed up
+                cancel(self.spec.dsn, self.page, range(self.clients))
                 sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting)))
                 return
             if self.pgbench.code:

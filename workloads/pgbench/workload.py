@@ -33,6 +33,7 @@ INIT = "init"
 INIT_STEPS = "dtgGvpf"
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts")
 LOG_EVERY_READ = 16
+SLOW_TPS = 500.0
 ROUGH_TPS = 5000.0  # of a client, on a small machine
 ROUGH_SCALE_S = 0.4  # to make 100,000 accounts
 SCALE_BYTES = 16 << 20
@@ -154,7 +155,7 @@ class Pgbench:
         return Maintenance(before=(("TRUNCATE pgbench_history",), vacuums, ("CHECKPOINT",)))
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
-        program, scripts = record["programs"][PROGRAM], _scripts(record)
+        program, options, scripts = record["programs"][PROGRAM], recorded(record), _scripts(record)
         made = [each["clients"] for each in record["steps"][1:]]
         spec = Spec(
             page_fd=place.page_fd,
@@ -162,13 +163,12 @@ class Pgbench:
             dsn=place.dsn,
             program=program["path"],
             version=command.major(program),
-            options=common(recorded(record)),
+            options=common(options),
             scripts=scripts,
             step=dict(step.record),
             warm_clients=sorted(made)[len(made) // 2] if made else 1,
             log_every=int(record["log_every"]),
-            # Nobody knows how slow they are; of the built-in ones each client does hundreds in a second.
-            log_by_line=int(record["log_every"]) == 1 and not any(script.builtin for script in scripts),
+            log_by_line=int(record["log_every"]) == 1 and _may_be_slow(options, scripts),
             seed=_seed(place.seed, step.name, place.repeat),
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
@@ -248,6 +248,14 @@ def _step(name: str, clients: int, options: Options) -> dict[str, Any]:
         "transactions": each or 0,
         "sweep": {"clients": clients},
     }
+
+
+def _may_be_slow(options: Options, scripts: Sequence[Script]) -> bool:
+    """Whether there may be so few transactions that a block of the log takes long to fill.
+
+    Nobody knows it of scripts of the user's own; of the built-in ones there are hundreds in a second, unless limited.
+    """
+    return options.rate <= SLOW_TPS if options.rate is not None else not any(script.builtin for script in scripts)
 
 
 def _expected_s(step: Record) -> float:
