@@ -7,6 +7,8 @@
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
+#   PGBED_PGBENCH       the derivation of the pgbench that puts load on servers, realised by the first run that wants
+#                       it; unless a program is named already
 #   PGBED_BPFTRACE      the derivation of the bpftrace that runs the probes: like a server it is realised by the first
 #                       run that wants it
 #   PGBED_BPFTRACE_VERSION   its version, for who asks before; over hostpkgs both are missing: it is the machine's own
@@ -21,6 +23,7 @@
   glibc,
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
+  pgbench,
   postgres,
   python,
 }:
@@ -53,6 +56,9 @@ let
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
     export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}
     export PGBED_SERVER_PATH=${locale}/bin
+  ''
+  + lib.optionalString (pgbench != null) ''
+    export PGBED_PGBENCH=''${PGBED_PGBENCH:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
   ''
   + lib.optionalString (!(bpftrace ? hostProgram)) ''
     export PGBED_BPFTRACE=${builtins.unsafeDiscardOutputDependency bpftrace.drvPath}

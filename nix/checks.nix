@@ -7,6 +7,7 @@
   stdenv,
   bench,
   module,
+  pgbench,
   postgres,
   python,
   testServers,
@@ -48,6 +49,7 @@ let
     # Some tests compile a program, to look into it.
     check [ stdenv.cc ] description name ''
       export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
+      ${lib.optionalString (pgbench != null) "export PGBED_PGBENCH=${pgbench}/bin/pgbench"}
       mkdir -p $out
       bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';

@@ -8,12 +8,14 @@ let
   inherit (pkgs) lib;
   postgres = pkgs.callPackage ./postgres { inherit versions; };
   python = pkgs.callPackage ./python.nix { };
+  pgbench = pkgs.callPackage ./pgbench.nix { inherit postgres; };
   testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
-  bench = pkgs.callPackage ./bench.nix { inherit postgres python; };
+  bench = pkgs.callPackage ./bench.nix { inherit pgbench postgres python; };
   checks = pkgs.callPackage ./checks.nix {
     inherit
       bench
       module
+      pgbench
       postgres
       python
       testServers
@@ -27,12 +29,15 @@ let
   };
 in
 {
-  packages = postgres.packages // {
-    inherit bench python;
-    inherit (pkgs) bpftrace;
-    test-servers = testServers;
-    default = bench;
-  };
+  packages =
+    postgres.packages
+    // {
+      inherit bench python;
+      inherit (pkgs) bpftrace;
+      test-servers = testServers;
+      default = bench;
+    }
+    // lib.optionalAttrs (pgbench != null) { inherit pgbench; };
   # `nix build` looks here, too.
   legacyPackages = postgres.aliases;
   apps = {

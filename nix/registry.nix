@@ -26,6 +26,8 @@ let
         "MAVEN_ARGS"
         "MAVEN_OPTS"
         "NPM_CONFIG_REGISTRY"
+        "PIP_CERT"
+        "PIP_INDEX_URL"
       ];
       dontUnpack = true;
       dontFixup = true;

@@ -9,13 +9,19 @@ from importlib import import_module
 from workloads.base import Workload
 from workloads.names import NotRegistered, pick
 
-# Each workload's name and the module that holds it as WORKLOAD. Those of PGBED_WORKLOADS (NAME=MODULE, with commas
-# between) are added.
-REGISTRY = {"insert": "workloads.insert.workload"}
+# Each workload's name, the module that holds it, and, unless it is WORKLOAD, as what (MODULE:NAME). Those of
+# PGBED_WORKLOADS (NAME=MODULE, with commas between) are added.
+REGISTRY = {
+    "insert": "workloads.insert.workload",
+    "pgbench-select": "workloads.pgbench.workload:SELECT",
+    "pgbench-tpcb": "workloads.pgbench.workload:TPCB",
+    "pgbench-simple": "workloads.pgbench.workload:SIMPLE",
+    "pgbench": "workloads.pgbench.workload:SCRIPTS",
+}
 
 
 def modules() -> dict[str, str]:
-    """The module of each workload, by its name."""
+    """The module of each workload, and as what it stands there, by its name."""
     added = os.environ.get("PGBED_WORKLOADS", "")
     return REGISTRY | dict(entry.split("=", 1) for entry in added.split(",") if "=" in entry)
 
@@ -23,9 +29,9 @@ def modules() -> dict[str, str]:
 @cache
 def workload(name: str) -> Workload:
     """A workload by its name. Raises UnknownName for another name, NotRegistered where its module holds none."""
-    module = pick("workload", name, modules())
+    module, _, attribute = pick("workload", name, modules()).partition(":")
     try:
-        found: Workload = import_module(module).WORKLOAD
+        found: Workload = getattr(import_module(module), attribute or "WORKLOAD")
     except (ImportError, AttributeError) as error:
         raise NotRegistered(f"PGBED_WORKLOADS: {module}: {error}; name a module with WORKLOAD in it") from error
     return found

@@ -19,6 +19,10 @@ import msgspec
 
 Record = Mapping[str, Any]
 
+# Where the age of a statement in flight comes from: the page, or the server's activity, where the client is a foreign
+# program. `session` counts a session that rests, too, as its client never does for long; `active` one at work.
+Ages = Literal["page", "session", "active"]
+
 # Kinds of roles whose progress is rows; every other role's is statements.
 COUNTED_IN_ROWS = frozenset({"insert", "delete", "index", "transaction"})
 
@@ -58,7 +62,8 @@ class Step:
     A step of kind query is as long as the page's END_NS says, once that is set. `sliced` steps may be driven in slices:
     their roles obey the gate (`workloads.gate`). By "time" where the state that they leave does not depend on how much
     was done; by "work" where that is fixed, and as much for each client: then the headline's roles obey the quota, too,
-    and make a statement a round.
+    and make a statement a round. Neighbours that are `interchangeable` are done in the opposite order in every other
+    repeat, so that a drift within cells cancels. A client process that serves several roles has `threads`.
     """
 
     name: str
@@ -72,49 +77,63 @@ class Step:
     rate_per_s: float = 0.0
     expected_s: float = 0.0
     sliced: Literal["", "time", "work"] = ""
+    interchangeable: bool = False
+    ages: Ages = "page"
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
     """SQL of a step. Statements of one group run at once, a session each; groups run one after another.
 
-    `groups` are what a step without roles consists of; it lasts at least `least_s`. `background` groups are started
-    before a step, `gap_s` apart; the step does not wait for them.
+    `groups` are what a step without roles consists of; it lasts at least `least_s`. `before` are done before a step
+    begins, unmeasured. `background` groups are started before a step, `gap_s` apart; the step does not wait for them.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     least_s: float = 0.0
+    before: tuple[tuple[str, ...], ...] = ()
     background: tuple[tuple[str, ...], ...] = ()
     gap_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What options come to: the manifest's `record`, and settings and probes that go with them.
+    """What options come to: the manifest's `record`, and settings, probes and programs that go with them.
 
-    A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`.
+    A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. Steps
+    with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each
+    of `programs`, foreign ones that its clients are, the engine adds what it found to the record's table `programs`:
+    `path`, `version` as the program gives it, and `digest` of the file.
     """
 
     record: dict[str, Any]
     settings: tuple[str, ...] = ()  # NAME=VALUE, on top of every config
     probes: tuple[str, ...] = ()  # unless the user names others
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a step's clients run: against which database, counting in which page (an inherited descriptor)."""
+    """Where a step's clients run: against which database, counting in which page (an inherited descriptor).
+
+    `folder` is a private one that they may write to, removed with the cell.
+    """
 
     dsn: str
     page_fd: int
     seed: int
     repeat: int
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """The launcher of a step's clients: its command line, and what it is given on standard input.
 
-    It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP.
+    It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
+    may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
+    Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`.
     """
 
     command: tuple[str, ...]
@@ -148,6 +167,10 @@ class Workload(Protocol):
 
     def plan(self, options: Any) -> Plan:
         """What an instance of `options` comes to. Raises UnknownName or ValueError, each in one line."""
+        ...
+
+    def check(self, record: Record) -> None:
+        """Looks whether the plan can be run with the programs that were found. Raises ValueError in one line."""
         ...
 
     def abreast(self, entries: Record) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from psycopg.pq import abc
@@ -163,7 +163,7 @@ def _watch(team: Team, children: dict[int, int], openers: list[int]) -> int:
             cancelled = True
             slots = [children[pid] for pid in pids.values()]
             # In a thread: a server that hangs must not keep the launcher from killing the roles.
-            threading.Thread(target=_cancel, args=(team.dsn, page, slots), daemon=True).start()
+            threading.Thread(target=cancel, args=(team.dsn, page, slots), daemon=True).start()
         if waited_s > KILL_AFTER_S:
             for pid in pids.values():
                 os.kill(pid, signal.SIGKILL)
@@ -192,7 +192,7 @@ def _end_of(team: Team, slot: int, status: int) -> None:
     page.set_word(slot, Word.STATE, _fail(team, slot, f"client process ended: {how}"))
 
 
-def _cancel(dsn: str, page: Page, slots: list[int]) -> None:
+def cancel(dsn: str, page: Page, slots: Iterable[int]) -> None:
     """Cancels the statements of roles that cannot see STOP, as they wait for the server."""
     backends = [page.word(slot, Word.BACKEND_PID) for slot in slots]
     wanted = ",".join(str(pid) for pid in backends if pid)

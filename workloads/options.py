@@ -30,7 +30,8 @@ class Option:
     """A field of an options class. `kind` is int, float, str or bool; `many` of them are a list.
 
     `unset` says what leaving it out means where that is no value; `repeated` options are given once for each item;
-    `excludes` names options that cannot be given together with it.
+    `excludes` names options that cannot be given together with it. One `argument` of a workload may also stand behind
+    its name: WORKLOAD:VALUE.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Option:
     unset: str = ""
     repeated: bool = False
     excludes: Sequence[str] = ()
+    argument: bool = False
 
     @property
     def words(self) -> str:
@@ -117,7 +119,9 @@ def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> 
         option = pick("option", name, known)
         if option.choices and isinstance(value, str):
             pick(name.replace("_", " "), value, dict.fromkeys(option.choices))
-        plain[name] = value.split(",") if texts and option.many and isinstance(value, str) else value
+        if option.many and texts and isinstance(value, str):
+            value = value.split(",")
+        plain[name] = [value] if option.many and isinstance(value, int) else value  # a single number is a list of one
     try:
         return msgspec.convert(plain, cls, strict=not texts)
     except msgspec.ValidationError as error:

@@ -88,9 +88,31 @@ class Word(IntEnum):
     ROUNDS_STARTED = 23  # insert and delete roles: statements begun
     LAST_ENDED_NS = 22  # when the last finished statement ended; 0 while STATEMENTS and ROWS are being counted up
     CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 when they are free
+    SERIALIZATION = 42  # transactions that failed: they could not be serialized
+    DEADLOCK = 43  # in a deadlock
+    FAILED = 44  # for another reason
+    RETRIED = 45  # transactions that were tried more than once
+    RETRIES = 46  # further tries
+    SKIPPED = 47  # transactions that were due, and never begun
+    LATE = 48  # transactions that took longer than the limit
     BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
+
+
+# What may become of a transaction but an end in time at the first try, as records call it.
+OUTCOMES = {
+    word.name.lower(): word
+    for word in (
+        Word.SERIALIZATION,
+        Word.DEADLOCK,
+        Word.FAILED,
+        Word.RETRIED,
+        Word.RETRIES,
+        Word.SKIPPED,
+        Word.LATE,
+    )
+}
 
 
 class Page:

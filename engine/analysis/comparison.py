@@ -10,6 +10,7 @@ from engine.analysis import comparability
 from engine.analysis.answer import answer
 from engine.analysis.cells import METRICS, ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
+from engine.analysis.sweeps import sweeps
 from engine.core.comparison import (
     LEVEL,
     CellStep,
@@ -34,6 +35,12 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
 
     cells = compared_cells(paths, base)
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
+    units = {
+        step.name: judged.unit
+        for cell in cells.cells
+        for step in cell.steps.values()
+        if (judged := judged_by(step.kind, step.totals)) is not None
+    }
     return Comparison(
         base=cells.names[cells.base],
         runs=tuple(run.name for run in cells.runs),
@@ -53,12 +60,8 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         spreads=spreads,
         answer=answer(cells, ratios),
         design=cells.runs[0].manifest.design,
-        units={
-            step.name: judged.unit
-            for cell in cells.cells
-            for step in cell.steps.values()
-            if (judged := judged_by(step.kind, step.totals)) is not None
-        },
+        units=units,
+        sweeps=sweeps(cells, ratios, units),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
 

@@ -13,7 +13,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from engine.core.comparison import StatementTime
 from engine.core.model import StepTotals, judged_by, ops, rows, sla
+from engine.core.record import converted
 from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
 from probes import figures
 from workloads import histogram
@@ -107,7 +109,7 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     `service_*` runs from sending to the last row; `response_*` from the intended start (rate-limited roles only).
     `short_deletes` deleted a different number of rows than requested; `min_lookups` are the insert role's for the least
     key, `max_lookups` point queries' for the greatest; `connect_ms` is the mean over the role's `connections`, of
-    which `paired` are bound to their backend's CPU.
+    which `paired` are bound to their backend's CPU. Of transactions those of `workloads.page.OUTCOMES` that there were.
     """
     role, count = totals.roles[name], ops(kind, totals)
     figures: dict[str, float | None] = {
@@ -131,6 +133,7 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
         "connections": role.connections,
         "connect_ms": role.connect_ns / 1e6 / role.connections if role.connect_ns else None,
         "paired": role.paired,
+        **role.outcomes,
     }
     for title, pairs in (("service", role.histogram), ("response", role.response)):
         counts = dict(pairs)
@@ -256,6 +259,9 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
         "sla": sla(kind, totals),
         "saturated": saturated(totals),
+        "statements": converted(
+            totals.report.get("statements", []), tuple[StatementTime, ...], "a step's totals: report: statements"
+        ),
     }
 
 

@@ -6,6 +6,7 @@ None: then a plan file's entry holds, and else the default.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from engine.cli import start
 from engine.cli.options import GLYPHS, OUT, PLAIN, console
 from engine.cli.output import PlainConsole, echo_json
 from engine.core.errors import UserError
-from engine.core.request import Request
+from engine.core.request import Request, argument_of
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
 from workloads import workload, workloads
@@ -49,19 +50,38 @@ class RunCommand(click.Command):
         shown = [(param.name, param.get_help_record(ctx)) for param in self.get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for name, record in shown if record and name not in own])
-        for each in workloads():
-            names = {option.name for option in options_of(each.options)}
-            with formatter.section(f"Options of --workload {each.name}"):
-                formatter.write_dl([record for name, record in shown if record and name in names])
+        for of, names in _by_class().items():
+            inherited = {option.name for base in of.__bases__ if base in _by_class() for option in options_of(base)}
+            written = {option.name for option in options_of(of)} - inherited
+            with formatter.section(f"Options of --workload {', '.join(names)}"):
+                formatter.write_dl([record for name, record in shown if record and name in written])
 
 
 def workload_options() -> list[click.Option]:
-    """The options of all workloads; one that several have stands there once."""
+    """The options of all workloads; one that several have stands there once.
+
+    Where it is not the same for all of them its value is text, until it is known whose it is.
+    """
     found: dict[str, Option] = {}
     for each in workloads():
         for option in options_of(each.options):
-            found.setdefault(option.name, option)
+            known = found.setdefault(option.name, option)
+            if known.many != option.many:
+                text = known.text if option.text in known.text else f"{known.text} {option.text}"
+                found[option.name] = dataclasses.replace(
+                    option, text=text, kind="str", default=None, unset="1", many=False, least=None, most=None
+                )
     return _options(tuple(found.values()))
+
+
+def _by_class() -> dict[type[msgspec.Struct], list[str]]:
+    """The classes of the workloads' options, and the names of the workloads that have these options."""
+    found: dict[type[msgspec.Struct], list[str]] = {}
+    for each in workloads():
+        for of in reversed(each.options.__mro__):
+            if issubclass(of, msgspec.Struct) and of is not msgspec.Struct:
+                found.setdefault(of, []).append(each.name)
+    return found
 
 
 def take(values: dict[str, Any]) -> Request:
@@ -74,14 +94,27 @@ def take(values: dict[str, Any]) -> Request:
     names = {option.name for option in options_of(Request)} | {str(option.name) for option in workload_options()}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
     asked = planfile.read(plan) if plan else Request()
-    name = typed.get("workload", asked.workload)
-    if name != asked.workload:  # the file's options are those of another workload
-        asked = msgspec.structs.replace(asked, options={})
     try:
+        name, argument = argument_of(typed.get("workload", asked.workload))
+        if name != asked.workload:  # the file's options are those of another workload
+            asked = msgspec.structs.replace(asked, options={})
         own = _knobs(workload(name).options, knobs)
+        texts = {
+            option.name: _parsed(option, typed[option.name])
+            for option in options_of(workload(name).options)
+            if option.kind != "str" and isinstance(typed.get(option.name), str)
+        }
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    return planfile.request({**asked.entries(), **typed, **own})
+    given_here = {**typed, **({"workload": name} if argument else {}), **argument, **texts, **own}
+    return planfile.request({**asked.entries(), **given_here})
+
+
+def _parsed(option: Option, text: str) -> Any:
+    try:
+        return option.parsed(text)
+    except ValueError:
+        raise ValueError(f"{option.flag} must be {option.words}, not '{text}'") from None
 
 
 def _knobs(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
@@ -130,7 +163,7 @@ def _whole(bound: float | None) -> int | None:
 def _default(option: Option) -> str:
     if option.kind == "bool" or option.default in (None, (), ""):
         return ""
-    return ",".join(option.default) if option.many else f"{option.default}"
+    return ",".join(map(str, option.default)) if option.many else f"{option.default}"
 
 
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:

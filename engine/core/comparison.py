@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from engine.core.model import Build, Sla, Subject
+from engine.core.sweep import Sweep
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
 CHANGED: tuple[Verdict, ...] = ("faster", "slower")
@@ -91,6 +92,15 @@ class StallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementTime:
+    """A statement of a script (they count from 1), and its mean time as the client that ran it says."""
+
+    script: int
+    statement: str
+    mean_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class CellStep:
     """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
 
@@ -148,6 +158,7 @@ class CellStep:
     stall_s: float = 0.0
     stalls: tuple[StallRecord, ...] = ()
     slices: int = 0
+    statements: tuple[StatementTime, ...] = ()
 
     def figure(self, metric: str) -> float | None:
         """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target)."""
@@ -320,6 +331,7 @@ class Comparison:
     answer: tuple[Answer, ...] = ()
     units: dict[str, str] = field(default_factory=dict)
     design: str = "cells"
+    sweeps: tuple[Sweep, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -161,6 +161,7 @@ class RoleTotals:
     histogram: tuple[tuple[int, int], ...] = ()
     response: tuple[tuple[int, int], ...] = ()
     buckets: tuple[int, ...] = (0,) * 10
+    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; not zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,7 @@ class StepTotals:
     observers: tuple[str, ...] = ()
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)
     headline: Headline | None = None  # None where none was recorded
+    report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
 
     def of_kind(self, kind: str) -> list[RoleTotals]:
         """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""

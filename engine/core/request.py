@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.core.model import LOOKS, Stopping
+from workloads import workload
 from workloads.options import about, checked, given, options_of
 
 # Names of entries in plan files and manifests of before.
@@ -40,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         about("One more setting, on top of every config.", metavar="NAME=VALUE", flag="--set", repeated=True),
     ] = ()
-    workload: Annotated[str, about("Workload to run.", metavar="NAME")] = "insert"
+    workload: Annotated[str, about("Workload to run: see bench list workloads.", metavar="NAME[:VALUE]")] = "insert"
     options: dict[str, Any] = {}
     repeats: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
@@ -140,11 +141,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         abreast = self.subjects if self.sliced else 1
         return self.subjects * self.planned_repeats if self.keep else abreast
 
-    @property
-    def clients(self) -> int:
-        """How many clients there are."""
-        return int(self.options.get("clients", 1))
-
     def entries(self) -> dict[str, Any]:
         """The JSON form, as in a plan file: the builds, and what differs from the defaults."""
         return {"builds": list(self.builds), **given(self), **self.options}
@@ -162,7 +158,19 @@ def request_of(entries: Mapping[str, Any]) -> Request:
     if not isinstance(knobs, dict):
         raise ValueError(f"knobs must be a table, not {knobs!r}")
     request = checked(Request, {name: value for name, value in named.items() if name in own})
-    return msgspec.structs.replace(request, options={**options, **knobs})
+    name, argument = argument_of(request.workload)
+    return msgspec.structs.replace(request, workload=name, options={**options, **knobs, **argument})
+
+
+def argument_of(workload_name: str) -> tuple[str, dict[str, Any]]:
+    """A workload's name, and the option that the rest of it (NAME:VALUE) gives. Raises UnknownName or ValueError."""
+    name, colon, value = workload_name.partition(":")
+    if not colon:
+        return name, {}
+    for option in options_of(workload(name).options):
+        if option.argument:
+            return name, {option.name: option.parsed(value)}
+    raise ValueError(f"workload {name} takes nothing behind its name: ':{value}'")
 
 
 def name_of(build: str) -> str:

@@ -314,6 +314,14 @@ class JournalReader:
         rows = self._rows("role_second", ", ".join(Count._fields), where, step, after_ns, FAR_NS, order="t_ns")
         return converted(rows, list[Count], self._table("role_second"))
 
+    def outcomes(self, role: int) -> list[tuple[int, dict[str, int]]]:
+        """What became of a connection's transactions: (t_ns, counts), in order; none in journals before schema 1.4."""
+        if not self._has("role_outcome"):
+            return []
+        rows = self._rows("role_outcome", "t_ns, data", "role_id = ?", role, order="t_ns")
+        found = [(t_ns, self._object("role_outcome", data)) for t_ns, data in rows]
+        return converted(found, list[tuple[int, dict[str, int]]], self._table("role_outcome"))
+
     def samples(
         self, step: int, after_ns: int = 0, until_ns: int = FAR_NS
     ) -> list[tuple[int, int, str, dict[str, Any]]]:

@@ -77,6 +77,14 @@ CREATE TABLE IF NOT EXISTS role_second (
     PRIMARY KEY (role_id, t_ns)
 ) WITHOUT ROWID;
 
+-- Since 1.4. What became of a role's transactions in an interval, where not all ended in time at the first try.
+CREATE TABLE IF NOT EXISTS role_outcome (
+    role_id INTEGER NOT NULL REFERENCES role,
+    t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
+    data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.page.OUTCOMES
+    PRIMARY KEY (role_id, t_ns)
+) WITHOUT ROWID;
+
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.
 -- Sources: server (all server processes but the monitor's), process:<backend type>, host, device, and the observers:
 -- engine, monitor (the engine's own connection).

@@ -165,6 +165,10 @@ class JournalWriter:
         """Records one connection's interval."""
         self._insert("role_second", **asdict(second))
 
+    def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:
+        """Records what became of one connection's transactions in an interval."""
+        self._insert("role_outcome", role_id=role, t_ns=t_ns, data=json.dumps(counts))
+
     def add_sample(self, step: int, t_ns: int, dt_ns: int, source: str, data: Mapping[str, Any]) -> None:
         """Records one source's interval."""
         self._insert("sample", step_id=step, t_ns=t_ns, dt_ns=dt_ns, source=source, data=json.dumps(data))

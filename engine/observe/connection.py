@@ -17,7 +17,8 @@ from engine.observe.stalls import Change, Detector, StallRule
 from engine.postgres.activity import Wait
 from engine.postgres.processes import ServerSample
 from workloads import histogram
-from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Page, State, Word
+from workloads.base import Ages
+from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, State, Word
 
 HISTORY_S = 60  # of seconds kept to explain a stall
 SATURATED = 0.9  # of one core: from here on the client, not the server, may set the rate
@@ -26,9 +27,22 @@ Counts = npt.NDArray[np.int64]
 
 
 class RoleWatch:
-    """What is known of one connection. Made when its client stands at the barrier; `row` is its id in the journal."""
+    """What is known of one connection. Made when its client stands at the barrier; `row` is its id in the journal.
 
-    def __init__(self, slot: int, client: int, name: str, page: Page, server: ServerSample) -> None:
+    `ages` says where the age of its statement in flight comes from. `shared` is the connection that its client process
+    is counted with, where it serves several.
+    """
+
+    def __init__(
+        self,
+        slot: int,
+        client: int,
+        name: str,
+        page: Page,
+        server: ServerSample,
+        ages: Ages = "page",
+        shared: RoleWatch | None = None,
+    ) -> None:
         self.slot = slot
         self.client = client
         self.name = name
@@ -40,11 +54,17 @@ class RoleWatch:
         self.stall_event = 0
         self.snapshot: StallSnapshot | None = None  # of its newest stall
         self.seconds: deque[SeenSecond] = deque(maxlen=HISTORY_S)
-        self._reader = TaskReader(self.client_pid)
-        self.client_first = self._client = self._reader.read()
+        self._ages: Ages = ages
+        self._age_ns = 0
+        self._shared = shared
+        self._reader = TaskReader(self.client_pid) if shared is None else None
+        self.client_first = self._client = self._reader.read() if self._reader else None
+        self._of_client = _difference(None, None)
         self.backend_first = self._backend = server.tasks.get(self.backend_pid)
         self._statements = self._rows = self._limited_ns = 0
         self._service = self._response = _none()
+        self._outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.fresh_outcomes: dict[str, int] = {}  # of the last interval; not zeros
 
     def begin(self, row: int, rule: StallRule, t_ns: int) -> None:
         """The step begins now; `row` is the connection's id in the journal."""
@@ -53,14 +73,22 @@ class RoleWatch:
 
     def close(self) -> None:
         """Closes the files of the client's process."""
-        self._reader.close()
+        if self._reader:
+            self._reader.close()
 
     def word(self, word: Word) -> int:
         """One counter."""
         return self.page.word(self.slot, word)
 
+    def observe(self, wait: Wait | None) -> None:
+        """What the server says of the session: its age, where the page does not have it."""
+        counts = wait is not None and self.word(Word.STATE) < State.DONE
+        self._age_ns = wait.age_ns if wait and counts and (self._ages == "session" or wait.state == "active") else 0
+
     def in_flight_ns(self, t_ns: int) -> int:
         """The age of the statement in flight; 0 when there is none."""
+        if self._ages != "page":  # a session has rested since before the step at first
+            return min(self._age_ns, max(0, t_ns - self.word(Word.STARTED_NS)))
         sent_ns = self.word(Word.IN_FLIGHT_NS)
         return max(0, t_ns - sent_ns) if sent_ns else 0
 
@@ -75,8 +103,17 @@ class RoleWatch:
         statements, rows, limited_ns = (self.word(word) for word in (Word.STATEMENTS, Word.ROWS, Word.LIMITED_NS))
         service, response = self.counts(SERVICE_OFFSET), self.counts(RESPONSE_OFFSET)
         backend = server.tasks.get(self.backend_pid, self._backend)
-        client = self._reader.read() or self._client
-        of_backend, of_client = _difference(self._backend, backend), _difference(self._client, client)
+        of_backend = _difference(self._backend, backend)
+        if self._reader:
+            client = self._reader.read() or self._client
+            self._client, self._of_client = client, _difference(self._client, client)
+        of_client = self._of_client
+        served_by = self._shared or self
+        outcomes = {name: self.word(word) for name, word in OUTCOMES.items()}
+        self.fresh_outcomes = {
+            name: count - self._outcomes[name] for name, count in outcomes.items() if count != self._outcomes[name]
+        }
+        self._outcomes = outcomes
         fresh = _sparse(service - self._service)
         second = RoleSecond(
             role_id=self.row,
@@ -106,14 +143,14 @@ class RoleWatch:
             backend_cpu_ns=of_backend["cpu_ns"],
             backend_runq_ns=of_backend["runq_ns"],
             backend_state=backend.state if backend else "",
-            client_cpu_ns=of_client["cpu_ns"],
-            client_state=client.state if client else "",
+            client_cpu_ns=served_by._of_client["cpu_ns"],
+            client_state=served_by._client.state if served_by._client else "",
             limited_ns=limited_ns - self._limited_ns,
         )
         self.seconds.append(seen)
         self._statements, self._rows, self._limited_ns = statements, rows, limited_ns
         self._service, self._response = service, response
-        self._backend, self._client = backend, client
+        self._backend = backend
         return second, self._detect(second, service)
 
     def _detect(self, second: RoleSecond, service: Counts) -> tuple[Change, ...]:
@@ -147,8 +184,8 @@ class RoleWatch:
         return np.array(self.page.counts(self.slot, offset), dtype=np.int64)
 
 
-def totals(roles: Sequence[RoleWatch], seconds: float) -> RoleTotals:
-    """What connections of one role did in a step of so many seconds, added up."""
+def totals(roles: Sequence[RoleWatch], seconds: float, threads: int = 1) -> RoleTotals:
+    """What connections of one role did in a step of so many seconds, added up; a client process has `threads`."""
 
     def words(word: Word) -> int:
         return sum(role.word(word) for role in roles)
@@ -181,13 +218,14 @@ def totals(roles: Sequence[RoleWatch], seconds: float) -> RoleTotals:
         paired=sum(role.word(Word.CPU_PLUS_1) > 0 for role in roles),
         limited_ns=words(Word.LIMITED_NS),
         coupled_ns=words(Word.COUPLED_NS),
-        saturated=any(task["cpu_ns"] > SATURATED * seconds * 1e9 for task in clients),
+        saturated=any(task["cpu_ns"] > SATURATED * threads * seconds * 1e9 for task in clients),
         histogram=tuple(_sparse(service).items()),
         response=tuple(_sparse(response).items()),
         buckets=tuple(
             sum(role.page.words[role.page.slot(role.slot) + Word.BUCKET_0 + bucket] for role in roles)
             for bucket in range(len(histogram.REFERENCE_BUCKETS))
         ),
+        outcomes={name: count for name, word in OUTCOMES.items() if (count := words(word))},
     )
 
 

@@ -29,8 +29,8 @@ from engine.postgres.pgstat import MonitorError
 from engine.postgres.processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 from workloads import gate
-from workloads.base import Role
-from workloads.page import Page
+from workloads.base import Ages, Role
+from workloads.page import Page, Word
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000
@@ -84,6 +84,8 @@ class StepSampler:
         page: Page | None = None,
         roles: Sequence[Role] = (),
         relations: Relations = lambda _: frozenset(),
+        ages: Ages = "page",
+        threads: int = 1,
     ) -> None:
         self.sources = sources
         self.attempt = attempt
@@ -93,16 +95,20 @@ class StepSampler:
         self.seconds = 0.0  # by `finish`: the length, without pauses
         self._page = page
         self.largest_rss_bytes = 0
-        self.role_totals: dict[str, RoleTotals] = {}  # by `finish`
+        self.role_totals: dict[str, RoleTotals] = {}  # by `add_up`
         self._server_first = self._server = sources.server()
         self._host_first = self._host = sources.host.host()
         self._device_first = self._device = sources.host.device()
         self._engine_first_ns = self._engine_ns = time.process_time_ns()
-        self.roles = [
-            RoleWatch(slot, client, name, page, self._server)
-            for slot, (client, name) in enumerate(roles)
-            if page is not None
-        ]
+        self._ages, self._threads = ages, threads
+        self.roles: list[RoleWatch] = []
+        serving: dict[int, RoleWatch] = {}  # the first role of each client process
+        for slot, (client, name) in enumerate(roles if page is not None else ()):
+            assert page is not None
+            shared = serving.get(page.word(slot, Word.CLIENT_PID))
+            role = RoleWatch(slot, client, name, page, self._server, ages, shared)
+            serving.setdefault(role.client_pid, role)
+            self.roles.append(role)
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
         self._stopped_event: int | None = None  # while the postmaster is
@@ -132,7 +138,7 @@ class StepSampler:
             self._look(t_ns)
 
     def finish(self, t_ns: int) -> None:
-        """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last, adds up the roles."""
+        """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last."""
         self.ended_ns = t_ns
         self._tick(max(t_ns, self._ticked_ns + 1), last=True)
         self._snapshots.close()
@@ -141,10 +147,13 @@ class StepSampler:
                 self._record_stall(role, change)
             role.close()
         self.seconds = (self._active_ns(self.ended_ns) - self.started_ns) / 1e9
+        self.sources.journal.commit()
+
+    def add_up(self) -> None:
+        """Adds up the roles of a step that has ended; what their clients corrected after that is in it."""
         for name in dict.fromkeys(role.name for role in self.roles):
             connections = [role for role in self.roles if role.name == name]
-            self.role_totals[name] = connection.totals(connections, self.seconds)
-        self.sources.journal.commit()
+            self.role_totals[name] = connection.totals(connections, self.seconds, self._threads)
 
     def server_totals(self) -> dict[str, int]:
         """What all server processes did since the start, the bench's own monitor connection left out."""
@@ -195,6 +204,8 @@ class StepSampler:
                 waits = self._observed.waits.get(role.backend_pid)
                 second, found = role.tick(t_ns, max(1, worked_ns), server, waits)
                 journal.add_role_second(second)
+                if role.fresh_outcomes:
+                    journal.add_role_outcome(role.row, t_ns, role.fresh_outcomes)
                 changes += [(role, change) for change in found]
         # Only now, when every role's second is known: a stall may be the partner's doing.
         for role, change in changes:
@@ -209,8 +220,10 @@ class StepSampler:
 
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
+        if self._ages != "page":
+            self._observed = self._observe()
         changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
-        if changes:
+        if changes and self._ages == "page":
             self._observed = self._observe()  # the last tick's may be from before the stall
         for role, change in changes:
             self._record_stall(role, change)
@@ -238,11 +251,17 @@ class StepSampler:
         return difference(before.counters(), after.counters()) if before is not None and after is not None else {}
 
     def _observe(self) -> Observed:
-        """What backends wait for; nothing for a second in which the server does not say."""
+        """What backends wait for; nothing for a second in which the server does not say.
+
+        Ages that come from there stay as they are in such a second.
+        """
         try:
-            return self.sources.activity.sample()
+            observed = self.sources.activity.sample()
         except MonitorError:
             return Observed({}, ())
+        for role in self.roles:
+            role.observe(observed.waits.get(role.backend_pid))
+        return observed
 
     def _record_stall(self, role: RoleWatch, change: Change) -> None:
         stall = dataclasses.replace(change.stall, causes=self._explain(role, change))

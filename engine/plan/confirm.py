@@ -7,12 +7,14 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
+from engine.core.record import converted
 from engine.core.text import visible
 from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.postgres import builds, configs
+from engine.postgres import builds, configs, programs
+from workloads import workload
 
 
 def confirm(
@@ -38,6 +40,7 @@ def confirm(
     known = {entry.label for entry in builds.catalog()}
     for build in manifest.builds:
         _confirm_build(build, known, given.get(build.label), run.parent, progress)
+    _confirm_workload(manifest, run.parent, progress)
 
 
 def _finished(run: Path, manifest: Manifest) -> bool:
@@ -62,6 +65,24 @@ def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, p
                 f"build '{build.label}' has changed since the run began: its {what} is {visible(str(here))}, "
                 f"was {visible(str(recorded))}; start a new run"
             )
+
+
+def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
+    """Its programs are those that a new run would find here, and they can do what is planned."""
+    where = "manifest.json: workload: programs"
+    recorded = converted(manifest.workload.get("programs", {}), dict[str, dict[str, str]], where)
+    for name, record in recorded.items():
+        found = programs.find((name,), manifest.builds, progress, out / ".builds")[name]
+        if found != record:
+            here, there = (visible(str(each.get("path"))) for each in (found, record))
+            raise UserError(
+                f"{visible(name)} of this run is {there}, and not the one that is found here, {here}; if you trust it, "
+                f"name it in PGBED_{visible(name.upper())}"
+            )
+    try:
+        workload(str(manifest.workload["name"])).check(manifest.workload)
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
 
 
 def _made_by_an_engine(path: str) -> bool:

@@ -28,7 +28,7 @@ from engine.observe.stalls import StallRule
 from engine.plan import abreast, planfile
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
-from engine.postgres import builds, configs, nix
+from engine.postgres import builds, configs, nix, programs
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
@@ -175,7 +175,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         nix.fetch_bpftrace(progress, out / ".builds")
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
-        notices += planstats.contention(request.clients)
+        notices += planstats.contention(int(asked.plan.record["clients"]))
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
     machine = abreast.share(environment.machine(out), request)
@@ -190,6 +190,12 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
     created = datetime.now().astimezone()
     chosen, record = workload(request.workload), asked.plan.record
+    if asked.plan.programs:
+        record = {**record, "programs": programs.find(asked.plan.programs, found, progress, out / ".builds")}
+    try:
+        chosen.check(record)
+    except ValueError as error:
+        raise planfile.refused(error) from None
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from engine.core.errors import unknown
 from engine.core.model import Cell, Subject
+from workloads.base import Step
 
 
 def subjects(builds: Sequence[str], configs: Sequence[str], base: str, aa: bool) -> tuple[Subject, ...]:
@@ -38,3 +40,12 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
             name = "-".join(part for part in (subject.build, subject.arm, subject.config) if part)
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)
+
+
+def in_turn(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
+    """The steps in the order of a repeat: neighbours that are interchangeable the other way round in every other."""
+    ordered: list[Step] = []
+    for interchangeable, group in itertools.groupby(steps, key=lambda step: step.interchangeable):
+        neighbours = list(group)
+        ordered += neighbours[::-1] if interchangeable and repeat % 2 == 0 else neighbours
+    return tuple(ordered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.postgres.pgstat import Monitor, question
 
@@ -17,12 +17,14 @@ class Wait:
     """What a backend does at one moment.
 
     `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' when it runs.
-    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`.
+    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`. `age_ns`
+    is how long it has been in its state, or at its statement.
     """
 
     event: str
     state: str
     blocked_by: tuple[int, ...] = ()
+    age_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,12 @@ class Activity:
         """What the backends are doing now. Raises MonitorError when there is no answer within `PATIENCE_S`."""
         waits: dict[int, Wait] = {}
         vacuums: list[Vacuum] = []
-        for kind, pid, what, state, blocked_by, done, total in self._monitor.ask_prepared(
+        for kind, pid, what, state, blocked_by, done, total, age_us in self._monitor.ask_prepared(
             STATEMENT, self._database, patience_s=PATIENCE_S
         ):
             if kind == "wait":
                 pids = tuple(int(part) for part in blocked_by.split(",")) if blocked_by else ()
-                waits[int(pid or 0)] = Wait(what or "", state or "", pids)
+                waits[int(pid or 0)] = Wait(what or "", state or "", pids, max(0, int(age_us or 0)) * 1000)
             else:
                 share = int(done or 0) / int(total) if total and total != "0" else 0.0
                 vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))

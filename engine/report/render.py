@@ -21,7 +21,7 @@ from rich.text import Text
 from engine.core.comparison import Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
-from engine.report import slices
+from engine.report import slices, sweep_tables, transaction_tables
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -45,8 +45,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
         console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    _print_sections(shown, console, plain)
+    _print_sections(_all_sections(comparison, notes, published=published, brief=brief), console, plain)
     _print_footer(footer(comparison, notes), console, plain)
 
 
@@ -125,7 +124,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
-    parts += [_markdown_table(section) for section in sections(comparison, notes, published=published)]
+    parts += [_markdown_table(section) for section in _all_sections(comparison, notes, published=published)]
     parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison, notes)))
     return "\n\n".join(parts) + "\n"
 
@@ -167,6 +166,7 @@ def header(comparison: Comparison) -> list[str]:
             f"servers side by side, load, write and query steps in {comparison.design}: "
             "not comparable with runs of whole cells"
         )
+    lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
     return lines
@@ -191,6 +191,14 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
     if not comparison.cells:
         lines.append("no cell has finished yet: nothing to compare")
     return lines
+
+
+def _all_sections(
+    comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
+) -> list[Section]:
+    shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
+    more = () if brief else transaction_tables.sections(comparison)
+    return [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
 
 
 def _spelled(text: str, plain: bool) -> str:

@@ -140,10 +140,10 @@ def _throughput(comparison: Comparison, notes: Notes, step: str, subject: str) -
     fewer = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     verdict = found.verdict_text + notes.mark(found.remarks) + fewer
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.arm else ""
-    yield (number(rate), _ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.sign, "")
+    yield (number(rate), ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.sign, "")
     titles = {metric.name: metric.title for metric in comparison.metrics}
     for cause in comparison.causes(found):
-        yield ("", _ratio_text(cause), _bounds(cause), f"  {titles[cause.metric]}"), "dim"
+        yield ("", ratio_text(cause), _bounds(cause), f"  {titles[cause.metric]}"), "dim"
 
 
 def _every_cell(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
@@ -168,7 +168,7 @@ def _per_operation(comparison: Comparison, _: Notes, step: str, subject: str) ->
         yield tuple(map(number, values)), ""
         found = [comparison.ratio(subject, step, name) for name, _ in PER_OP]
         if any(ratio is not None for ratio in found):
-            yield tuple(map(_ratio_text, found)), "dim"
+            yield tuple(map(ratio_text, found)), "dim"
 
 
 def _response_times(comparison: Comparison) -> Iterable[Table]:
@@ -247,7 +247,7 @@ def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
         names = ("heap_bytes", "index_bytes", "database_bytes", "cluster_bytes")
         found = (comparison.median(subject, step, name) for name in names)
         heap, indexes, database, cluster = ("-" if value is None else size(value) for value in found)
-        ratios = [_ratio_text(comparison.ratio(subject, step, name)) for name in names[:2]]
+        ratios = [ratio_text(comparison.ratio(subject, step, name)) for name in names[:2]]
         yield (heap, ratios[0], indexes, ratios[1], database, cluster), ""
 
 
@@ -370,7 +370,7 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def _ratio_text(ratio: Ratio | None) -> str:
+def ratio_text(ratio: Ratio | None) -> str:
     if ratio is None or ratio.ratio is None:
         return ""
     sign = ratio.sign

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
 
+import workloads
+from engine.core.errors import UserError
+from engine.core.record import converted, parsed
+from engine.host.account import bound_to_engine
+from engine.postgres.server import Server
 from engine.run.stop import StepFailed
+from workloads.base import Launch
+from workloads.page import Control, Page
 
 STOP_TIMEOUT_S = 15.0
 
@@ -16,7 +28,8 @@ class Launcher:
     """The process that forks a step's roles."""
 
     process: subprocess.Popen[bytes]
-    log: Path
+    log: Path  # its standard error
+    output: IO[bytes]  # its standard output: the report
 
     def send(self, spec: str) -> None:
         """Hands it the step."""
@@ -48,8 +61,49 @@ class Launcher:
             self.process.kill()
             self.process.wait()
 
+    def report(self) -> dict[str, Any]:
+        """What it printed once it had ended: empty, or one JSON object. Raises StepFailed for something else."""
+        self.output.seek(0)
+        text = self.output.read()
+        try:
+            return converted(parsed(text, "its report"), dict[str, Any], "its report") if text.strip() else {}
+        except UserError as error:
+            raise StepFailed(f"the client launcher: {error}") from None
+
     def reason(self) -> str:
         """Why it ended, by its log's last line."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         ended = f"the client launcher ended with exit code {self.process.returncode}"
         return f"{ended}: {lines[-1]}" if lines else ended
+
+
+@contextmanager
+def launched(launch_on: Callable[[int], Launch], roles: int, server: Server) -> Iterator[tuple[Page, Launcher]]:
+    """A counters page and the launcher that works on it; whatever happens, no client survives this.
+
+    `launch_on` makes the launch from the page's descriptor.
+    """
+    page = Page.create(roles)
+    log = server.cell_dir / "clients.log"
+    launch = launch_on(page.fd)
+    with log.open("ab") as errors, TemporaryFile() as report:
+        process = subprocess.Popen(
+            launch.command,
+            stdin=subprocess.PIPE,
+            stdout=report,
+            stderr=errors,
+            pass_fds=(page.fd,),
+            cwd=Path(workloads.__file__).parents[1],
+            start_new_session=True,
+            preexec_fn=bound_to_engine(signal.SIGKILL),
+            **server.account.identity(),
+        )
+        launcher = Launcher(process, log, report)
+        try:
+            launcher.send(launch.stdin)
+            yield page, launcher
+        finally:
+            page.words[Control.STOP] = 1
+            page.words[Control.RELEASE] = 1
+            launcher.end()
+            page.close()

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import resource
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import partial
-from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-import workloads
 from engine.core.clock import Anchor
 from engine.core.model import PROBED_ARM, Cell, Manifest, StepTotals
 from engine.core.record import converted
 from engine.host import disk
-from engine.host.account import bound_to_engine
 from engine.host.counters import Host, cpu_busy_ns, device_of
 from engine.observe.sampler import Sources, StepSampler
 from engine.observe.stalls import StallRule
+from engine.plan.schedule import in_turn
 from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.processes import ServerProcesses
 from engine.postgres.server import DATABASE, Server
 from engine.postgres.serverlog import ServerLog
 from engine.postgres.statement import AsyncStatement
-from engine.run.clients import Launcher
+from engine.run.clients import Launcher, launched
 from engine.run.control import Commands
 from engine.run.driven import Side
 from engine.run.stop import StepFailed, Stop
@@ -38,7 +34,7 @@ from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
 from probes.figures import ProbeRecord
 from workloads import gate, workload
-from workloads.base import Maintenance, Place, Step, role_kind
+from workloads.base import Launch, Maintenance, Place, Step, role_kind
 from workloads.page import Control, Page, State, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
@@ -73,8 +69,9 @@ class StepRunner:
         self.journal = self.commands.journal
         self.under_way = self.commands.cells[self.attempt]
         self.workload = workload(self.manifest.workload["name"])
-        self.steps = self.workload.steps(self.manifest.workload)
+        self.steps = in_turn(self.workload.steps(self.manifest.workload), self.cell.repeat)
         self._background: list[AsyncStatement] = []
+        self._report: dict[str, Any] = {}  # of the last step with clients
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
         self._page: Page | None = None  # of that step
@@ -136,6 +133,7 @@ class StepRunner:
         """
         try:
             work = self.workload.maintenance(self.manifest.workload, step, self.server.build.major)
+            self._do_before(work)
             self._start_background(work)
             sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
             with self._patient_monitor() as monitor:
@@ -162,7 +160,7 @@ class StepRunner:
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
             relations = partial(self.workload.relations, self.manifest.workload)
-            sampler = StepSampler(self.sources, self.attempt, page, step.roles, relations)
+            sampler = StepSampler(self.sources, self.attempt, page, step.roles, relations, step.ages, step.threads)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
@@ -173,7 +171,7 @@ class StepRunner:
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
         """The probes' frames are this step's from now on."""
         roles = {self.monitor.backend_pid: "monitor"}
-        roles |= {role.backend_pid: role.name for role in sampler.roles}
+        roles |= {role.backend_pid: role.name for role in sampler.roles if role.backend_pid}
         clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles}
         clients |= {launcher: "client"} if launcher else {}
         busy = step.headline is not None and step.headline.live
@@ -235,13 +233,14 @@ class StepRunner:
             observers=observers,
             probes=probed,
             headline=step.headline,
+            report=self._report,
         )
 
     # -- a step with clients
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
         self._end_ns = 0
-        with self._launched(step) as (page, launcher):
+        with launched(self._launch_of(step), len(step.roles), self.server) as (page, launcher):
             self._await_ready(page, launcher)
             if step.sliced:
                 self.sliced, self._page = (step, self._side(step, page)), page
@@ -255,6 +254,8 @@ class StepRunner:
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
             launcher.await_end()
+            sampler.add_up()
+            self._report = launcher.report()
         return sampler
 
     def worked_ns(self) -> int:
@@ -269,34 +270,15 @@ class StepRunner:
         t_ns = time.monotonic_ns()
         self.journal.add_event("shortened", t_ns, {"text": text}, ended_ns=t_ns, attempt=self.attempt, step=self.step)
 
-    @contextmanager
-    def _launched(self, step: Step) -> Iterator[tuple[Page, Launcher]]:
-        """A counters page and the launcher that works on it; whatever happens, no client survives this."""
-        page = Page.create(len(step.roles))
-        log = self.server.cell_dir / "clients.log"
-        place = Place(self.server.dsn(DATABASE), page.fd, self.manifest.seed, self.cell.repeat)
-        launch = self.workload.launch(self.manifest.workload, step, place)
-        with log.open("ab") as errors:
-            process = subprocess.Popen(
-                launch.command,
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                pass_fds=(page.fd,),
-                cwd=Path(workloads.__file__).parents[1],
-                start_new_session=True,
-                preexec_fn=bound_to_engine(signal.SIGKILL),
-                **self.server.account.identity(),
-            )
-        launcher = Launcher(process, log)
-        try:
-            launcher.send(launch.stdin)
-            yield page, launcher
-        finally:
-            page.words[Control.STOP] = 1
-            page.words[Control.RELEASE] = 1
-            launcher.end()
-            page.close()
+    def _launch_of(self, step: Step) -> Callable[[int], Launch]:
+        """What launches a step's clients on the page of a descriptor."""
+
+        def of(page_fd: int) -> Launch:
+            folder = str(self.server.socket_dir)
+            place = Place(self.server.dsn(DATABASE), page_fd, self.manifest.seed, self.cell.repeat, folder)
+            return self.workload.launch(self.manifest.workload, step, place)
+
+        return of
 
     def _side(self, step: Step, page: Page) -> Side:
         """This server, as the conductor knows it."""
@@ -330,6 +312,7 @@ class StepRunner:
 
     def _maintain(self, ordinal: int, step: Step, work: Maintenance) -> Generator[Phase, None, StepSampler]:
         """A step that consists of SQL: its groups one after another, and the rest of its time."""
+        self._report = {}
         sampler = self._begin(ordinal, step)
         self._begin_probing(step, sampler)
         self.journal.commit()
@@ -339,6 +322,19 @@ class StepRunner:
         yield from self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
         self._finish(sampler, time.monotonic_ns())
         return sampler
+
+    def _do_before(self, work: Maintenance) -> None:
+        """Does what comes before a step, its groups one after another."""
+        for statements in work.before:
+            with ExitStack() as opened:
+                sessions = [
+                    opened.enter_context(AsyncStatement(self.server.connect(DATABASE), statement))
+                    for statement in statements
+                ]
+                while not all(session.done() for session in sessions):
+                    self._check()
+                    time.sleep(POLL_S)
+            self._conclude(sessions)
 
     def _start_background(self, work: Maintenance) -> None:
         """Starts statements that go on during the next step, a session each; `_poll_background` sees them end."""

@@ -41,6 +41,9 @@ class Toy:
         return Plan({"name": self.name, "title": f"{options.questions} questions", "clients": options.clients,
                      "steps": [step], "options": given(options)})  # fmt: skip
 
+    def check(self, record: Record) -> None:
+        return
+
     def abreast(self, entries: Record) -> dict[str, Any]:
         return dict(entries)
 

@@ -18,7 +18,7 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     """The workload, and its options."""
     presets = {str(row["preset"]): str(row["workload"]) for row in offer.presets}
     preset = offer.preset(plan)
-    names = tuple(dict.fromkeys((plan.workload, *offer.descriptions)))
+    names = tuple(dict.fromkeys((*offer.descriptions, plan.workload)))
     description = str(preset["question"]) if preset else offer.descriptions.get(plan.workload, "")
 
     def chosen(value: str) -> Request:

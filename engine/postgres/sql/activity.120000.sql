@@ -2,10 +2,11 @@
 -- pg_stat_get_activity is what pg_stat_activity reads; without its joins the question costs half.
 -- pg_blocking_pids stops the lock manager for a moment, so it is asked only for those that wait for a lock.
 SELECT 'wait', pid, coalesce(wait_event_type || ':' || wait_event, ''), state,
-       CASE WHEN wait_event_type = 'Lock' THEN array_to_string(pg_blocking_pids(pid), ',') END, NULL, NULL
+       CASE WHEN wait_event_type = 'Lock' THEN array_to_string(pg_blocking_pids(pid), ',') END, NULL, NULL,
+       (extract(epoch FROM clock_timestamp() - greatest(query_start, state_change)) * 1000000)::bigint
 FROM pg_stat_get_activity(NULL)
 WHERE datid = $1::oid AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 UNION ALL
-SELECT 'vacuum', pid, relid::regclass::text, phase, NULL, heap_blks_scanned, heap_blks_total
+SELECT 'vacuum', pid, relid::regclass::text, phase, NULL, heap_blks_scanned, heap_blks_total, NULL
 FROM pg_stat_progress_vacuum
 WHERE datid = $1::oid

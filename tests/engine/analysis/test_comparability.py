@@ -1,6 +1,5 @@
 """What a comparison tells of its cells being of one kind: what was looked at, found alike or not."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,35 +33,6 @@ def test_an_even_run_is_alike_in_all_that_is_looked_at(tmp_path: Path) -> None:
         "probes": "none",
         "work": "equal in all pairs",
     }
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "said"),
-    [
-        ({}, {"interleave": "slices"}, "measured in cells and in slices of 50 ms"),
-        ({"interleave": "slices"}, {"interleave": "slices", "slice_ms": 20.0}, "of 50 ms and in slices of 20 ms"),
-        ({"interleave": "slices"}, {"interleave": "slices", "stop": "none"}, "and in slices of 50 ms, --stop none"),
-    ],
-)
-def test_runs_whose_servers_took_turns_in_other_ways_are_never_pooled(
-    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], said: str
-) -> None:
-    runs = []
-    for name, changed in (("one", one), ("other", other)):
-        runs.append(make_run(tmp_path / name))
-        manifest = json.loads((runs[-1] / "manifest.json").read_text())
-        (runs[-1] / "manifest.json").write_text(json.dumps(manifest | changed))
-    with pytest.raises(UserError, match=said):
-        compare(runs)
-
-
-def test_slices_of_two_servers_are_not_those_of_three(tmp_path: Path) -> None:
-    runs = [make_run(tmp_path / "two"), make_run(tmp_path / "three", builds=("16.3", "17.0", "18.1"))]
-    for run in runs:
-        manifest = json.loads((run / "manifest.json").read_text())
-        (run / "manifest.json").write_text(json.dumps(manifest | {"interleave": "slices"}))
-    with pytest.raises(UserError, match="slices of 50 ms and in slices of 50 ms, of 3 servers"):
-        compare(runs)
 
 
 def test_a_machine_that_changed_within_a_pair_comes_first_and_by_its_sentence(tmp_path: Path) -> None:
@@ -145,6 +115,11 @@ THREE: dict[str, Any] = {"slices": lambda cell, step: [], "builds": ("16.3", "17
         (WHOLE, SLICED, "measured in cells and in slices of 50 ms with 2 servers side by side, unlike loads"),
         (SLICED, WHOLE, "measured in slices of 50 ms with 2 servers side by side and in cells, unlike loads"),
         (SLICED, SLICED | {"slice_ms": 20.0}, "and in slices of 20 ms with 2 servers side by side, unlike loads"),
+        (
+            SLICED,
+            SLICED | {"stop": "none"},
+            "and in slices of 50 ms with 2 servers side by side and --stop none, unlike",
+        ),
         (SLICED, THREE, "with 2 servers side by side and in slices of 50 ms with 3 servers side by side"),
     ],
 )

@@ -205,6 +205,18 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
 
 
 @pytest.mark.parametrize("major", MAJORS)
+def test_a_session_has_an_age_since_its_statement_began_or_ended(major: int, server: Servers) -> None:
+    running = server(major)
+    with Monitor(running.dsn()) as monitor, running.connect() as connection:
+        activity, pid = Activity(monitor), connection.info.backend_pid
+        connection.execute("SELECT 1")
+        before_ns = observe(activity, lambda waits: pid in waits)[pid].age_ns
+        observe(activity, lambda waits: waits[pid].age_ns > before_ns + 300_000_000)
+        connection.execute("SELECT 1")
+        observe(activity, lambda waits: waits[pid].age_ns < before_ns + 300_000_000)
+
+
+@pytest.mark.parametrize("major", MAJORS)
 def test_a_vacuum_at_work_is_seen(major: int, server: Servers) -> None:
     running = server(major)
     with Monitor(running.dsn()) as monitor, running.connect() as connection:

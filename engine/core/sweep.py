@@ -1,0 +1,34 @@
+"""A sweep: steps that differ in one number only, such as that of clients, and what a comparison says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A step of a sweep, and its number."""
+
+    step: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Where a subject's median rate is highest: `ratio` is that rate to the base's highest."""
+
+    subject: str
+    rate_per_s: float
+    value: float
+    ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The steps of a sweep by their number `name`, rising; `text` says in a sentence what came of it."""
+
+    name: str
+    unit: str
+    points: tuple[Point, ...]
+    peaks: tuple[Peak, ...] = ()
+    text: str = ""

@@ -1,0 +1,70 @@
+"""The tables of a sweep: a row for each number, a column for each subject, and every repeat as a dot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.core.comparison import RATE, Comparison
+from engine.core.sweep import Sweep
+from engine.report import tables
+
+ACROSS = 3  # subjects in one table of 80 columns
+DOTS = 20
+TWO_MODES = "2 modes"
+
+
+def sections(comparison: Comparison, *, brief: bool = False) -> Iterable[tables.Section]:
+    """For each sweep the medians with their ratios, the peaks below; then every repeat, unless it is to be brief."""
+    for sweep in comparison.sweeps:
+        for start in range(0, len(comparison.names), ACROSS):
+            names = comparison.names[start : start + ACROSS]
+            yield _medians(comparison, sweep, names)
+            if not brief:
+                yield _repeats(comparison, sweep, names)
+
+
+def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tables.Section:
+    section = tables.Section(
+        f"{sweep.unit} by number of {sweep.name} (median of cells, ratio to base)", (sweep.name, *names)
+    )
+    for point in sweep.points:
+        section.add(f"{point.value:g}", *(_median(comparison, name, point.step) for name in names))
+    peaks = {peak.subject: peak for peak in sweep.peaks}
+    shown = [peaks.get(name) for name in names]
+    section.add(
+        "peak",
+        *(
+            "-"
+            if peak is None
+            else tables.number(peak.rate_per_s)
+            + (f"  {peak.ratio:.3f}" if peak.ratio and peak.subject != comparison.base else "")
+            for peak in shown
+        ),
+    )
+    section.add(f"{sweep.name} at peak", *("-" if peak is None else f"{peak.value:g}" for peak in shown))
+    return section
+
+
+def _median(comparison: Comparison, name: str, step: str) -> str:
+    ratio = comparison.ratio(name, step, RATE)
+    against = f" {tables.ratio_text(ratio)}" if ratio is not None else ""
+    return tables.number(comparison.median(name, step, RATE)) + against
+
+
+def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tables.Section:
+    section = tables.Section(
+        f"Every repeat by number of {sweep.name} ({sweep.unit}, lowest to highest of a row)",
+        (sweep.name, "lowest", *names, "highest"),
+    )
+    for point in sweep.points:
+        every = [value for name in comparison.names for value in comparison.values(name, point.step, RATE)]
+        if len(every) > 1:
+            dots = (_dots(comparison, name, point.step, min(every), max(every)) for name in names)
+            section.add(f"{point.value:g}", tables.number(min(every)), *dots, tables.number(max(every)))
+    return section
+
+
+def _dots(comparison: Comparison, name: str, step: str, low: float, high: float) -> str:
+    spread = comparison.spread(name, step, RATE)
+    flag = f" {TWO_MODES}" if spread is not None and spread.bimodal else ""
+    return tables.strip(comparison.values(name, step, RATE), low, high, DOTS) + flag

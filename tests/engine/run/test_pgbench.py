@@ -1,0 +1,283 @@
+"""pgbench as a workload, from its plan to what is told of it, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader, StepRow
+from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, nothing_left, wait_for
+
+WARM_TICKS = 8
+SMALL = ("--pgbench-scale", "1", "--warmup-seconds", "1", "--set", "shared_buffers=32MB")
+
+
+def run(bench: Bench, label: str, workload: str, *words: str) -> dict[str, dict[str, Any]]:
+    """A run of one cell; its steps with their totals, as the journal has them."""
+    done = bench("run", "--pg", label, "--repeats", "1", "--workload", workload, *SMALL, *words, "--plain")
+    assert done.returncode == 0, done.stderr + done.stdout
+    with JournalReader(bench.run) as reader:
+        (attempt,) = reader.attempts()
+        return {step.name: {"row": step, "totals": step.totals} for step in reader.steps(attempt.id)}
+
+
+def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, tmp_path: Path) -> None:
+    words = ("--pg", label, "--repeats", "2", "--workload", "pgbench-select", "--clients", "1,3", "--seconds", "2")
+    done = bench("run", *words, *SMALL, "--plain")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "pgbench-select scale 1 simple" in done.stdout and "tx/s" in done.stdout
+    with JournalReader(bench.run) as reader:
+        orders = [[step.name for step in reader.steps(attempt.id)] for attempt in reader.attempts()]
+        assert orders == [["init", "select.c1", "select.c3"], ["init", "select.c3", "select.c1"]]
+        for step in reader.steps(reader.attempts()[0].id)[1:]:
+            totals = step.totals
+            assert totals is not None and totals.report["log_every"] == 16
+            role, summed = totals.roles["pgbench"], totals.report["pgbench"]
+            assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]
+            assert abs(totals.seconds - 2) < 0.5 and role.backend_cpu_ns > 0 and role.client_cpu_ns > 0
+            roles = reader.roles(step.id)
+            assert len({row.backend_pid for row in roles}) == len(roles) == role.connections
+            counted = sum(second.statements for row in roles for second in reader.role_seconds(row.id))
+            assert counted == pytest.approx(role.statements, rel=0.05)
+    program = read_manifest(bench.run).workload["programs"]["pgbench"]
+    assert program["version"].startswith("pgbench (PostgreSQL)") and len(program["digest"]) == 64
+    told = bench("compare").stdout
+    assert "tx/s" in told and "Response time of pgbench statements" in told
+    exported = bench("export", "--to", str(tmp_path / "export"))
+    assert exported.returncode == 0, exported.stderr
+    assert "select.c3,pgbench," in (tmp_path / "export" / "roles.csv").read_text()
+
+
+def test_scripts_that_write_are_counted_one_by_one(bench: Bench, label: str) -> None:
+    found = run(bench, label, "pgbench-tpcb", "--clients", "2", "--transactions", "50", "--protocol", "prepared")
+    totals = found["tpcb.c2"]["totals"]
+    assert totals.report["pgbench"]["processed"] == 100
+    assert 90 <= totals.roles["pgbench"].statements <= 100  # without those before the step's begin
+    assert any("UPDATE pgbench_accounts" in each["statement"] for each in totals.report["statements"])
+    assert "UPDATE pgbench_accounts SET abalance" in bench("compare").stdout
+
+
+def test_transactions_in_all_are_shared_among_the_clients(bench: Bench, label: str) -> None:
+    words = ("--clients", "1,3", "--transactions-total", "100", "--jobs", "2")
+    found = run(bench, label, "pgbench-simple", *words)
+    counts = {name: step["totals"].report["pgbench"]["processed"] for name, step in found.items() if name != "init"}
+    assert counts == {"simple.c1": 100, "simple.c3": 99}
+
+
+def test_own_scripts_have_weights_variables_and_connections_of_their_own(
+    bench: Bench, label: str, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one.sql", tmp_path / "two.sql"
+    one.write_text("SELECT :wanted;\n")
+    two.write_text("\\set a random(1, 10)\nSELECT pg_sleep(0.001), :a;\n")
+    words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "--log-every", "1")
+    found = run(bench, label, f"pgbench:{one}@3,{two}", *words)
+    totals = found["script.c2"]["totals"]
+    assert totals.roles["pgbench"].statements == 80
+    assert [each["script"] for each in totals.report["pgbench"]["scripts"]] == ["one.sql", "two.sql"]
+    record = read_manifest(bench.run).workload
+    assert [(each["name"], each["weight"]) for each in record["scripts"]] == [("one.sql", 3), ("two.sql", 1)]
+
+
+def test_under_a_rate_lateness_and_what_was_skipped_are_recorded(bench: Bench, label: str, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.sql"
+    slow.write_text("SELECT pg_sleep(0.05);\n")
+    words = ("--clients", "1", "--seconds", "3", "--rate", "40", "--latency-limit", "60")
+    found = run(bench, label, f"pgbench:{slow}", *words)
+    role = found["script.c1"]["totals"].roles["pgbench"]
+    assert role.outcomes["skipped"] > 10 and role.response and role.late_max_ns > 50_000_000
+    with JournalReader(bench.run) as reader:
+        (row,) = reader.roles(found["script.c1"]["row"].id)
+        assert sum(each.get("skipped", 0) for _, each in reader.outcomes(row.id)) == role.outcomes["skipped"]
+
+
+def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp_path: Path) -> None:
+    script = tmp_path / "clash.sql"
+    script.write_text(
+        "BEGIN ISOLATION LEVEL SERIALIZABLE;\nUPDATE pgbench_branches SET bbalance = bbalance + 1;\n"
+        "SELECT pg_sleep(0.01);\nEND;\n"
+    )
+    found = run(bench, label, f"pgbench:{script}", "--clients", "3", "--seconds", "2", "--max-tries", "2")
+    outcomes = found["script.c3"]["totals"].roles["pgbench"].outcomes
+    assert outcomes["retries"] >= outcomes["retried"] > 0 and outcomes["serialization"] > 0
+    assert "What became of transactions" in bench("compare").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--workload", "pgbench-select", "--clients", "0"), "clients must be a list of whole numbers"),
+        (("--workload", "pgbench-select", "--clients", "a"), "--clients must be a list of whole numbers, not 'a'"),
+        (("--workload", "pgbench-select", "--seconds", "3", "--transactions", "5"), "exclude each other"),
+        (("--workload", "pgbench-tpcb", "--transactions-total", "3", "--clients", "4"), "fewer than the 4 clients"),
+        (("--workload", "pgbench-select", "--init-steps", "dtx"), "a step is one of d, t, g, G, v, p, f"),
+        (("--workload", "pgbench-select", "-D", "x"), "-D x: give NAME=VALUE"),
+        (("--workload", "pgbench-select:x"), "takes nothing behind its name"),
+        (("--workload", "pgbench"), "no script given"),
+        (("--workload", "pgbench:none.sql"), "no such file"),
+        (("--workload", "pgbench-select", "--interleave", "slices"), "pgbench cannot be driven in slices"),
+        (("--workload", "pgbench-select", "--set", "max_connections=20"), "max_connections=20 is too low"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(bench: Bench, label: str, words: tuple[str, ...], told: str) -> None:
+    done = bench("run", "--pg", label, *words, "--dry-run")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and told in line
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("\\set a random(1,10\n", 'e.sql:1: syntax error in command "set"'),
+        ("SELECT 1;\n\\foo\n", 'e.sql:2: invalid command in command "foo"'),
+        ("\\if 1\nSELECT 1;\n", "\\if without matching \\endif"),
+        ("\\shell ls\nSELECT 1;\n", "e.sql:1: \\shell and \\setshell"),
+        ("\\startpipeline\nSELECT 1;\n\\endpipeline\n", "e.sql:1: a pipeline needs --protocol extended or prepared"),
+    ],
+)
+def test_a_script_with_an_error_is_refused_before_anything_runs(
+    bench: Bench, label: str, tmp_path: Path, text: str, told: str
+) -> None:
+    script = tmp_path / "e.sql"
+    script.write_text(text)
+    done = bench("run", "--pg", label, "--workload", f"pgbench:{script}", *SMALL)
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and told in line
+    assert not list(bench.out.glob("*/manifest.json"))
+
+
+def test_an_error_of_sql_ends_the_cell_before_it_is_measured(bench: Bench, label: str, tmp_path: Path) -> None:
+    script = tmp_path / "e.sql"
+    script.write_text("SELECT 1;\nSELECT * FROM\n  nowhere;\n")
+    done = bench("run", "--pg", label, "--repeats", "1", "--workload", f"pgbench:{script}", *SMALL, "--plain")
+    assert done.returncode != 0
+    (attempt,) = bench.attempts()
+    assert attempt.state == "failed"
+    assert attempt.reason is not None and 'e.sql:2: ERROR: relation "nowhere" does not exist' in attempt.reason
+    assert [step.name for step in bench.steps(attempt)] == ["init"]
+    nothing_left(bench)
+
+
+def test_a_pgbench_that_is_too_old_or_not_there_is_refused(
+    bench: Bench, label: str, new_folder: Callable[[], Path]
+) -> None:
+    folder = new_folder()
+    old = folder / "pgbench"
+    old.write_text("#!/bin/sh\necho 'pgbench (PostgreSQL) 12.11'\n")
+    old.chmod(0o755)
+    words = ("run", "--pg", label, "--workload", "pgbench-select", "--dry-run")
+    for pgbench, more, told in (
+        (str(old), ("--max-tries", "3", "--init-steps", "dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
+        (str(folder / "none"), (), "none: no such program"),
+    ):
+        done = Bench(bench.out, {"PGBED_PGBENCH": pgbench})(*words, *more)
+        (line,) = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and told in line
+
+
+def warm(bench: Bench, step: StepRow) -> bool:
+    with JournalReader(bench.run) as reader:
+        return len(reader.role_seconds(reader.roles(step.id)[0].id)) >= WARM_TICKS
+
+
+def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, label: str) -> None:
+    words = ("--repeats", "1", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
+    bench.detached("--pg", label, *words)
+    step = bench.await_step("select.c2")
+    wait_for(lambda: warm(bench, step), "some seconds of the step")
+    assert "tx/s" in bench("watch", "--once").stdout
+    backend = bench.backend(step, "pgbench")
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        wait_for(lambda: "STALL pgbench" in bench("watch", "--once").stdout, "the stall to be told")
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    stalls = wait_for(lambda: ended_stalls(bench, step), "its end", STALL_END_S)
+    assert "stopped" in [cause["name"] for stall in stalls for cause in stall.data["causes"]]
+    assert bench("stop").returncode == 0
+    bench.await_end()
+    nothing_left(bench)
+
+
+@pytest.mark.parametrize("victim", ["client", "backend"])
+def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: str, victim: str) -> None:
+    words = ("--repeats", "1", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
+    bench.detached("--pg", label, *words)
+    step = bench.await_step("select.c2")
+    os.kill(getattr(bench, victim)(step, "pgbench"), signal.SIGKILL if victim == "client" else signal.SIGTERM)
+    bench.await_end()
+    (attempt,) = bench.attempts()
+    assert attempt.state == "failed"
+    told = "pgbench ended: signal 9" if victim == "client" else "terminating connection due to administrator command"
+    assert attempt.reason is not None and told in attempt.reason
+    nothing_left(bench)
+
+
+def test_a_run_with_other_scripts_is_not_compared(bench: Bench, label: str, tmp_path: Path) -> None:
+    runs = []
+    for text in ("SELECT 1;", "SELECT 2;"):
+        script = tmp_path / "same.sql"
+        script.write_text(text)
+        run(bench, label, f"pgbench:{script}", "--clients", "1", "--seconds", "1")
+        runs.append(str(bench.run))
+    done = bench("compare", *runs)
+    assert done.returncode == 2 and "cannot be compared: scripts is" in done.stderr
+
+
+def test_the_estimate_says_what_would_be_done(bench: Bench, label: str) -> None:
+    words = ("--workload", "pgbench-select", "--clients", "1,8", "--steps", "select.c8")
+    planned = json.loads(bench("--pg", label, *words, "--estimate").stdout)
+    assert planned["steps"] == ["init", "select.c8"]
+    assert planned["plan"]["workload"] == "pgbench-select" and planned["plan"]["clients"] == [1, 8]
+
+
+def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
+    options = (
+        "--pgbench-partitions",
+        "2",
+        "--partition-method",
+        "hash",
+        "--fillfactor",
+        "50",
+        "--unlogged",
+        "--foreign-keys",
+    )
+    found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--seconds", "1", *options)
+    with JournalReader(bench.run) as reader:
+        sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
+    assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
+    assert found["tpcb.c1"]["totals"].wal_bytes < 1_000_000
+
+
+def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
+    bench: Bench, label: str, new_folder: Callable[[], Path]
+) -> None:
+    script = new_folder() / "one.sql"
+    script.write_text("SELECT 1;")
+    words = ("--repeats", "1", "--workload", f"pgbench:{script}", "--clients", "1", "--seconds", "600", *SMALL)
+    bench.detached("--pg", label, *words)
+    bench.await_step("init")
+    assert bench("stop").returncode == 0
+    manifest = bench.run / "manifest.json"
+    kept = manifest.read_text()
+    for path, value, told in (
+        (("programs", "pgbench", "path"), "/tmp/evil", "/tmp/evil, and not the one that is found here"),
+        (("scripts", 0, "name"), "../evil", "a script's name has letters"),
+        (("scripts", 0, "text"), "\\shell touch /tmp/evil\n", "\\shell and \\setshell run commands"),
+    ):
+        record = json.loads(kept)
+        place = record["workload"]
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        manifest.write_text(json.dumps(record))
+        done = bench("resume")
+        (line,) = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and told in line

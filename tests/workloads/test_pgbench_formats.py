@@ -1,0 +1,203 @@
+"""What pgbench writes, in the forms that its versions have: log lines, the summary, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workloads.pgbench import log, summary
+from workloads.pgbench.log import Line
+from workloads.pgbench.scripts import Script, commands, error_of, read_all, sleeps, writes
+
+SUMMARY_18 = """\
+pgbench (18.6, server 16.3)
+transaction type: <builtin: select only>
+scaling factor: 10
+query mode: simple
+number of clients: 4
+number of threads: 2
+maximum number of tries: 1
+duration: 3 s
+number of transactions actually processed: 31519
+number of failed transactions: 0 (0.000%)
+latency average = 0.375 ms
+latency stddev = 1.126 ms
+initial connection time = 30.085 ms
+tps = 10574.996787 (without initial connection time)
+"""
+SUMMARY_12 = """\
+transaction type: <builtin: select only>
+number of transactions actually processed: 600/600
+number of transactions skipped: 103 (36.373 %)
+number of transactions above the 4.0 ms latency limit: 555/807 (68.773 %)
+latency average = 6.381 ms
+rate limit schedule lag: avg 0.870 (max 16.247) ms
+tps = 4312.306345 (including connections establishing)
+tps = 4357.615586 (excluding connections establishing)
+"""
+FAILURES_18 = """\
+number of transactions actually processed: 209
+number of failed transactions: 524 (71.487%)
+number of serialization failures: 520 (70.9%)
+number of deadlock failures: 4 (0.5%)
+number of transactions retried: 637 (86.903%)
+total number of retries: 1215
+latency average = 6.381 ms (including failures)
+average connection time = 17.766 ms
+tps = 56.134601 (including reconnection times)
+statement latencies in milliseconds, failures and retries:
+         0.001           0          0 \\set aid random(1, 100000 * :scale)
+         2.435         381        770 UPDATE pgbench_accounts SET abalance = 1;
+"""
+SCRIPTS_18 = """\
+number of transactions actually processed: 600
+SQL script 1: <builtin: select only>
+ - weight: 3 (targets 75.0% of total)
+ - 466 transactions (77.7% of total)
+ - number of transactions actually processed: 466 (tps = 1466.594071)
+ - number of failed transactions: 0 (0.000%)
+ - latency average = 0.253 ms
+ - statement latencies in milliseconds and failures:
+         0.253           0 SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+SQL script 2: own.sql
+ - weight: 1 (targets 25.0% of total)
+ - 134 transactions (22.3% of total)
+ - statement latencies in milliseconds and failures:
+         1.500           0 UPDATE pgbench_branches SET bbalance = 0;
+"""
+SCRIPTS_16 = """\
+SQL script 1: <builtin: select only>
+ - weight: 1 (targets 100.0% of total)
+ - 476 transactions (79.3% of total, tps = 750.851412)
+ - latency average = 0.456 ms
+ - statement latencies in milliseconds and failures:
+         0.456           0  SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "lag", "retries", "line"),
+    [
+        ("0 1 3294 0 1795306507 396292", False, False, Line(0, 1, "", 3294, 1795306507396292, 0, 0)),
+        ("2 1 43604 0 1795306508 395208 3520", True, False, Line(2, 1, "", 43604, 1795306508395208, 3520, 0)),
+        ("0 2 skipped 0 1795306508 384782 0", True, False, Line(0, 2, "skipped", 0, 1795306508384782, 0, 0)),
+        ("0 1 failed 0 1795306547 814526", False, False, Line(0, 1, "failed", 0, 1795306547814526, 0, 0)),
+        (
+            "3 1 serialization 0 1795306526 403494 2",
+            False,
+            True,
+            Line(3, 1, "serialization", 0, 1795306526403494, 0, 2),
+        ),
+        ("3 7 other 0 1795306526 403494", False, False, Line(3, 7, "failed", 0, 1795306526403494, 0, 0)),
+    ],
+)
+def test_a_line_of_the_log_is_read_in_each_form(text: str, lag: bool, retries: bool, line: Line) -> None:
+    assert log.parse(text.encode(), lag=lag, retries=retries) == line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0 1 3294 0 17953", "0 1 3294 0 1795306507 396292 5", "a b c d e f", "0 1 odd 0 1 2"]
+)
+def test_what_is_no_line_is_passed_over(text: str) -> None:
+    assert log.parse(text.encode(), lag=False, retries=False) is None
+
+
+def test_the_summary_is_read_by_its_labels() -> None:
+    found = summary.parse(SUMMARY_18)
+    assert found["processed"] == 31519 and found["failed"] == 0
+    assert (found["tps"], found["latency_mean_ms"], found["connect_ms"]) == (10574.996787, 0.375, 30.085)
+
+
+def test_the_summary_of_an_old_pgbench_has_blanks_before_percents_and_two_rates() -> None:
+    found = summary.parse(SUMMARY_12)
+    assert (found["processed"], found["skipped"], found["late"]) == (600, 103, 555)
+    assert (found["tps"], found["lag_mean_ms"], found["lag_max_ms"]) == (4357.615586, 0.870, 16.247)
+
+
+def test_failures_and_retries_are_read_in_all_and_by_statement() -> None:
+    found = summary.parse(FAILURES_18)
+    assert (found["failed"], found["serialization"], found["deadlock"]) == (524, 520, 4)
+    assert (found["retried"], found["retries"], found["tps"]) == (637, 1215, 56.134601)
+    assert found["statements"][1] == {
+        "script": 1,
+        "statement": "UPDATE pgbench_accounts SET abalance = 1;",
+        "mean_ms": 2.435,
+        "failures": 381,
+        "retries": 770,
+    }
+
+
+def test_statements_belong_to_their_scripts() -> None:
+    found = summary.parse(SCRIPTS_18)
+    assert [each["script"] for each in found["statements"]] == [1, 2]
+    assert [each["transactions"] for each in found["scripts"]] == [466, 134]
+    (older,) = summary.parse(SCRIPTS_16)["statements"]
+    assert older["statement"].startswith("SELECT") and older["mean_ms"] == 0.456
+
+
+SCRIPT = """\
+-- a comment; with a semicolon
+\\set a random(1, \\
+  10)
+SELECT ';' || $$;$$
+  FROM t; SELECT 2
+;
+/* two
+lines */ UPDATE t SET x = :a;
+"""
+
+
+def test_commands_are_counted_as_pgbench_does() -> None:
+    found = commands(SCRIPT)
+    assert [line for line, _ in found] == [2, 4, 5, 8]
+    assert found[3][1] == "UPDATE t SET x = :a"
+
+
+def test_an_error_names_the_script_and_its_line() -> None:
+    scripts = (Script("select-only"), Script("own.sql", 1, SCRIPT))
+    told = (
+        'pgbench: error: client 0 script 1 aborted in command 3 query 0: ERROR:  relation "t" does not exist\nLINE 1: x'
+    )
+    assert error_of(told, scripts, "/tmp/x") == 'own.sql:8: ERROR: relation "t" does not exist'
+    parsed = (
+        'pgbench: error: /tmp/x/own.sql:1: syntax error in command "set"\n\\set a random(1,10\n   ^ error found here'
+    )
+    assert error_of(parsed, scripts, "/tmp/x") == 'own.sql:1: syntax error in command "set"'
+    assert error_of("", scripts, "/tmp/x") == "pgbench ended without a word"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT 1;", False),
+        ("\\set a 1\nBEGIN; SELECT :a; END;", False),
+        ("SELECT 1 FOR UPDATE;", True),
+        ("WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x;", True),
+        ("CALL p();", True),
+    ],
+)
+def test_a_script_that_may_write_is_known(text: str, expected: bool) -> None:
+    assert writes(Script("own.sql", 1, text)) is expected
+
+
+def test_built_in_scripts_write_but_one() -> None:
+    assert [writes(Script(name)) for name in ("select-only", "simple-update", "tpcb-like")] == [False, True, True]
+    assert sleeps([Script("own.sql", 1, "\\sleep 10 ms\nSELECT 1;")]) and not sleeps([Script("select-only")])
+
+
+def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
+    good, empty = tmp_path / "good.sql", tmp_path / "empty.sql"
+    good.write_text("SELECT 1;")
+    empty.write_text("\n")
+    assert read_all([f"{good}@3"]) == (Script("good.sql", 3, "SELECT 1;"),)
+    for specs, told in (
+        ([], "no script given"),
+        ([f"{good}@x"], "weight must be a whole number, not 'x'"),
+        ([f"{good}@0"], "add up to 0"),
+        ([str(good), str(good)], "two scripts of one name"),
+        ([str(empty)], "it is empty"),
+        ([str(tmp_path / "none.sql")], "no such file"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            read_all(specs)

@@ -1,0 +1,106 @@
+"""pgbench's command lines, and what each of its versions knows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from workloads.pgbench.options import Options
+from workloads.pgbench.scripts import Script, commands
+
+OPEN_END_S = 100_000  # of a step whose end the launcher brings about
+FAILURES_DETAILED, EXIT_ON_ABORT = 15, 17  # versions of pgbench from which on it has these options
+# What scripts may have, and the version of pgbench that has it first.
+SINCE = {
+    r"\\aset\b": ("\\aset", 13),
+    r"\\startpipeline\b": ("\\startpipeline", 14),
+    r"\bpermute\s*\(": ("permute()", 14),
+    r"\\syncpipeline\b": ("\\syncpipeline", 17),
+}
+SHELL = re.compile(r"\\(setshell|shell)\b")
+
+
+def major(program: Mapping[str, Any]) -> int:
+    """The major version of a pgbench, from what it says: 18 of `pgbench (PostgreSQL) 18.6`."""
+    found = re.search(r"\) (\d+)", str(program["version"]))
+    if found is None:
+        raise ValueError(f"{program['path']}: '{program['version']}' is not the version of a pgbench")
+    return int(found.group(1))
+
+
+def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, int]]:
+    """What a plan uses, and the version of pgbench that knows it first."""
+    if options.max_tries > 1:
+        yield "--max-tries", 15
+    if "G" in options.init_steps:
+        yield "--init-steps with G", 13
+    if options.pgbench_partitions:
+        yield "--pgbench-partitions", 13
+    for script in scripts:
+        text = "\n".join(part for _, part in commands(script.text))
+        for pattern, (name, since) in SINCE.items():
+            if re.search(pattern, text):
+                yield f"{name} in {script.name}", since
+
+
+def run(
+    program: str,
+    version: int,
+    options: Options,
+    scripts: Sequence[Script],
+    folder: str,
+    *,
+    clients: int,
+    dsn: str,
+    seed: int,
+    transactions: int | None = None,
+    seconds: int = OPEN_END_S,
+) -> list[str]:
+    """The command of a step, or of a warm-up; the files of scripts are in `folder`."""
+    command = [program, "--no-vacuum", f"--protocol={options.protocol}", f"--random-seed={seed}"]
+    command += [f"--client={clients}", f"--jobs={min(options.jobs, clients)}"]
+    command += [f"--transactions={transactions}"] if transactions else [f"--time={seconds}"]
+    if options.connect:
+        command.append("--connect")
+    if options.rate is not None:
+        command.append(f"--rate={options.rate:.12g}")
+    if options.latency_limit is not None:
+        command.append(f"--latency-limit={options.latency_limit:.12g}")
+    if options.max_tries > 1:
+        command.append(f"--max-tries={options.max_tries}")
+    if version >= FAILURES_DETAILED:
+        command.append("--failures-detailed")
+    if version >= EXIT_ON_ABORT:
+        command.append("--exit-on-abort")
+    if several(scripts):
+        command.append("--report-per-command" if version >= FAILURES_DETAILED else "--report-latencies")
+    command += [f"--define={each}" for each in options.define]
+    for script in scripts:
+        if script.builtin:
+            command.append(f"--builtin={script.name}@{script.weight}")
+        else:
+            command.append(f"--file={os.path.join(folder, script.name)}@{script.weight}")  # noqa: PTH118
+    if not any(script.builtin for script in scripts):
+        command.append(f"--scale={options.pgbench_scale}")
+    return [*command, dsn]
+
+
+def several(scripts: Sequence[Script]) -> bool:
+    """Whether a report by statements says more than the latency of transactions: it costs pgbench 0.3 %."""
+    return any(script.name != "select-only" if script.builtin else len(commands(script.text)) > 1 for script in scripts)
+
+
+def initialize(program: str, options: Options, dsn: str) -> list[str]:
+    """The command that makes the tables."""
+    command = [program, "--initialize", f"--init-steps={options.init_steps}", f"--scale={options.pgbench_scale}"]
+    if options.fillfactor != 100:
+        command.append(f"--fillfactor={options.fillfactor}")
+    if options.foreign_keys:
+        command.append("--foreign-keys")
+    if options.unlogged:
+        command.append("--unlogged-tables")
+    if options.pgbench_partitions:
+        command += [f"--partitions={options.pgbench_partitions}", f"--partition-method={options.partition_method}"]
+    return [*command, "--quiet", dsn]

@@ -1,0 +1,141 @@
+"""From lines of pgbench's log to the counters of the page: one slot for each of its clients."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads import histogram
+from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
+from workloads.pgbench.log import Line
+from workloads.process import BOUNDS_NS
+
+
+@dataclass(slots=True)
+class _Client:
+    """What is known of one client. `number` is of its last transaction in the log."""
+
+    before: int = 0  # `number` when the step began
+    number: int = 0
+    first_number: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    ended_otherwise: int = 0  # transactions that failed or were skipped
+
+
+@dataclass(slots=True)
+class Counting:
+    """Counts for a step on its page. A line stands for `every` transactions; times are those of the monotonic clock.
+
+    `wall_ns` is what the log's clock is ahead of it. Until `began_ns` is set nothing is counted but where clients are.
+    Where not each transaction is in the log, how many there were is known by the numbers of those that are.
+    """
+
+    page: Page
+    every: int
+    wall_ns: int
+    limited: bool  # under --rate: there are response times
+    late_us: float  # the latency limit; 0 for none
+    began_ns: int = 0
+    ended_ns: int = 0  # 0 while the step lasts; transactions that end later are not counted
+    buffered: int = 0  # lines of each client that pgbench may hold back
+    lines: int = 0
+    _clients: list[_Client] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._clients = [_Client() for _ in range(self.page.roles)]
+
+    def take(self, line: Line) -> None:
+        """Counts a transaction that has ended."""
+        if not 0 <= line.client < len(self._clients):
+            return
+        client, ended_ns = self._clients[line.client], line.ended_us * 1000 - self.wall_ns
+        if not self.began_ns or ended_ns < self.began_ns:
+            client.before = client.number = max(client.number, line.number)
+            return
+        if self.ended_ns and ended_ns > self.ended_ns:
+            return
+        self.lines += 1
+        client.number = max(client.number, line.number)
+        client.last_ns = ended_ns
+        if not client.first_ns:
+            client.first_ns, client.first_number = ended_ns, client.number
+        if line.retries:
+            self._add(line.client, Word.RETRIED, self.every)
+            self._add(line.client, Word.RETRIES, self.every * line.retries)
+        if line.outcome:
+            client.ended_otherwise += self.every
+            self._add(line.client, OUTCOMES[line.outcome], self.every)
+        else:
+            self._count_times(line, ended_ns)
+        self._set_statements(line.client, self._done(client), ended_ns)
+
+    def project(self, now_ns: int) -> None:
+        """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
+        for slot, client in enumerate(self._clients):
+            most = self.every * self.buffered + self.every - 1
+            if most and client.last_ns > client.first_ns:
+                per_ns = (client.number - client.first_number) / (client.last_ns - client.first_ns)
+                missing = min(most, round(per_ns * max(0, now_ns - client.last_ns)))
+                self._set_statements(slot, self._done(client) + missing, client.last_ns)
+
+    def settle(self) -> None:
+        """The log is complete: what it says takes the place of what was projected."""
+        for slot, client in enumerate(self._clients):
+            self.page.set_word(slot, Word.STATEMENTS, self._done(client))
+
+    def correct(self, done: int) -> None:
+        """How many transactions were really done since the step began, over all clients."""
+        counted = [self.page.word(slot, Word.STATEMENTS) for slot in range(self.page.roles)]
+        whole = sum(counted)
+        if not whole:
+            return
+        corrected = [count * done // whole for count in counted]
+        corrected[0] += done - sum(corrected)
+        for slot, count in enumerate(corrected):
+            self.page.set_word(slot, Word.STATEMENTS, max(0, count))
+
+    @property
+    def before(self) -> int:
+        """Transactions before the step began, as far as is known."""
+        return sum(client.before for client in self._clients)
+
+    def _done(self, client: _Client) -> int:
+        return max(0, client.number - client.before - client.ended_otherwise)
+
+    def _count_times(self, line: Line, ended_ns: int) -> None:
+        slot, service_us = line.client, max(0, line.time_us - line.lag_us)
+        if self.late_us and line.time_us > self.late_us:
+            self._add(slot, Word.LATE, self.every)
+        if ended_ns - line.time_us * 1000 < self.began_ns:
+            return  # it was in flight while pgbench stood at the barrier
+        service_ns = service_us * 1000
+        base, words = self.page.slot(slot), self.page.words
+        words[base + SERVICE_OFFSET + histogram.index(service_us)] += self.every
+        words[base + Word.BUCKET_0 + bisect_left(BOUNDS_NS, service_ns)] += self.every
+        self._add(slot, Word.SERVICE_NS, service_ns * self.every)
+        self._raise(slot, Word.MAX_NS, service_ns)
+        if self.limited:
+            words[base + RESPONSE_OFFSET + histogram.index(line.time_us)] += self.every
+            self._raise(slot, Word.LATE_MAX_NS, line.time_us * 1000)
+
+    def _set_statements(self, slot: int, count: int, ended_ns: int) -> None:
+        if count > self.page.word(slot, Word.STATEMENTS):
+            self.page.set_word(slot, Word.STATEMENTS, count)
+        self.page.set_word(slot, Word.LAST_ENDED_NS, ended_ns)
+
+    def _add(self, slot: int, word: Word, count: int) -> None:
+        self.page.set_word(slot, word, self.page.word(slot, word) + count)
+
+    def _raise(self, slot: int, word: Word, value: int) -> None:
+        if value > self.page.word(slot, word):
+            self.page.set_word(slot, word, value)
+
+
+def report(summary: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
+    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them."""
+    statements = {"statements": summary["statements"]} if "statements" in summary else {}
+    own = {name: value for name, value in summary.items() if name != "statements"}
+    return {"pgbench": own, **statements, "log_lines": counting.lines, "log_every": counting.every}

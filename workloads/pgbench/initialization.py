@@ -1,0 +1,114 @@
+"""The first step: the tables are made, the same way for all servers, brought into memory, and the scripts tried."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from psycopg.pq import abc
+
+from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
+from workloads.page import Control, Page, State, Word
+from workloads.pgbench import command
+from workloads.pgbench.program import Failed, Pgbench, Stopped
+from workloads.pgbench.scripts import Script
+from workloads.pgbench.scripts import error_of as reason_of
+from workloads.pgbench.spec import Spec
+from workloads.process import clock
+
+LOOK_S = 0.05  # between two looks at STOP
+TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
+# pgbench freezes what it loads where the server can: a vacuum makes them all alike.
+SETTLE = (*(f"VACUUM (FREEZE, ANALYZE) {table}" for table in TABLES), "CHECKPOINT")
+WARM = (
+    "SELECT sum(abalance) FROM pgbench_accounts",
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM pgbench_accounts WHERE aid > 0",
+)
+
+
+def initialize(spec: Spec, page: Page, folder: Path) -> None:
+    """Does the step. Raises Failed, Stopped or SqlError."""
+    options = spec.options
+
+    def check() -> None:
+        if page.words[Control.STOP]:
+            raise Stopped
+
+    with contextlib.closing(_Session(spec.dsn, check)) as session:
+        page.set_word(0, Word.CLIENT_PID, os.getpid())
+        page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
+        page.set_word(0, Word.STATE, State.READY)
+        while not page.words[Control.START_NS]:
+            check()
+            time.sleep(0.002)
+        page.set_word(0, Word.STARTED_NS, clock())
+        page.set_word(0, Word.STATE, State.RUNNING)
+        _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
+        tables = "t" in options.init_steps
+        for statement in SETTLE if tables else ():
+            session.execute(statement)
+        for statement in WARM if tables else ():
+            session.execute(statement)
+        for script in spec.scripts:
+            single = [Script(script.name, 1, script.text)]
+            argv = _command(spec, folder, single, transactions=1, clients=1)
+            _call(argv, spec, folder, check, single)
+        if options.warmup_seconds:
+            argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
+            _call(argv, spec, folder, check)
+        page.set_word(0, Word.ENDED_NS, clock())
+        page.set_word(0, Word.STATE, State.DONE)
+        while not page.words[Control.RELEASE]:
+            time.sleep(0.002)
+
+
+def _command(spec: Spec, folder: Path, scripts: Sequence[Script], **how: int) -> list[str]:
+    return command.run(
+        spec.program, spec.version, spec.options, scripts, str(folder), dsn=spec.dsn, seed=spec.seed, **how
+    )
+
+
+def _call(
+    argv: list[str],
+    spec: Spec,
+    folder: Path,
+    check: Callable[[], None],
+    scripts: Sequence[Script] | None = None,
+) -> None:
+    """Runs a pgbench to its end. Raises Failed where it does not end well."""
+    with Pgbench(argv, folder, threads=0) as pgbench:
+        while not pgbench.has_ended(round(LOOK_S * 1000)):
+            check()
+        if pgbench.code:
+            raise Failed(reason_of(pgbench.errors, spec.scripts if scripts is None else scripts, str(folder)))
+
+
+class _Session:
+    """A connection whose statements can be given up."""
+
+    def __init__(self, dsn: str, check: Callable[[], None]) -> None:
+        self.connection: abc.PGconn = open_connection(dsn)
+        self._check = check
+
+    def execute(self, sql: str) -> None:
+        """Runs one statement; raises SqlError, and what `check` raises."""
+        connection = self.connection
+        connection.send_query(sql.encode())
+        while True:
+            while connection.is_busy():
+                self._check()
+                if select.select([connection.socket], [], [], LOOK_S)[0]:
+                    connection.consume_input()
+            result = connection.get_result()
+            if result is None:
+                return
+            if result.status not in (COMMAND_OK, TUPLES_OK):
+                raise error_of(connection, result)
+
+    def close(self) -> None:
+        """Ends the session."""
+        self.connection.finish()

@@ -1,0 +1,277 @@
+"""The launcher of a step with pgbench: starts one pgbench, reads its log, keeps the page's words for each client.
+
+pgbench knows no barrier: it begins as soon as its clients have connected. So it is stopped (SIGSTOP) in that moment,
+and continued when the step begins; what it did before is not counted, and what was in flight meanwhile has no latency.
+At the end it is stopped again, so that the last samples are taken with all connections open, and then told by SIGALRM,
+which is what its own --time uses, to end by itself and to sum up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from workloads.connection import SqlError, execute, open_connection
+from workloads.launcher import cancel
+from workloads.page import Control, Page, State, Word
+from workloads.pgbench import command, summary
+from workloads.pgbench.counting import Counting, report
+from workloads.pgbench.initialization import initialize
+from workloads.pgbench.log import parse
+from workloads.pgbench.program import APPLICATION, Failed, Pgbench, Stopped
+from workloads.pgbench.scripts import error_of
+from workloads.pgbench.spec import Spec
+from workloads.process import clock, die_with_parent, name_process
+
+CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
+READ_EVERY_MS = 20  # between two readings of the log
+BARRIER_EVERY_S = 0.002
+BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
+END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
+BACKENDS = f"""
+SELECT pid FROM pg_stat_activity
+WHERE application_name = '{APPLICATION}' AND backend_type = 'client backend' AND state IS NOT NULL
+ORDER BY backend_start
+"""
+
+
+@dataclass(eq=False)
+class Step:
+    """A step of transactions."""
+
+    spec: Spec
+    page: Page
+    folder: Path
+
+    def run(self) -> None:
+        """Runs it to its end. Raises Failed or Stopped."""
+        spec, options, version = self.spec, self.spec.options, self.spec.version
+        self.clients = int(spec.step["clients"])
+        self.timed = not spec.step["transactions"]
+        argv = command.run(
+            spec.program,
+            version,
+            options,
+            spec.scripts,
+            str(self.folder),
+            clients=self.clients,
+            dsn=spec.dsn,
+            seed=spec.seed,
+            transactions=spec.step["transactions"] or None,
+        )
+        log = ["--log", f"--log-prefix={self.folder / 'log'}"]
+        log += [f"--sampling-rate={1 / spec.log_every:.12g}"] if spec.log_every > 1 else []
+        self.counting = Counting(
+            self.page,
+            spec.log_every,
+            time.time_ns() - clock(),
+            options.rate is not None,
+            (options.latency_limit or 0.0) * 1000,
+        )
+        began_ns = clock()
+        argv = [argv[0], *log, *argv[1:]]
+        threads, by_line = min(options.jobs, self.clients), spec.log_by_line
+        self.counting.buffered = 0 if by_line else -(-BUFFERED_LINES * threads // self.clients)
+        with Pgbench(argv, self.folder, threads, by_line, waiting=options.connect) as self.pgbench:
+            backends = [0] * self.clients if options.connect else self._await_connected()
+            for slot, backend in enumerate(backends):
+                self.page.set_word(slot, Word.CLIENT_PID, self.pgbench.pid)
+                self.page.set_word(slot, Word.BACKEND_PID, backend)
+                self.page.set_word(
+                    slot, Word.CONNECT_NS, 0 if options.connect else (clock() - began_ns) // self.clients
+                )
+            self._await_start()
+            self._work()
+            self._finish()
+
+    def _await_connected(self) -> list[int]:
+        """Waits until all clients have connected, and stops pgbench; returns their backends in order of their start."""
+        with contextlib.closing(_Watching(self.spec.dsn)) as watching:
+            setting_up: set[int] = set()  # pgbench's first connection, which looks at the tables
+            while not self.pgbench.has_opened_logs():
+                setting_up.update(watching.backends())
+                self._check()
+                time.sleep(CONNECTED_EVERY_S)
+            while True:
+                self._check()
+                if len(self._of_clients(watching, setting_up)) >= self.clients:
+                    self.pgbench.send(signal.SIGSTOP)
+                    time.sleep(CONNECTED_EVERY_S)
+                    found = self._of_clients(watching, setting_up)
+                    if len(found) == self.clients:
+                        return found
+                    self.pgbench.send(signal.SIGCONT)
+                time.sleep(CONNECTED_EVERY_S)
+
+    def _of_clients(self, watching: _Watching, setting_up: set[int]) -> list[int]:
+        return [backend for backend in watching.backends() if backend not in setting_up]
+
+    def _await_start(self) -> None:
+        self._set_states(State.READY)
+        while not self.page.words[Control.START_NS]:
+            self._check()
+            self._read()
+            time.sleep(BARRIER_EVERY_S)
+        self.start_ns = self.page.words[Control.START_NS]
+        while clock() < self.start_ns:
+            time.sleep(0.0005)
+        self._read()
+        self.counting.began_ns = self.start_ns
+        for slot in range(self.clients):
+            self.page.set_word(slot, Word.STARTED_NS, clock())
+        self._set_states(State.RUNNING)
+        self.pgbench.send(signal.SIGCONT)
+
+    def _work(self) -> None:
+        """Reads the log until the time is over, or pgbench has done its transactions."""
+        until_ns = self.start_ns + int(self.spec.step["seconds"]) * 1_000_000_000
+        while not self.timed or clock() < until_ns:
+            left_ms = max(1, (until_ns - clock()) // 1_000_000) if self.timed else READ_EVERY_MS
+            if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)):
+                break
+            self._read()
+            self.counting.project(clock())
+            self._check_stop()
+        if self.timed:
+            self._check()
+            self.pgbench.send(signal.SIGSTOP)
+        elif self.pgbench.code:
+            raise Failed(self._reason())
+        ended_ns = self.counting.ended_ns = clock()
+        self._read()
+        if self.timed:
+            self.counting.project(ended_ns)
+        else:
+            self.counting.settle()
+            self._correct(0)
+        for slot in range(self.clients):
+            self.page.set_word(slot, Word.ENDED_NS, ended_ns)
+        self._set_states(State.DONE)
+
+    def _finish(self) -> None:
+        """Lets pgbench end by itself once the engine has taken its samples, and reports what it says."""
+        while not self.page.words[Control.RELEASE]:
+            time.sleep(BARRIER_EVERY_S)
+        if self.timed:
+            self.pgbench.send(signal.SIGALRM)
+            self.pgbench.send(signal.SIGCONT)
+            deadline = time.monotonic() + END_TIMEOUT_S
+            while not self.pgbench.has_ended(READ_EVERY_MS) and time.monotonic() < deadline:
+                self._read()
+            if self.pgbench.code is None:  # a transaction takes longer than anybody waits: nothing is summed up
+                cancel(self.spec.dsn, self.page, range(self.clients))
+                sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting)))
+                return
+            if self.pgbench.code:
+                self._set_states(State.FAILED)
+                sys.stderr.write(f"{self._reason()}\n")
+                raise Failed(self._reason())
+            self._read()
+            self.counting.settle()
+            # In a closed loop each client had one transaction in flight when the step ended.
+            if not self.spec.options.rate:
+                self._correct(self.clients)
+        found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
+        sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting)))
+
+    def _correct(self, in_flight: int) -> None:
+        if self.spec.log_every == 1:  # the log says it
+            return
+        processed = summary.parse(self.pgbench.output).get("processed")
+        if processed is not None:
+            self.counting.correct(processed - self.counting.before - in_flight)
+
+    def _read(self) -> None:
+        lag, retries = self.spec.options.rate is not None, self.spec.options.max_tries > 1
+        for text in self.pgbench.lines():
+            line = parse(text, lag=lag, retries=retries)
+            if line is not None:
+                self.counting.take(line)
+
+    def _check(self) -> None:
+        self._check_stop()
+        if self.pgbench.has_ended():
+            few = f"pgbench did {self.spec.step['transactions']} transactions before they could be measured: give more"
+            raise Failed(self._reason() if self.pgbench.code else few)
+
+    def _check_stop(self) -> None:
+        if self.page.words[Control.STOP]:
+            raise Stopped
+
+    def _reason(self) -> str:
+        if self.pgbench.code is not None and self.pgbench.code < 0:
+            return f"pgbench ended: signal {-self.pgbench.code}"
+        return error_of(self.pgbench.errors, self.spec.scripts, str(self.folder))
+
+    def _set_states(self, state: State) -> None:
+        for slot in range(self.page.roles):
+            self.page.set_word(slot, Word.STATE, state)
+
+
+class _Watching:
+    """A connection that asks which backends are pgbench's."""
+
+    def __init__(self, dsn: str) -> None:
+        self._connection = open_connection(dsn)
+
+    def backends(self) -> list[int]:
+        """Their pids, the first to come first."""
+        result = execute(self._connection, BACKENDS.encode())
+        return [int(result.get_value(row, 0) or 0) for row in range(result.ntuples)]
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._connection.finish()
+
+
+def _run(spec: Spec, page: Page) -> None:
+    with TemporaryDirectory(prefix="pgbench-", dir=spec.folder) as folder:
+        for script in spec.scripts:
+            if not script.builtin:
+                (Path(folder) / script.name).write_text(script.text)
+        if spec.step["kind"] == "init":
+            initialize(spec, page, Path(folder))
+        else:
+            Step(spec, page, Path(folder)).run()
+
+
+def main() -> int:
+    """The launcher."""
+    die_with_parent(os.getppid())
+    name_process("pgbench launcher")
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    page = Page(spec.page_fd, int(spec.step.get("clients", 1)))
+
+    def stop(_signal: int, _frame: object) -> None:
+        page.words[Control.STOP] = 1
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    state, code = State.STOPPED, 2
+    try:
+        _run(spec, page)
+        return 0
+    except Stopped:
+        pass
+    except (Failed, SqlError, OSError) as error:
+        if not page.words[Control.STOP]:
+            page.set_error(0, " ".join(str(error).split()))
+            page.words[Control.STOP] = 1
+            state, code = State.FAILED, 1
+    for slot in range(page.roles):
+        if page.word(slot, Word.STATE) != State.DONE:
+            page.set_word(slot, Word.STATE, state)
+    cancel(spec.dsn, page, range(page.roles))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

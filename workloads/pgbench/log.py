@@ -1,0 +1,43 @@
+"""pgbench's log of transactions, a line each, as pgbench writes it with `--log`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FAILURES = {"failed": "failed", "serialization": "serialization", "deadlock": "deadlock", "other": "failed"}
+
+
+class Line(NamedTuple):
+    """A transaction that ended. `number` counts all of its client's, logged or not, from 1.
+
+    `outcome` is empty for one that was done, else `skipped` or how it failed; times are then 0. `time_us` runs from the
+    scheduled start under --rate, which `lag_us` was before the real one.
+    """
+
+    client: int
+    number: int
+    outcome: str
+    time_us: int
+    ended_us: int  # wall clock
+    lag_us: int
+    retries: int
+
+
+def parse(line: bytes, *, lag: bool, retries: bool) -> Line | None:
+    """A line of the log; None for what is none, such as half a line of a pgbench that was killed."""
+    words = line.split()
+    if len(words) != 6 + lag + retries:
+        return None
+    try:
+        outcome = "" if words[2].isdigit() else words[2].decode()
+        return Line(
+            int(words[0]),
+            int(words[1]),
+            outcome if outcome in ("", "skipped") else FAILURES[outcome],
+            0 if outcome else int(words[2]),
+            int(words[4]) * 1_000_000 + int(words[5]),
+            int(words[6]) if lag else 0,
+            int(words[6 + lag]) if retries else 0,
+        )
+    except (ValueError, KeyError):
+        return None

@@ -1,0 +1,132 @@
+"""What may be varied about a pgbench workload. Names follow pgbench's own options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from workloads.options import MAX_CLIENTS, Steps, about, checked, options_of
+
+Count = Annotated[int, Meta(ge=1, le=10**9)]
+
+DEFAULT_CLIENTS = (1, 2, 4, 8)
+DEFAULT_SECONDS = 10
+# Options that the steps of a plan already say, so that they are not compared by themselves.
+SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of all pgbench workloads."""
+
+    pgbench_scale: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        about("Scale of pgbench's tables: 100,000 accounts each.", metavar="N"),
+    ] = 10
+    clients: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...],
+        about("Numbers of clients: a step for each, over one database.", metavar="N,…"),
+    ] = DEFAULT_CLIENTS
+    jobs: Annotated[Annotated[int, Meta(ge=1, le=256)], about("Threads of pgbench.", metavar="N")] = 1
+    protocol: Annotated[Literal["simple", "extended", "prepared"], about("How statements are sent to the server.")] = (
+        "simple"
+    )
+    seconds: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        about(
+            "Length of each step.",
+            metavar="S",
+            unset=f"{DEFAULT_SECONDS}, unless transactions are given",
+            excludes=["transactions", "transactions_total"],
+        ),
+    ] = None
+    transactions: Annotated[
+        Count | None,
+        about(
+            "Transactions of each client, instead of a length.",
+            metavar="N",
+            unset="as many as a length allows",
+            excludes=["seconds", "transactions_total"],
+        ),
+    ] = None
+    transactions_total: Annotated[
+        Count | None,
+        about(
+            "Transactions of all clients together; each does its whole part.",
+            metavar="N",
+            unset="as many as a length allows",
+            excludes=["seconds", "transactions"],
+        ),
+    ] = None
+    rate: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        about("Transactions to begin per second, at random times (Poisson).", metavar="TPS", unset="unlimited"),
+    ] = None
+    latency_limit: Annotated[
+        Annotated[float, Meta(gt=0, le=1e7)] | None,
+        about(
+            "Longest response in ms: later ones are counted, and with --rate not begun when they are due so late.",
+            metavar="MS",
+            unset="none",
+        ),
+    ] = None
+    max_tries: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        about("Tries of a transaction that fails by a deadlock or could not be serialized.", metavar="N"),
+    ] = 1
+    define: Annotated[
+        tuple[str, ...], about("A variable of the scripts.", metavar="NAME=VALUE", flag="-D", repeated=True)
+    ] = ()
+    connect: Annotated[bool, about("A new connection for each transaction.")] = False
+    between: Annotated[
+        Literal["auto", "none", "vacuum"],
+        about("What is done before a step: auto vacuums and makes a checkpoint where the scripts write."),
+    ] = "auto"
+    warmup_seconds: Annotated[
+        Annotated[int, Meta(ge=0, le=3600)],
+        about("Length of the warm-up after the database was made.", metavar="S"),
+    ] = 2
+    log_every: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)] | None,
+        about(
+            "Log one of so many transactions, for rates and latencies: a full log costs pgbench 6 %.",
+            metavar="N",
+            unset="16 where scripts only read, else 1",
+        ),
+    ] = None
+    steps: Steps = ()
+    init_steps: Annotated[
+        str, about("Steps of pgbench's initialization, in order: d, t, g or G, v, p, f.", metavar="STEPS")
+    ] = "dtGvp"
+    fillfactor: Annotated[
+        Annotated[int, Meta(ge=10, le=100)], about("Fill factor of the tables.", metavar="PERCENT")
+    ] = 100
+    foreign_keys: Annotated[bool, about("Make foreign keys between the tables.")] = False
+    unlogged: Annotated[bool, about("Make the tables unlogged.")] = False
+    pgbench_partitions: Annotated[
+        Annotated[int, Meta(ge=0, le=10_000)], about("Partitions of the accounts.", metavar="N")
+    ] = 0
+    partition_method: Annotated[Literal["range", "hash"], about("How the accounts are partitioned.")] = "range"
+
+
+class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of pgbench with scripts of the user's own."""
+
+    script: Annotated[
+        tuple[str, ...],
+        about("Scripts to run, each with its weight.", metavar="FILE[@WEIGHT],…", argument=True),
+    ] = ()
+
+
+def common(options: Options) -> Options:
+    """The options that all pgbench workloads have."""
+    return Options(**{name: getattr(options, name) for name in Options.__struct_fields__})
+
+
+def recorded(record: Mapping[str, Any]) -> Options:
+    """The options of a plan's record; those that another version added are passed over."""
+    cls = ScriptOptions if record["name"] == "pgbench" else Options
+    known = {option.name for option in options_of(cls)}
+    return checked(cls, {name: value for name, value in record.get("options", {}).items() if name in known})

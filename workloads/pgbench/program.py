@@ -1,0 +1,160 @@
+"""One pgbench process: started, signalled, its log read as it comes, ended.
+
+Its log is in memory (a memfd for each thread), where it comes in blocks of 4 KiB, some hundred lines. For slow
+transactions it goes to pseudo-terminals instead: these make each line come at once, but each wakes the kernel's worker
+for terminals, some 20 us of CPU in a virtual machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import tty
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workloads.process import die_with_parent
+
+APPLICATION = "pgbed-pgbench"
+PART_BYTES = 65536
+GIVEN_BACK_BYTES = 1 << 20
+KEEP_SIZE, PUNCH_HOLE = 1, 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """pgbench cannot go on; its text says why."""
+
+
+class Stopped(Exception):
+    """STOP was set: give up, this is no failure."""
+
+
+@dataclass(eq=False)
+class Pgbench:
+    """One pgbench process, its log as it comes, and what it prints. A context manager: it does not outlive that."""
+
+    argv: Sequence[str]
+    folder: Path
+    threads: int
+    by_line: bool = False  # the log comes line by line
+    waiting: bool = False  # stopped before it begins
+    pid: int = 0
+    code: int | None = None  # how it ended
+    _logs: list[tuple[int, int]] = field(default_factory=list)  # of each thread: where we read, where it writes
+    _places: dict[int, int] = field(default_factory=dict)  # how far each has been read, and given back
+    _rests: dict[int, bytes] = field(default_factory=dict)
+
+    def __enter__(self) -> Pgbench:
+        self._out, self._errors = (os.memfd_create(name) for name in ("output", "errors"))
+        for _ in range(self.threads):
+            if self.by_line:
+                ours, theirs = os.openpty()
+                tty.setraw(theirs)
+                os.set_blocking(ours, False)
+            else:
+                ours = theirs = os.memfd_create("pgbench-log")
+            self._logs.append((ours, theirs))
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self._become(parent)
+            finally:
+                os._exit(127)
+        self._ended = os.pidfd_open(self.pid)
+        if self.waiting:
+            os.waitpid(self.pid, os.WUNTRACED)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.code is None:
+            self.send(signal.SIGKILL)
+            self.reap()
+        os.close(self._ended)
+        for fd in {self._out, self._errors, *(fd for pair in self._logs for fd in pair)}:
+            os.close(fd)
+
+    def _become(self, parent: int) -> None:
+        """In the child: puts links to the logs where pgbench will open them, and becomes it."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        die_with_parent(parent)
+        for number, (_, theirs) in enumerate(self._logs):
+            name = f"log.{os.getpid()}" + (f".{number}" if number else "")
+            place = os.ttyname(theirs) if self.by_line else f"/proc/{parent}/fd/{theirs}"
+            os.symlink(place, self.folder / name)  # noqa: PTH211 (before exec: as little as can be)
+        with open(os.devnull) as nothing:  # noqa: PTH123
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(self._out, 1)
+        os.dup2(self._errors, 2)
+        if self.waiting:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        os.execve(self.argv[0], list(self.argv), own | {"PGAPPNAME": APPLICATION, "LC_ALL": "C"})
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends it a signal; nothing once it has ended."""
+        if self.code is None:
+            os.kill(self.pid, number)
+
+    def has_ended(self, timeout_ms: int = 0) -> bool:
+        """Whether it has ended, or does within a time."""
+        if self.code is None:
+            poller = select.poll()
+            poller.register(self._ended, select.POLLIN)
+            if poller.poll(timeout_ms):
+                self.reap()
+        return self.code is not None
+
+    def reap(self) -> None:
+        """Waits for its end."""
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def lines(self) -> list[bytes]:
+        """The lines of the log that have come since the last call."""
+        found: list[bytes] = []
+        for ours, _ in self._logs:
+            parts = [self._rests.get(ours, b"")]
+            with contextlib.suppress(BlockingIOError):
+                while part := self._next(ours):
+                    parts.append(part)
+            *whole, self._rests[ours] = b"".join(parts).split(b"\n")
+            found += whole
+        return found
+
+    def _next(self, log: int) -> bytes:
+        """The next part of a log; what is read of a file in memory is given back."""
+        if self.by_line:
+            return os.read(log, PART_BYTES)
+        place = self._places.get(log, 0)
+        part = os.pread(log, PART_BYTES, place)
+        self._places[log] = place + len(part)
+        if place // GIVEN_BACK_BYTES < self._places[log] // GIVEN_BACK_BYTES:
+            _LIBC.fallocate(log, PUNCH_HOLE | KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(place))
+        return part
+
+    def has_opened_logs(self) -> bool:
+        """Whether it has opened the log of its first thread: it does after it has looked at the tables."""
+        name = os.readlink(f"/proc/self/fd/{self._logs[0][1]}")  # noqa: PTH115
+        with contextlib.suppress(OSError):  # it ends, or closes one
+            return any(os.readlink(entry.path) == name for entry in os.scandir(f"/proc/{self.pid}/fd"))  # noqa: PTH115
+        return False
+
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return _text(self._out)
+
+    @property
+    def errors(self) -> str:
+        """What it has complained of."""
+        return _text(self._errors)
+
+
+def _text(fd: int) -> str:
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")

@@ -1,0 +1,165 @@
+"""pgbench's scripts: which there are, what they do, and which line an error of pgbench means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_BYTES = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
+# The parts of a script: what is quoted is taken whole, so that a semicolon in it ends nothing.
+PART = re.compile(
+    r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|\\;|;|\n|[^;\n'"$/\\-]+|.""", re.S
+)
+WORDS = re.compile(r"\A\s*(?:--[^\n]*\n\s*)*\s*(\w+)")
+READS = frozenset({"select", "with", "show", "begin", "end", "commit", "start", "set", "values", "table", "explain"})
+WRITES = re.compile(
+    r"\b(insert|update|delete|merge|copy|truncate|create|drop|vacuum|into|for\s+(no\s+key\s+)?update)\b"
+)
+ABORTED = re.compile(
+    r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+)[^:]*:\s*(?P<why>.*)", re.S
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script with its weight. `text` is empty for a built-in one, which has its name from pgbench."""
+
+    name: str
+    weight: int = 1
+    text: str = ""
+
+    @property
+    def builtin(self) -> bool:
+        return not self.text
+
+
+BUILTIN = {"select": "select-only", "tpcb": "tpcb-like", "simple": "simple-update"}
+
+
+def read(spec: str) -> Script:
+    """The script of FILE or FILE@WEIGHT. Raises ValueError where there is none."""
+    path, at, weight = spec.rpartition("@")
+    if not at:
+        path, weight = spec, "1"
+    if not re.fullmatch("[0-9]{1,9}", weight):
+        raise ValueError(f"script {spec}: the weight must be a whole number, not '{weight}'")
+    file = Path(path)
+    try:
+        if not file.is_file():
+            raise ValueError(f"script {path}: no such file")
+        if file.stat().st_size > MAX_BYTES:
+            raise ValueError(f"script {path}: more than {MAX_BYTES >> 20} MiB")
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
+        raise ValueError(f"script {path}: {reason}") from None
+    if not text.strip():
+        raise ValueError(f"script {path}: it is empty")
+    return checked(Script(file.name, int(weight), text))
+
+
+def checked(script: Script) -> Script:
+    """The script, whose name is a plain file's, or one of the built-in ones'. Raises ValueError for another."""
+    if script.name in BUILTIN.values() if script.builtin else NAME.fullmatch(script.name):
+        return script
+    raise ValueError(f"script {script.name!r}: a script's name has letters, digits, and _ - + . only")
+
+
+def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
+    """The scripts of a plan. Raises ValueError where one cannot be, or two go by one name."""
+    if not specs:
+        raise ValueError(
+            "no script given: --workload pgbench:FILE.sql, or pgbench-select, pgbench-tpcb, pgbench-simple"
+        )
+    found = tuple(read(spec) for spec in specs)
+    names = [script.name for script in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"script {name}: two scripts of one name; give one of them another")
+    if not any(script.weight for script in found):
+        raise ValueError("the scripts' weights add up to 0: none would ever be run")
+    return found
+
+
+def commands(text: str) -> list[tuple[int, str]]:
+    """The commands of a script as pgbench counts them: the line (from 1) that each begins in, and its text."""
+    found: list[tuple[int, str]] = []
+    line, begun, parts = 1, 0, ""
+
+    def end() -> None:
+        nonlocal parts
+        if parts.strip():
+            found.append((begun, parts.strip()))
+        parts = ""
+
+    rest = text
+    while rest:
+        if not parts.strip() and (meta := re.match(r"[ \t]*\\(?!;)[^\n]*(?:(?<=\\)\n[^\n]*)*", rest)):
+            found.append((line, meta.group().strip()))
+            line += meta.group().count("\n")
+            rest, parts = rest[meta.end() :], ""
+            continue
+        part = PART.match(rest)
+        assert part is not None
+        word = part.group()
+        comment = word.startswith(("--", "/*"))
+        if word.strip() and not comment and not parts.strip():
+            begun = line
+        if word == ";":
+            end()
+        elif not comment:
+            parts += word
+        line += word.count("\n")
+        rest = rest[part.end() :]
+    end()
+    return found
+
+
+def writes(script: Script) -> bool:
+    """Whether a script may write: a guess that errs on the side of yes."""
+    if script.builtin:
+        return script.name != BUILTIN["select"]
+    for _, text in commands(script.text):
+        if text.startswith("\\"):
+            continue
+        word = WORDS.match(text)
+        if word is None or word.group(1).lower() not in READS or WRITES.search(text.lower()):
+            return True
+    return False
+
+
+def sleeps(scripts: Iterable[Script]) -> bool:
+    """Whether clients rest within a script, so that a session at rest says nothing."""
+    return any(text.startswith("\\sleep") for script in scripts for _, text in commands(script.text))
+
+
+def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
+    """The reason of a failure in one line, from what pgbench wrote to standard error, with script and line.
+
+    `folder` is where the scripts' files were; their names stand without it.
+    """
+    text = errors.replace(f"{folder}/", "")
+    aborted = ABORTED.search(text)
+    if aborted is not None:
+        number, command = int(aborted["script"] or 0), int(aborted["command"])
+        why = re.split(r"\n(?:LINE \d|pgbench: |DETAIL|CONTEXT|HINT|STATEMENT)", aborted["why"])[0]
+        return " ".join(f"{_place(scripts, number, command)}: {why}".split())
+    for line in text.splitlines():
+        told = re.match(r"pgbench: (?:error|fatal): (.*)", line)
+        if told:
+            return " ".join(told.group(1).split())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "pgbench ended without a word"
+
+
+def _place(scripts: Sequence[Script], number: int, command: int) -> str:
+    if number >= len(scripts):
+        return f"script {number}, command {command}"
+    script = scripts[number]
+    found = commands(script.text)
+    if command >= len(found):
+        return f"{script.name}, command {command + 1}"
+    return f"{script.name}:{found[command][0]}"

@@ -1,0 +1,281 @@
+"""pgbench as a workload: see `workloads.base`.
+
+In its record `options` are what differs from the defaults, `scripts` what is run, `log_every` how many transactions
+there are to a line of the log, `programs` the pgbench that was found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload
+from workloads.names import pick
+from workloads.options import given, options_of
+from workloads.pgbench import command
+from workloads.pgbench.options import DEFAULT_SECONDS, SHAPE, Options, ScriptOptions, common, recorded
+from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, writes
+from workloads.pgbench.spec import Spec
+
+PROGRAM = "pgbench"
+ROLE = "pgbench"
+INIT = "init"
+INIT_STEPS = "dtgGvpf"
+TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts")
+LOG_EVERY_READ = 16
+SLOW_TPS = 500.0
+ROUGH_TPS = 5000.0  # of a client, on a small machine
+ROUGH_SCALE_S = 0.4  # to make 100,000 accounts
+SCALE_BYTES = 16 << 20
+CLUSTER_BYTES = 64 << 20
+WRITTEN = 1.5  # what tables may grow by where rows are replaced
+SETUP_CONNECTIONS = 2  # of pgbench before its clients connect, and of who watches that
+CHECK_S = 10
+PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
+
+
+class Pgbench:
+    """See `workloads.base.Workload`. One for each built-in script, and one for scripts of the user's own."""
+
+    def __init__(self, name: str, description: str, short: str, options: type[Options]) -> None:
+        self.name = name
+        self.description = description
+        self.options = options
+        self._short = short  # the steps' names begin with it
+
+    def plan(self, options: Options) -> Plan:
+        given_ways = [name for name in ("seconds", "transactions", "transactions_total") if getattr(options, name)]
+        if len(given_ways) > 1:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in given_ways)
+            raise ValueError(f"{flags} exclude each other")
+        if not options.clients:
+            raise ValueError("--clients: give at least one number")
+        scripts = read_all(options.script) if isinstance(options, ScriptOptions) else (Script(BUILTIN[self._short]),)
+        _check(options, scripts)
+        steps = [_step(f"{self._short}.c{clients}", clients, options) for clients in dict.fromkeys(options.clients)]
+        if options.steps:
+            names = [INIT, *(step["name"] for step in steps)]
+            wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
+            steps = [step for step in steps if step["name"] in wanted]
+        write = any(map(writes, scripts))
+        record: dict[str, Any] = {
+            "name": self.name,
+            "title": " ".join(filter(None, [f"scale {options.pgbench_scale}", options.protocol, _files(scripts)])),
+            "clients": max((step["clients"] for step in steps), default=1),
+            "steps": [{"name": INIT, "kind": INIT}, *steps],
+            "options": given(options),
+            "scripts": [asdict(script) for script in scripts],
+            "log_every": options.log_every or (1 if write or options.rate or options.max_tries > 1 else LOG_EVERY_READ),
+            "writes": write,
+        }
+        return Plan(record, programs=(PROGRAM,))
+
+    def check(self, record: Record) -> None:
+        """Refuses what this pgbench does not know, and scripts that it cannot read."""
+        options, scripts, program = recorded(record), _scripts(record), record["programs"][PROGRAM]
+        _check(options, scripts)
+        version = command.major(program)
+        for what, since in command.unknown(options, scripts):
+            if version < since:
+                raise ValueError(
+                    f"{what} needs the pgbench of PostgreSQL {since} or later; this is {program['version']} "
+                    f"({program['path']})"
+                )
+        own = [script for script in scripts if not script.builtin]
+        with TemporaryDirectory(prefix="pgbed-scripts-") as folder:
+            Path(folder).chmod(0o755)
+            for script in own:
+                (Path(folder) / script.name).write_text(script.text)
+            # It reads the scripts before it connects, which it then cannot: there is no server in this folder.
+            call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
+            done = subprocess.run(
+                [*call[:-1], f"host={folder} connect_timeout=1"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=CHECK_S,
+                check=False,
+                env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
+                user="nobody" if os.geteuid() == 0 else None,
+                extra_groups=[] if os.geteuid() == 0 else None,
+            )
+            if "connection to server" not in done.stderr and "could not connect" not in done.stderr:
+                raise ValueError(error_of(done.stderr, scripts, folder))
+
+    def abreast(self, entries: Record) -> dict[str, Any]:
+        raise ValueError("--interleave slices: pgbench cannot be driven in slices; use --interleave cells")
+
+    def steps(self, record: Record) -> tuple[Step, ...]:
+        options, scripts = recorded(record), _scripts(record)
+        made = Step(
+            name=INIT,
+            kind=INIT,
+            record=record["steps"][0],
+            roles=(Role(1, INIT),),
+            connections=1 + len(scripts),
+            expected_s=options.pgbench_scale * ROUGH_SCALE_S + options.warmup_seconds,
+        )
+        ages = "page" if options.connect else "active" if options.rate or sleeps(scripts) else "session"
+        return (
+            made,
+            *(
+                Step(
+                    name=step["name"],
+                    kind=step["kind"],
+                    record=step,
+                    headline=Headline(ROLE, "tx/s"),
+                    roles=tuple(Role(client, ROLE) for client in range(1, step["clients"] + 1)),
+                    connections=step["clients"] + SETUP_CONNECTIONS,
+                    expected_s=_expected_s(step),
+                    interchangeable=True,
+                    ages=ages,  # type: ignore[arg-type]
+                    threads=min(options.jobs, step["clients"]),
+                )
+                for step in record["steps"][1:]
+            ),
+        )
+
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
+        options = recorded(record)
+        wanted = options.between == "vacuum" or (options.between == "auto" and record.get("writes", True))
+        if step.kind == INIT or not wanted or "t" not in options.init_steps:
+            return Maintenance()
+        vacuums = tuple(f"VACUUM {table}" for table in TABLES)
+        return Maintenance(before=(("TRUNCATE pgbench_history",), vacuums, ("CHECKPOINT",)))
+
+    def launch(self, record: Record, step: Step, place: Place) -> Launch:
+        program, options, scripts = record["programs"][PROGRAM], recorded(record), _scripts(record)
+        made = [each["clients"] for each in record["steps"][1:]]
+        spec = Spec(
+            page_fd=place.page_fd,
+            folder=place.folder,
+            dsn=place.dsn,
+            program=program["path"],
+            version=command.major(program),
+            options=common(options),
+            scripts=scripts,
+            step=dict(step.record),
+            warm_clients=sorted(made)[len(made) // 2] if made else 1,
+            log_every=int(record["log_every"]),
+            log_by_line=int(record["log_every"]) == 1 and _may_be_slow(options, scripts),
+            seed=_seed(place.seed, step.name, place.repeat),
+        )
+        return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
+
+    def relations(self, record: Record, role: Role) -> frozenset[str]:
+        return frozenset({*TABLES, "pgbench_history"})
+
+    def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
+        options = recorded(record)
+        data = options.pgbench_scale * SCALE_BYTES * 100 / options.fillfactor
+        return int(CLUSTER_BYTES + data * (WRITTEN if record.get("writes", True) else 1.05) + min(data, max_wal_bytes))
+
+    def identity(self, record: Record) -> dict[str, Any]:
+        options = recorded(record)
+        values = {
+            option.name: getattr(options, option.name)
+            for option in options_of(type(options))
+            if option.name not in SHAPE
+        }
+        text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _scripts(record))
+        return {
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+            "log_every": record.get("log_every", 1),
+            "scripts": hashlib.sha256(text.encode()).hexdigest()[:12],
+            "pgbench": record.get("programs", {}).get(PROGRAM, {}).get("version", ""),
+        }
+
+    def non_default(self, record: Record) -> tuple[str, ...]:
+        left_out = {*SHAPE, "pgbench_scale", "protocol"}  # the title says these
+        return tuple(
+            f"{name.replace('_', ' ')} {' '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"
+            for name, value in given(recorded(record)).items()
+            if name not in left_out
+        )
+
+    def sizes(self) -> Listing:
+        row = {"workload": self.name, "steps": ""}
+        note = f"{self.name}: {INIT}, then {self._short}.cN for each number N of --clients: {self.description}"
+        return Listing((row,), ("workload",), (note,))
+
+    def presets(self) -> tuple[dict[str, Any], ...]:
+        return ()
+
+
+def _check(options: Options, scripts: Sequence[Script]) -> None:
+    """Raises ValueError for what no pgbench can do."""
+    unknown = set(options.init_steps) - set(INIT_STEPS)
+    if unknown or not options.init_steps:
+        raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
+    for each in options.define:
+        if not re.fullmatch(r"\w+=.*", each):
+            raise ValueError(f"-D {each}: give NAME=VALUE")
+    for script in scripts:
+        for line, text in commands(script.text):
+            if command.SHELL.match(text):
+                raise ValueError(
+                    f"{script.name}:{line}: \\shell and \\setshell run commands of the shell; leave them out"
+                )
+            if PIPELINE.match(text) and options.protocol == "simple":
+                raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
+
+
+def _step(name: str, clients: int, options: Options) -> dict[str, Any]:
+    each = options.transactions
+    if options.transactions_total:
+        each = options.transactions_total // clients
+        if not each:
+            raise ValueError(
+                f"--transactions-total {options.transactions_total}: fewer than the {clients} clients of step {name}"
+            )
+    seconds = 0 if each else options.seconds or DEFAULT_SECONDS
+    return {
+        "name": name,
+        "kind": "transactions",
+        "clients": clients,
+        "seconds": seconds,
+        "transactions": each or 0,
+        "sweep": {"clients": clients},
+    }
+
+
+def _may_be_slow(options: Options, scripts: Sequence[Script]) -> bool:
+    """Whether there may be so few transactions that a block of the log takes long to fill.
+
+    Nobody knows it of scripts of the user's own; of the built-in ones there are hundreds in a second, unless limited.
+    """
+    return options.rate <= SLOW_TPS if options.rate is not None else not any(script.builtin for script in scripts)
+
+
+def _expected_s(step: Record) -> float:
+    return float(step["seconds"] or step["transactions"] * step["clients"] / ROUGH_TPS)
+
+
+def _files(scripts: Sequence[Script]) -> str:
+    return ", ".join(script.name for script in scripts if not script.builtin)
+
+
+def _scripts(record: Record) -> tuple[Script, ...]:
+    return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
+
+
+def _seed(plan_seed: int, step: str, repeat: int) -> int:
+    """The same for all builds, other for each step and repeat."""
+    return int.from_bytes(hashlib.sha256(f"{plan_seed}/{step}/{repeat}".encode()).digest()[:4], "big")
+
+
+SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", Options)
+TPCB: Workload = Pgbench("pgbench-tpcb", "pgbench: five statements like TPC-B", "tpcb", Options)
+SIMPLE: Workload = Pgbench("pgbench-simple", "pgbench: one row updated, one inserted", "simple", Options)
+SCRIPTS: Workload = Pgbench("pgbench", "pgbench: scripts of your own (pgbench:FILE.sql)", "script", ScriptOptions)
