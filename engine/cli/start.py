@@ -88,15 +88,14 @@ def _amount(prospect: Prospect) -> str:
     in_all = f"about {span(guess.cell_s * guess.cells)} in all (rough estimate)"
     if manifest.minutes:
         in_all += f", {manifest.minutes:g} minutes at most: how many it will be is counted after the first"
-    if guess.sliced_step_s is None:
+    if not manifest.sliced:
         return f"{guess.cells} cells of about {span(guess.cell_s)} each, {in_all}"
     pairs = guess.cells // servers
     least = f"{manifest.looks[0].pairs} to " if manifest.looks and pairs > manifest.looks[0].pairs else ""
     ends = ", ends as soon as every step is known" if manifest.looks else ""
-    return (
-        f"{least}{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each, "
-        f"{guess.sliced_step_s:.0f} s of it for each step in slices, {in_all}{ends}"
-    )
+    query = f", {guess.query_step_s:.0f} s of it for each query step" if guess.query_step_s else ""
+    of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each{query}"
+    return f"{least}{of_each}, {in_all}{ends}"
 
 
 def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:

@@ -51,14 +51,14 @@ class Guess:
 
     `cells` is how many there will be: all that are planned, or as many as fit into the time.
     `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
-    `sliced_step_s` is the longest of the steps in slices, all servers together; None where there are none.
+    `query_step_s` is the longest of the query steps in slices, all servers together; None where there are none.
     """
 
     cells: int
     cell_s: float
     needed_bytes: int
     noise: Noise | None
-    sliced_step_s: float | None = None
+    query_step_s: float | None = None
 
     def record(self) -> dict[str, Any]:
         """The JSON form. `smallest_effect` is a fraction that shows in every step."""
@@ -67,7 +67,7 @@ class Guess:
             "cell_s": round(self.cell_s),
             "total_s": round(self.cell_s * self.cells),
             "needed_bytes": self.needed_bytes,
-            "sliced_step_s": self.sliced_step_s,
+            "query_step_s": self.query_step_s,
             "smallest_effect": round(self.noise.effect, 4) if self.noise else None,
             "noise": asdict(self.noise) if self.noise else None,
         }
@@ -121,9 +121,10 @@ class _Asked:
             cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once,
             noise=tell(out, repeats, long_s, judged) if request.subjects > 1 else None,
-            sliced_step_s=max(request.subjects * step.expected_s for step in self.steps if step.sliced)
-            if request.sliced
-            else None,
+            query_step_s=max(
+                (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
+                default=None,
+            ),
         )
 
 

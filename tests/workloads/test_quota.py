@@ -23,6 +23,7 @@ from workloads.process import clock
 
 Databases = Callable[[int | str], Database]
 CLIENTS, LOADED, WRITTEN = 2, 3000, 5000
+AT_WORK = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend'"
 ROUNDS = 3  # of a slice: fewer than a queue between the streams holds
 
 
@@ -68,7 +69,7 @@ def run_sliced(target: Database, step_name: str, generation: str, options: Optio
             assert [run.page.word(slot, Word.STATEMENTS) for slot in inserts] == [quota] * CLIENTS
             for slot in deletes:
                 assert abs(run.page.word(slot, Word.STATEMENTS) - quota) <= QUEUE_ROUNDS + 2
-            assert target.one("SELECT count(*) FROM pg_stat_activity WHERE state = 'active'") == 1, "a lookup goes on"
+            assert target.one(AT_WORK) == 1, "a lookup goes on"
         assert slices >= (step.rounds - lost(step, generation)) // ROUNDS - 1
         return run.finish()
 

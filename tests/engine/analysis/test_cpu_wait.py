@@ -49,7 +49,7 @@ def test_hogs_pinned_beside_a_cell_show_as_run_queue_wait_by_role_and_are_what_i
     bench: Bench, label: str
 ) -> None:
     size = ("--rows", "2000", "--rows-written", "150000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
-    bench.detached("--pg", label, "--aa", "--repeats", "1", *size)
+    bench.detached("--pg", label, "--aa", "--repeats", "1", "--interleave", "cells", *size)
     wait_for(lambda: len(bench.attempts()) == 2, "the second cell")
     hogs = [
         subprocess.Popen([sys.executable, "-c", HOG, str(cpu)], start_new_session=True)
