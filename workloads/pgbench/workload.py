@@ -92,7 +92,8 @@ class Pgbench:
                     f"({program['path']})"
                 )
         own = [script for script in scripts if not script.builtin]
-        with TemporaryDirectory(prefix="pgbed-scripts-") as folder:
+        as_root = os.geteuid() == 0  # then nobody reads them, who may not enter a folder that is root's own
+        with TemporaryDirectory(prefix="pgbed-scripts-", dir="/tmp" if as_root else None) as folder:
             Path(folder).chmod(0o755)
             for script in own:
                 (Path(folder) / script.name).write_text(script.text)
@@ -107,8 +108,8 @@ class Pgbench:
                 timeout=CHECK_S,
                 check=False,
                 env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
-                user="nobody" if os.geteuid() == 0 else None,
-                extra_groups=[] if os.geteuid() == 0 else None,
+                user="nobody" if as_root else None,
+                extra_groups=[] if as_root else None,
             )
             if "connection to server" not in done.stderr and "could not connect" not in done.stderr:
                 raise ValueError(error_of(done.stderr, scripts, folder))
