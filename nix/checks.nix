@@ -97,12 +97,17 @@ in
           touch $out
         '';
 
-    # The tests that need no privilege, in four parts that run beside each other: most of the time they wait.
+    # The tests that need no privilege, in five parts that run beside each other: most of the time they wait.
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
     engine =
       tests "The tests of the engine but its runs, against real servers" "engine"
         "--ignore=tests/engine/run tests/engine";
-    runs = tests "Whole runs, and what ends them" "runs" "tests/engine/run";
+    runs =
+      tests "Whole runs, and what ends them" "runs"
+        "--ignore-glob=*/run/test_abreast* --ignore=tests/engine/run/test_ending.py tests/engine/run";
+    abreast =
+      tests "Runs of servers side by side" "abreast"
+        "tests/engine/run/test_abreast*.py tests/engine/run/test_ending.py";
     screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
     tests =
       tests "All other tests, against real servers" "tests"
