@@ -54,6 +54,13 @@ let
       bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
 
+  abreast = [
+    "abreast"
+    "conductor"
+    "ending"
+    "narrowing"
+  ];
+
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} $(find ${../nix} -name '*.nix')
     touch $out
@@ -104,10 +111,12 @@ in
         "--ignore=tests/engine/run tests/engine";
     runs =
       tests "Whole runs, and what ends them" "runs"
-        "--ignore-glob=*/run/test_abreast* --ignore=tests/engine/run/test_ending.py tests/engine/run";
-    abreast =
-      tests "Runs of servers side by side" "abreast"
-        "tests/engine/run/test_abreast*.py tests/engine/run/test_ending.py";
+        "${
+          lib.concatMapStringsSep " " (name: "--ignore-glob=*/run/test_${name}*") abreast
+        } tests/engine/run";
+    abreast = tests "Runs of servers side by side" "abreast" (
+      lib.concatMapStringsSep " " (name: "tests/engine/run/test_${name}*.py") abreast
+    );
     screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
     tests =
       tests "All other tests, against real servers" "tests"

@@ -47,32 +47,32 @@ def await_slices(bench: Bench, count: int = 4) -> None:
 
 
 def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair: str) -> None:
-    done = bench("--pg", pair, *SMALL, "--query-seconds", "4", "--steps", "l.i0,l.x,qr100", "--repeats", "3")
+    done = bench("--pg", pair, *SMALL, "--query-seconds", "3", "--steps", "l.i0,l.x,qr100", "--repeats", "2")
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
     found = slices_of(bench, "qr100")
     builds = pair.split(",")
-    assert set(found) == {(repeat, build) for repeat in (1, 2, 3) for build in builds}
-    for repeat in (1, 2, 3):
+    assert set(found) == {(repeat, build) for repeat in (1, 2) for build in builds}
+    for repeat in (1, 2):
         both = sorted((row for build in builds for row in found[repeat, build]), key=lambda row: row.opened_ns)
         assert [(row.block, row.place) for row in both] == sorted((row.block, row.place) for row in both)
         whole = [row for row in both if row.block < both[-1].block]
         assert len(whole) == 4 * (both[-1].block - 1) > 20  # the first block is not counted
-    orders = [tuple(row.place for row in found[repeat, builds[0]]) for repeat in (1, 2, 3)]
+    orders = [tuple(row.place for row in found[repeat, builds[0]]) for repeat in (1, 2)]
     assert len(set(orders)) > 1, "every repeat draws its own orders"
     assert not any(slices_of(bench, "l.x").values())
     comparison = bench.comparison()
     assert comparison["design"] == "slices of 50 ms"
     assert "servers side by side, load, write and query steps in slices of 50 ms" in bench("compare").stdout
     (rate,) = (r for r in bench.ratios() if (r["step"], r["metric"]) == ("qr100", "rate_per_s"))
-    counted = bench.undrifted_pairs(3)
+    counted = bench.undrifted_pairs(2)
     assert rate["pairs"] == counted and (counted == 1 or rate["low"] < rate["ratio"] < rate["high"])
     # Active time is what rates are over: neither server seems half as fast as it is.
     with JournalReader(bench.run) as reader:
         for attempt in reader.attempts():
             (step,) = (row for row in reader.steps(attempt.id) if row.name == "qr100")
             assert step.totals is not None and step.ended_ns is not None
-            assert 3.5 < step.totals.seconds < 0.7 * (step.ended_ns - step.started_ns) / 1e9
+            assert 2.5 < step.totals.seconds < 0.7 * (step.ended_ns - step.started_ns) / 1e9
     assert (bench.run / "cells").exists()
     cells = ("--interleave", "cells", "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
     unsliced = bench("--pg", pair, *SMALL[:-2], *cells)
@@ -153,7 +153,7 @@ WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
 
 @pytest.mark.parametrize(
     ("victim", "steps"),
-    [("server", QUERIES), ("conductor", QUERIES), ("engine", WRITES), ("backend", WRITES), ("none", WRITES)],
+    [("server", QUERIES), ("conductor", QUERIES), ("engine", WRITES), ("backend", WRITES)],
 )
 def test_whatever_dies_nothing_stays_stopped_or_behind(
     bench: Bench, pair: str, victim: str, steps: tuple[str, ...]
@@ -166,8 +166,6 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
     elif victim == "conductor":
         (conductor,) = conductor_of(engine)
         os.kill(conductor, signal.SIGKILL)
-    elif victim == "none":
-        assert bench("stop").returncode == 0
     else:
         if victim == "server":
             first, *_ = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
@@ -185,8 +183,6 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
     if victim == "conductor":
         assert states == ["failed", "failed"]
         assert all("the conductor ended with code -9" in (attempt.reason or "") for attempt in bench.attempts())
-    if victim == "none":
-        assert states == ["interrupted", "interrupted"]
 
 
 def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> None:
