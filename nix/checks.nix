@@ -54,12 +54,21 @@ let
       bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
 
-  abreast = [
-    "abreast"
-    "conductor"
-    "ending"
-    "narrowing"
-  ];
+  # Tests of runs that are checks of their own, so that no check takes much longer than the others.
+  apart = {
+    abreast = [
+      "abreast"
+      "conductor"
+      "ending"
+      "narrowing"
+    ];
+    faults = [
+      "blame"
+      "faults"
+    ];
+    pgbench = [ "pgbench" ];
+  };
+  runsOf = lib.concatMapStringsSep " " (name: "tests/engine/run/test_${name}*.py");
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} $(find ${../nix} -name '*.nix')
@@ -104,19 +113,20 @@ in
           touch $out
         '';
 
-    # The tests that need no privilege, in five parts that run beside each other: most of the time they wait.
+    # The tests that need no privilege, in parts that run beside each other: most of the time they wait.
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
     engine =
       tests "The tests of the engine but its runs, against real servers" "engine"
         "--ignore=tests/engine/run tests/engine";
-    runs =
-      tests "Whole runs, and what ends them" "runs"
-        "${
-          lib.concatMapStringsSep " " (name: "--ignore-glob=*/run/test_${name}*") abreast
-        } tests/engine/run";
-    abreast = tests "Runs of servers side by side" "abreast" (
-      lib.concatMapStringsSep " " (name: "tests/engine/run/test_${name}*.py") abreast
+    runs = tests "Whole runs" "runs" (
+      lib.concatMapStringsSep " " (name: "--ignore-glob=*/run/test_${name}*") (
+        builtins.concatLists (builtins.attrValues apart)
+      )
+      + " tests/engine/run"
     );
+    abreast = tests "Runs of servers side by side" "abreast" (runsOf apart.abreast);
+    faults = tests "What ends runs" "faults" (runsOf apart.faults);
+    pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
     screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
     tests =
       tests "All other tests, against real servers" "tests"

@@ -28,7 +28,10 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 STOPPED_S = 3.0
 SEEN_WITHIN_S = 2.0
-QUICK = "--rows 2000 --rows-written 1000000 --steps l.i0,l.x,l.i1 --repeats 1 --set shared_buffers=64MB --beside"
+QUICK = (
+    "--rows 2000 --rows-written 1000000 --steps l.i0,l.x,l.i1 --repeats 1 --interleave cells "
+    "--set shared_buffers=64MB --beside"
+)
 
 
 class Tmux:
