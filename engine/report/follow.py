@@ -125,7 +125,7 @@ def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
     if not view.doing:
         rates = [(side.name, side.rate_per_s) for side in abreast.sides]
         parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
-    parts += [words for side in abreast.sides if (words := so_far_words(side, ended=bool(view.doing)))]
+    parts += [words for side in abreast.sides if (words := so_far_words(abreast, side, ended=bool(view.doing)))]
     return parts + [f"! {side.name} {stall_words(stall, view.at_ns)}" for side, stall in abreast.stalled()]
 
 

@@ -123,19 +123,18 @@ def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs) -> Line:
     return tuple(spans)
 
 
-def sentences(view: ViewState, glyphs: Glyphs, columns: int) -> list[Line]:
+def sentences(view: ViewState, columns: int) -> list[Line]:
     """How each build compares with the base so far; that of the side looked at is strong."""
     abreast = view.abreast
     if abreast is None:
         return []
     lines = []
     for side in abreast.sides[1:]:
-        words = so_far_words(side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
-        if glyphs.name == "ascii":
-            words = words.replace("±", "+-")
-        reach = f" ({reach_words(abreast)})"
-        if len(words) + len(reach) >= columns:
-            reach = reach.replace(" of clusters", "")
+        words = so_far_words(abreast, side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
+        reaches = (f" ({reach})" for reach in reach_words(abreast))
+        reach = next((reach for reach in reaches if len(words) + len(reach) < columns), "")
+        if len(words) >= columns:
+            words = words.removesuffix(" so far")
         mark = "strong" if side is abreast.compared else ""
         lines.append(line((f" {words}", mark), (reach, "dim")))
     return lines
@@ -275,7 +274,7 @@ def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
         line((f" {rate}", "strong"), f"  {view.doing}"),
         progress(view, SETS["ascii"], behind_s, None),
     ]
-    lines += sentences(view, SETS["ascii"], LEAST[0])
+    lines += sentences(view, LEAST[0])
     if view.abreast is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
     lines += [line((f" ! {stall_words(stall, view.at_ns)}", "stall")) for stall in view.stalled]

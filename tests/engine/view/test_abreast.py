@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,9 +257,9 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ops", "blocks", "said"),
     [
-        ((400, 380), 20, "17.0 is 5.0 % ± 0.0 % slower so far"),
-        ((400, 404), 20, "17.0 is 1.0 % ± 0.0 % faster so far"),
-        ((400, 380), 19, "17.0 is 5.0 % slower so far, too early for its error"),
+        ((400, 380), 20, "17.0 / 16.3: -5.0 % [-5.0, -5.0] so far"),
+        ((400, 404), 20, "17.0 / 16.3: +1.0 % [+1.0, +1.0] so far"),
+        ((400, 380), 19, "17.0 / 16.3: -5.0 %, no interval yet"),
         ((0, 380), 19, ""),
     ],
 )
@@ -267,6 +268,15 @@ def test_the_ratio_in_words(tmp_path: Path, ops: tuple[float, float], blocks: in
         for _ in range(blocks):
             live.block(*ops)
         found = seen(player.look())
-        assert so_far_words(found.compared) == said
-        assert so_far_words(found.compared, ended=True) == said.replace(" so far", "")
-        assert reach_words(found) == f"this pair of clusters, {2 if blocks == 20 else 1.5:.0f} of 12 s"
+        assert so_far_words(found, found.compared) == said
+        assert so_far_words(found, found.compared, ended=True) == said.replace(" so far", "").replace(" yet", "")
+        assert reach_words(found)[0] == f"this pair of clusters, {2 if blocks == 20 else 1.5:.0f} of 12 s"
+
+
+def test_both_bounds_are_told_which_are_alike_in_logs_only(tmp_path: Path) -> None:
+    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for _ in range(20):
+            live.block(400, 280)
+        found = seen(player.look())
+    side = replace(found.compared, so_far=SoFar(0.716, 0.351, 1.461, 20))
+    assert so_far_words(found, side) == "17.0 / 16.3: -28.4 % [-64.9, +46.1] so far"
