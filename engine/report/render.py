@@ -164,7 +164,7 @@ def header(comparison: Comparison) -> list[str]:
     if comparison.design != "cells":
         lines.append(
             f"servers side by side, load, write and query steps in {comparison.design}: "
-            "not comparable with runs of whole cells"
+            "not pooled with runs of whole cells"
         )
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
@@ -177,9 +177,9 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
     lines = ["▲ better  ▼ worse  = same  ~ inconclusive  ? verdict withheld"]
     lines += notes.lines()
     if comparison.pairs == 1:
-        lines.append("one pair: ratios only, no verdict can be given; run again with --repeats 4 or more")
+        lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:
-        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 4 or 6")
+        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 5 in slices, 4 or 6 whole cells")
     elif comparison.pairs:
         lines.append(
             "verdicts hold together: in at most 1 of 20 comparisons of equal servers any rate is called different, and "
@@ -198,7 +198,8 @@ def _all_sections(
 ) -> list[Section]:
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
     more = () if brief else transaction_tables.sections(comparison)
-    return [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
+    every = [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
+    return [section for section in every if section.rows]
 
 
 def _spelled(text: str, plain: bool) -> str:
