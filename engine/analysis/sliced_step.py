@@ -46,7 +46,9 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
         unit=judged.unit if judged is not None else "ops/s",
         design=cells.runs[0].manifest.design,
         base=cells.names[cells.base],
-        checks=tuple(SlicedCheck(cells.names[subject], check.f, check.ratios) for subject, check in checks.items()),
+        checks=tuple(
+            SlicedCheck(cells.names[subject], check.f, check.ratios, check.suspect) for subject, check in checks.items()
+        ),
         pairs=tuple(
             _pair(cells, subject, pair, step, checks[subject], in_rows=in_rows)
             for subject in cells.others

@@ -58,8 +58,8 @@ def summary(pair: SlicedPair) -> str:
 def check_text(check: SlicedCheck) -> str:
     """How far the errors of a subject's slices can be trusted."""
     return (
-        f"placebo of {check.subject}: ratios of a server to itself, whose truth is 1, stray by {check.f:.2f} times "
-        f"their error ({check.ratios} ratios)"
+        f"self-check of {check.subject}: errors are {check.f:.2f} times as large as computed ({check.ratios} ratios of "
+        "a server to itself, whose truth is 1)"
     )
 
 

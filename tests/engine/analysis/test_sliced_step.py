@@ -108,7 +108,7 @@ def test_the_check_is_that_of_the_comparison_and_the_interval_is_wider_by_it(tmp
     run = make_run(tmp_path / "r", repeats=6, slices=drifting)
     found = sliced_step([run], "qr100")
     check = found.check("17.0")
-    assert check is not None and check.ratios == 12 and check.f > 2
+    assert check is not None and check.ratios == 12 and check.f > 2 and check.suspect
     assert found.check("16.3") is None
     ratio = compare([run]).ratio("17.0", "qr100", "rate_per_s")
     assert ratio is not None and ratio.verdict == "withheld"
