@@ -119,7 +119,7 @@ def line(view: ViewState) -> str:
 
 def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
     """Every build's rate so far, and how it compares with the base's."""
-    parts = [f"cells {abreast.numbers}/{view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
+    parts = [f"cells {abreast.numbers} of {view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
     if not view.doing and view.fraction is not None:
         parts.append(f"{view.fraction:4.0%}")
     if not view.doing:

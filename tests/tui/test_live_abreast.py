@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,33 @@ def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> Non
     with abreast(tmp_path) as live:
         fed(live, 30, 400, 380)
         look(live.run, check, clock=live.hand.clock)
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_the_line_of_rates_has_room_for_every_build(tmp_path: Path, count: int) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        row = text(pilot).splitlines()[2].rstrip()
+        assert len(row) <= 80 and not row.endswith("~") and len(re.findall(r"[ox+#] 1\S+ \d+", row)) == count
+        if count == 3:
+            check_screen(pilot.app, "live-abreast-three-ascii-80x24")  # type: ignore[arg-type]
+
+    builds = ("12.11-prebuilt", "14.10-prebuilt", "16.3-prebuilt", "17.0-prebuilt")[:count]
+    with abreast(tmp_path, builds=builds) as live:
+        fed(live, 30, *(400, 380, 390, 300)[:count])
+        look(live.run, check, clock=live.hand.clock, glyphs="ascii")
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(80, False), (130, True)])
+def test_keys_that_hold_are_shown_where_there_is_room(sliced_recording: Path, columns: int, shown: bool) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        keys = text(pilot).splitlines()[-1]
+        assert [word in keys for word in (" z zoom ", " , . speed ")] == [shown, shown]
+        await pilot.resize_terminal(210 - columns, 36)
+        await pilot.pause()
+        await pilot.pause()
+        assert (" z zoom " in text(pilot).splitlines()[-1]) != shown
+
+    replay(sliced_recording, check, at_s=13.5, size=(columns, 36))
 
 
 def test_four_builds_have_a_line_each_and_a_sentence_where_there_is_room(tmp_path: Path) -> None:
