@@ -13,6 +13,7 @@ import pytest
 from engine.analysis.slices import Slices, log_ratio
 from engine.core.slices import LogRatio, half_width_at_every_moment
 from engine.journal.reader import JournalReader, SliceRow
+from engine.view import slice_series
 from engine.view.abreast import Abreast, reach_words, so_far_words
 from engine.view.player import Player
 from engine.view.slice_series import MOST_POINTS, MOST_SUMS, SliceSeries, SoFar
@@ -252,6 +253,26 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
         assert found is not None and found.high is not None and half is not None
         assert found.ratio == pytest.approx(math.exp(expected.theta))
         assert found.high / found.ratio == pytest.approx(math.exp(half))
+
+
+def test_a_line_of_a_step_whose_length_is_work_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slice_series, "MOST_POINTS", 20)
+    with abreast(tmp_path) as live, JournalReader(live.run) as reader:
+        steps = [reader.step(step) for step in live.steps]
+        for step in steps:
+            step.plan["seconds"] = 0
+        slices, most = SliceSeries(reader, steps, 50.0), 0
+        for block in range(300):
+            live.block(*noisy(block))
+            if block % 7 == 0:
+                slices.catch_up()
+                most = max(most, len(slices.rates[0].until), len(slices.rates[1].until))
+        slices.catch_up()
+        for lane, points in zip(slices.lanes, slices.rates, strict=True):
+            assert 10 <= len(points.until) <= most < 40
+            blocks = lane.until.index(points.until[-1]) + 1
+            mean = sum(value * length for value, length in zip(points.value, points.length, strict=True))
+            assert mean / points.until[-1] == pytest.approx(lane.rate_per_s(blocks), rel=1e-6)
 
 
 @pytest.mark.parametrize(
