@@ -50,12 +50,12 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
-    """Prints the blocks of a step that was driven in slices."""
-    plain = _is_plain(console)
+    """Prints the blocks of a step that was driven in slices: every block, but on a terminal no thousands of lines."""
+    plain, brief = _is_plain(console), console.is_terminal
     for line in slices.header(step):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(slices.sections(step), console, plain)
-    _print_footer(slices.footer(), console, plain)
+    _print_sections(slices.sections(step, brief=brief), console, plain)
+    _print_footer(slices.footer(step, brief=brief), console, plain)
 
 
 def _is_plain(console: Console) -> bool:
@@ -133,7 +133,7 @@ def slices_to_markdown(step: SlicedStep) -> str:
     """The blocks of a step that was driven in slices, as on the terminal."""
     parts = ["\n".join(f"{_markdown(line)}  " for line in slices.header(step))]
     parts += [_markdown_table(section) for section in slices.sections(step)]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in slices.footer()))
+    parts.append("\n".join(f"- {_markdown(line)}" for line in slices.footer(step)))
     return "\n\n".join(parts) + "\n"
 
 
