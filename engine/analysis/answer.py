@@ -36,7 +36,8 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
         return f"{name} against {base}: no verdict: {why}."
     if pairs < MIN_PAIRS:
         have = "one pair" if pairs == 1 else "two pairs"
-        return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better 4 or 6."
+        better = "better 5 in slices, 4 or 6 whole cells"
+        return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, {better}."
     known = [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]
     unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
     withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]

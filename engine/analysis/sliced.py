@@ -22,7 +22,8 @@ from engine.core.model import Subject
 from engine.core.slices import LogRatio
 from engine.journal.reader import SliceRow
 
-PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}  # metric: numerator, denominator
+# Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
+PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
 MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 TURNS = 2  # of a server in a block

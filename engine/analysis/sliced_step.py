@@ -20,6 +20,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Subject, judged_by
 from engine.core.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
 from engine.journal.reader import JournalReader, SliceRow
+from workloads.base import COUNTED_IN_ROWS
 
 
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:
@@ -39,14 +40,17 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
     checks = {subject: sliced.self_check(sliced.steps_of(cells, subject), RATE) for subject in cells.others}
     results = [result for subject in cells.names for result in cells.of(subject, step)]
     judged = judged_by(results[0].kind, results[0].totals)
+    in_rows = judged is not None and judged.role in COUNTED_IN_ROWS
     return SlicedStep(
         step=step,
         unit=judged.unit if judged is not None else "ops/s",
         design=cells.runs[0].manifest.design,
         base=cells.names[cells.base],
-        checks=tuple(SlicedCheck(cells.names[subject], check.f, check.ratios) for subject, check in checks.items()),
+        checks=tuple(
+            SlicedCheck(cells.names[subject], check.f, check.ratios, check.suspect) for subject, check in checks.items()
+        ),
         pairs=tuple(
-            _pair(cells, subject, pair, step, checks[subject])
+            _pair(cells, subject, pair, step, checks[subject], in_rows=in_rows)
             for subject in cells.others
             for pair in cells.pairs(subject, step)
             if sliced.whole_blocks(pair, step)
@@ -54,7 +58,9 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
     )
 
 
-def _pair(cells: ComparedCells, subject: Subject, pair: Pair, step: str, check: SelfCheck) -> SlicedPair:
+def _pair(
+    cells: ComparedCells, subject: Subject, pair: Pair, step: str, check: SelfCheck, *, in_rows: bool
+) -> SlicedPair:
     base, other = pair
     run = next(run for run in cells.runs if run.name == base.run)
     abreast = [
@@ -85,7 +91,9 @@ def _pair(cells: ComparedCells, subject: Subject, pair: Pair, step: str, check: 
         other_leak_share=leak_share(other.steps[step].slices),
         left_out="; ".join(pair_drift(*pair)),
         cpus=threads if isinstance(threads, int) else None,
-        blocks=_blocks(sliced.whole_blocks(pair, step), _orders(pair, abreast, step), started_ns, seconds),
+        blocks=_blocks(
+            sliced.whole_blocks(pair, step), _orders(pair, abreast, step), started_ns, seconds, in_rows=in_rows
+        ),
         machine=tuple(
             MachineSecond(
                 (each.from_ns - started_ns) / 1e9,
@@ -100,13 +108,18 @@ def _pair(cells: ComparedCells, subject: Subject, pair: Pair, step: str, check: 
 
 
 def _blocks(
-    whole: Sequence[Block], order: Callable[[int], str], started_ns: int, seconds: Sequence[MachineInterval]
+    whole: Sequence[Block],
+    order: Callable[[int], str],
+    started_ns: int,
+    seconds: Sequence[MachineInterval],
+    *,
+    in_rows: bool,
 ) -> tuple[SlicedBlock, ...]:
     found: list[SlicedBlock] = []
-    done = [[0, 0], [0, 0]]  # so far, by side: ops, counted ns
+    done = [[0, 0], [0, 0]]  # so far, by side: ops in the unit of the step, counted ns
     for number, base, other in whole:
         for total, rows in zip(done, (base, other), strict=True):
-            total[0] += sum(row.ops for row in rows)
+            total[0] += _done(rows, in_rows)
             total[1] += sum(row.counted_ns for row in rows)
         from_ns = min(row.opened_ns for row in (*base, *other))
         until_ns = max(row.counted_from_ns + row.counted_ns for row in (*base, *other))
@@ -117,9 +130,9 @@ def _blocks(
                 at_s=(from_ns - started_ns) / 1e9,
                 length_s=(until_ns - from_ns) / 1e9,
                 order=order(number),
-                base=_side(base),
-                other=_side(other),
-                ratio=_ratio(_rate(base), _rate(other)),
+                base=_side(base, in_rows),
+                other=_side(other, in_rows),
+                ratio=_ratio(_rate(base, in_rows), _rate(other, in_rows)),
                 running=_ratio(*(ops * 1e9 / counted_ns if counted_ns else None for ops, counted_ns in done)),
                 others_cpus=others[0] if others else None,
                 stolen_cpus=others[1] if others else None,
@@ -138,19 +151,27 @@ def _orders(pair: Pair, abreast: Sequence[CellResult], step: str) -> Callable[[i
     return lambda block: "".join(letter for _, letter in sorted(turns[block]))
 
 
-def _side(rows: Sequence[SliceRow]) -> SlicedSide:
-    cpu_ops = sum(row.cpu_ops for row in rows)
+def _side(rows: Sequence[SliceRow], in_rows: bool) -> SlicedSide:
+    """Slices count CPU by statements: each of them has the rows that it has on average in the counted parts."""
+    statements, cpu_statements = sum(row.ops for row in rows), sum(row.cpu_ops for row in rows)
+    per_statement = (_done(rows, in_rows) / statements if statements else 0.0) if in_rows else 1.0
+    cpu_ops = cpu_statements * per_statement
     return SlicedSide(
-        rate_per_s=_rate(rows),
+        rate_per_s=_rate(rows, in_rows),
         server_cpu_us_per_op=sum(row.cpu_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         runq_us_per_op=sum(row.runq_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         leak_share=leak_share(rows),
     )
 
 
-def _rate(rows: Sequence[SliceRow]) -> float | None:
+def _done(rows: Sequence[SliceRow], in_rows: bool) -> int:
+    """What was counted, in the unit that the step is judged by: a slice's `ops` are statements."""
+    return sum(row.rows if in_rows else row.ops for row in rows)
+
+
+def _rate(rows: Sequence[SliceRow], in_rows: bool) -> float | None:
     counted_ns = sum(row.counted_ns for row in rows)
-    return sum(row.ops for row in rows) * 1e9 / counted_ns if counted_ns else None
+    return _done(rows, in_rows) * 1e9 / counted_ns if counted_ns else None
 
 
 def _ratio(base: float | None, other: float | None) -> float | None:

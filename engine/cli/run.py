@@ -179,7 +179,7 @@ def _numbers(_: click.Context, param: click.Parameter, value: str | None) -> lis
 
 @click.command(cls=RunCommand)
 @OUT
-@click.option("--dry-run", is_flag=True, help="Print the cells with estimated time and space, and stop.")
+@click.option("--dry-run", is_flag=True, help="Print the plan with estimated time and space, and stop.")
 @click.option("--estimate", is_flag=True, help="Print number of cells, time and space as JSON; build nothing.")
 @PLAIN
 @GLYPHS
@@ -195,7 +195,7 @@ def run(
     as_json: bool,
     **values: Any,
 ) -> None:
-    """Build the servers, run the workload on each in turn, and say which is slower."""
+    """Build the servers, run the workload on each, and say which is slower."""
     folder = own_folder(out)
     asked = take(values)
     if estimate:

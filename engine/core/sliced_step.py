@@ -85,11 +85,13 @@ class SlicedPair:
 class SlicedCheck:
     """The slices' check on themselves, of a subject and its baseline over all steps, from so many `ratios` whose truth
     is 1: `f` is by how much their errors are larger than promised. Intervals are wider by that where it is above 1.
+    `suspect` says that it is by so much that a reader must know of it.
     """
 
     subject: str
     f: float
     ratios: int
+    suspect: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,13 +119,13 @@ def line(view: ViewState) -> str:
 
 def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
     """Every build's rate so far, and how it compares with the base's."""
-    parts = [f"cells {abreast.numbers}/{view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
+    parts = [f"cells {abreast.numbers} of {view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
     if not view.doing and view.fraction is not None:
         parts.append(f"{view.fraction:4.0%}")
     if not view.doing:
         rates = [(side.name, side.rate_per_s) for side in abreast.sides]
         parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
-    parts += [words for side in abreast.sides if (words := so_far_words(side, ended=bool(view.doing)))]
+    parts += [words for side in abreast.sides if (words := so_far_words(abreast, side, ended=bool(view.doing)))]
     return parts + [f"! {side.name} {stall_words(stall, view.at_ns)}" for side, stall in abreast.stalled()]
 
 

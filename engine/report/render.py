@@ -50,12 +50,12 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
-    """Prints the blocks of a step that was driven in slices."""
-    plain = _is_plain(console)
+    """Prints the blocks of a step that was driven in slices: every block, but on a terminal no thousands of lines."""
+    plain, brief = _is_plain(console), console.is_terminal
     for line in slices.header(step):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(slices.sections(step), console, plain)
-    _print_footer(slices.footer(), console, plain)
+    _print_sections(slices.sections(step, brief=brief), console, plain)
+    _print_footer(slices.footer(step, brief=brief), console, plain)
 
 
 def _is_plain(console: Console) -> bool:
@@ -133,7 +133,7 @@ def slices_to_markdown(step: SlicedStep) -> str:
     """The blocks of a step that was driven in slices, as on the terminal."""
     parts = ["\n".join(f"{_markdown(line)}  " for line in slices.header(step))]
     parts += [_markdown_table(section) for section in slices.sections(step)]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in slices.footer()))
+    parts.append("\n".join(f"- {_markdown(line)}" for line in slices.footer(step)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -164,7 +164,7 @@ def header(comparison: Comparison) -> list[str]:
     if comparison.design != "cells":
         lines.append(
             f"servers side by side, load, write and query steps in {comparison.design}: "
-            "not comparable with runs of whole cells"
+            "not pooled with runs of whole cells"
         )
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
@@ -177,9 +177,9 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
     lines = ["▲ better  ▼ worse  = same  ~ inconclusive  ? verdict withheld"]
     lines += notes.lines()
     if comparison.pairs == 1:
-        lines.append("one pair: ratios only, no verdict can be given; run again with --repeats 4 or more")
+        lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:
-        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 4 or 6")
+        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 5 in slices, 4 or 6 whole cells")
     elif comparison.pairs:
         lines.append(
             "verdicts hold together: in at most 1 of 20 comparisons of equal servers any rate is called different, and "
@@ -198,7 +198,8 @@ def _all_sections(
 ) -> list[Section]:
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
     more = () if brief else transaction_tables.sections(comparison)
-    return [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
+    every = [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
+    return [section for section in every if section.rows]
 
 
 def _spelled(text: str, plain: bool) -> str:

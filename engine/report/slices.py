@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 import msgspec
 
@@ -13,12 +15,13 @@ from engine.core.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, Sliced
 from engine.core.text import csv_text
 from engine.report.tables import Section, number, percent
 
+MOST_LINES = 60  # of a pair on a terminal
 CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "leak_share")
 
 
-def sections(step: SlicedStep) -> list[Section]:
-    """A table for each pair, a line for each block."""
-    return [_section(step, pair) for pair in step.pairs]
+def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
+    """A table for each pair, a line for each block; if it is to be brief, for several blocks where there are many."""
+    return [_section(step, pair, _together(pair) if brief else 1) for pair in step.pairs]
 
 
 def header(step: SlicedStep) -> list[str]:
@@ -29,9 +32,11 @@ def header(step: SlicedStep) -> list[str]:
     return lines
 
 
-def footer() -> list[str]:
-    """What the columns are."""
+def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
+    """What the columns are, and where every block is to be seen."""
+    several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
+        *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
         "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
         "leak: CPU time that a server used in the other's slices, as a part of what it used in its own",
         "run-q: us per op that server processes waited for a CPU, base and other",
@@ -58,8 +63,8 @@ def summary(pair: SlicedPair) -> str:
 def check_text(check: SlicedCheck) -> str:
     """How far the errors of a subject's slices can be trusted."""
     return (
-        f"placebo of {check.subject}: ratios of a server to itself, whose truth is 1, stray by {check.f:.2f} times "
-        f"their error ({check.ratios} ratios)"
+        f"self-check of {check.subject}: errors are {check.f:.2f} times as large as computed ({check.ratios} ratios of "
+        "a server to itself, whose truth is 1)"
     )
 
 
@@ -89,26 +94,45 @@ def _csv_row(block: SlicedBlock) -> Iterable[object]:
     return (block.block, block.at_s, block.length_s, block.order, *sides, *last)
 
 
-def _section(step: SlicedStep, pair: SlicedPair) -> Section:
+def _together(pair: SlicedPair) -> int:
+    """How many blocks make one line of a screen."""
+    return math.ceil(len(pair.blocks) / MOST_LINES) or 1
+
+
+def _section(step: SlicedStep, pair: SlicedPair, together: int) -> Section:
     columns = ("block", "at s", "order", f"base\n{step.unit}", f"other\n{step.unit}", "ratio", "so far", "leak",
                "run-q\nbase", "run-q\nother", "others\nCPUs")  # fmt: skip
     section = Section(f"{step.step}: {title(pair)}", columns)
-    for block in pair.blocks:
-        leaks = [side.leak_share for side in (block.base, block.other) if side.leak_share is not None]
-        section.add(
-            str(block.block),
-            f"{block.at_s:.1f}",
-            block.order,
-            number(block.base.rate_per_s),
-            number(block.other.rate_per_s),
-            _ratio(block.ratio),
-            _ratio(block.running),
-            percent(max(leaks, default=None)),
-            number(block.base.runq_us_per_op),
-            number(block.other.runq_us_per_op),
-            "-" if block.others_cpus is None else f"{block.others_cpus:.2f}",
-        )
+    for start in range(0, len(pair.blocks), together):
+        section.add(*_line(pair.blocks[start : start + together]))
     return section
+
+
+def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
+    """One block, or the means of several."""
+    first, last = blocks[0], blocks[-1]
+    sides = [[block.base for block in blocks], [block.other for block in blocks]]
+    rates = [_mean(each.rate_per_s for each in side) for side in sides]
+    leaks = [leak for side in sides if (leak := _mean(each.leak_share for each in side)) is not None]
+    waits = [_mean(each.runq_us_per_op for each in side) for side in sides]
+    others = _mean(block.others_cpus for block in blocks)
+    ratio = rates[1] / rates[0] if rates[0] and rates[1] is not None else None
+    return (
+        str(first.block) if first is last else f"{first.block}-{last.block}",
+        f"{first.at_s:.1f}",
+        first.order if len({block.order for block in blocks}) == 1 else "any",
+        *map(number, rates),
+        _ratio(first.ratio if first is last else ratio),
+        _ratio(last.running),
+        percent(max(leaks, default=None)),
+        *map(number, waits),
+        "-" if others is None else f"{others:.2f}",
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _ratio(value: float | None) -> str:

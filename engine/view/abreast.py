@@ -145,18 +145,23 @@ def _key(sides: Beside) -> tuple[int, ...]:
     return tuple(step.id for _, step in sides)
 
 
-def so_far_words(side: Side, *, ended: bool = False) -> str:
-    """`16.3 is 3.5 % ± 1.2 % slower so far`; empty where nothing can be said yet."""
+def so_far_words(abreast: Abreast, side: Side, *, ended: bool = False) -> str:
+    """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as `bench compare` has it; empty where nothing can be said yet."""
     known = side.so_far
     if known is None:
         return ""
-    half = f" ± {100 * (known.high - known.ratio):.1f} %" if known.high is not None else ""
-    word = "slower" if known.ratio < 1 else "faster"
-    unsure = "" if half else ", too early for its error"
-    return f"{side.name} is {100 * abs(known.ratio - 1):.1f} %{half} {word}{'' if ended else ' so far'}{unsure}"
+    ratio = f"{side.name} / {abreast.sides[0].name}: {_percent(known.ratio)} %"
+    if known.low is None or known.high is None:
+        return f"{ratio}, no interval{'' if ended else ' yet'}"
+    return f"{ratio} [{_percent(known.low)}, {_percent(known.high)}]{'' if ended else ' so far'}"
 
 
-def reach_words(abreast: Abreast) -> str:
-    """How far it is, and what the ratio holds for: `this pair of clusters, 9 of 12 s`."""
+def reach_words(abreast: Abreast) -> tuple[str, ...]:
+    """How far it is, and what the ratio holds for: `this pair of clusters, 9 of 12 s`; shorter forms follow."""
     of = f" of {abreast.planned_s:.0f}" if abreast.planned_s else ""
-    return f"this pair of clusters, {min(abreast.shown.active_s, abreast.planned_s or 1e9):.0f}{of} s"
+    reach = f"{min(abreast.shown.active_s, abreast.planned_s or 1e9):.0f}{of} s"
+    return f"this pair of clusters, {reach}", f"this pair, {reach}", reach
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}"

@@ -18,7 +18,7 @@ from engine.view.step_series import SECOND_NS, Series
 from workloads.base import COUNTED_IN_ROWS
 
 TURNS = 2  # of a server in a block
-MOST_POINTS = 1000  # of a chart's line: a step of hours is drawn from sums over several blocks
+MOST_POINTS = 1000  # of a chart's line: a step of hours is drawn from sums over several blocks; at most twice that
 MOST_SUMS = 500  # of blocks that a ratio is computed from: more change its error by little, and cost a lot
 USUAL_S = 12.0  # of each server in a step whose length is not known
 GROWTH = 1.02  # from one point of a ratio's course to the next, in blocks
@@ -94,7 +94,7 @@ class SliceSeries:
         self.planned_s = float(steps[0].plan.get("seconds") or 0)
         # Decided before anything is seen of the step, or else what is promised of all moments would not hold.
         self._planned_blocks = (self.planned_s or USUAL_S) * 1000 / (TURNS * slice_ms)
-        self._step_ns = int(self.planned_s * SECOND_NS / MOST_POINTS)
+        self._step_ns = [int(self.planned_s * SECOND_NS / MOST_POINTS) for _ in steps]  # from point to point of `rates`
         self.lanes = [Lane() for _ in steps]
         self.rates = [Series() for _ in steps]
         self.courses = [Course() for _ in steps]
@@ -157,10 +157,13 @@ class SliceSeries:
             done += lane.done[block]
             counted_ns += lane.counted_ns[block]
             length = lane.until[block] - from_ns
-            if length >= max(1, self._step_ns) and counted_ns:
+            if length >= max(1, self._step_ns[side]) and counted_ns:
                 points.add(lane.until[block], length, done * SECOND_NS / counted_ns)
                 done, counted_ns, from_ns = 0, 0, lane.until[block]
                 self._drawn[side] = block + 1
+                if len(points.until) >= 2 * MOST_POINTS:  # of a step whose length is work, which nobody knew before
+                    points.halve()
+                    self._step_ns[side] = max(2 * self._step_ns[side], from_ns // len(points.until))
 
 
 def _sums(values: Sequence[int], size: int) -> Sequence[int]:

@@ -18,7 +18,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Series:
-    """A rate over a step: each value held from `until - length` to `until`, in ns. Only ever added to."""
+    """A rate over a step: each value held from `until - length` to `until`, in ns. Added to at its end."""
 
     def __init__(self) -> None:
         self.until: list[int] = []
@@ -30,6 +30,19 @@ class Series:
         self.until.append(until)
         self.length.append(length)
         self.value.append(value)
+
+    def halve(self) -> None:
+        """Makes one of each two neighbours, with their mean over their time; of an odd number the last one stays."""
+        pairs = range(0, len(self.until) - 1, 2)
+        odd = slice(2 * len(pairs), None)
+        lengths = [self.length[at] + self.length[at + 1] for at in pairs]
+        values = [
+            (self.value[at] * self.length[at] + self.value[at + 1] * self.length[at + 1]) / length
+            for at, length in zip(pairs, lengths, strict=True)
+        ]
+        self.until = [*self.until[1 : odd.start : 2], *self.until[odd]]
+        self.value = [*values, *self.value[odd]]
+        self.length = [*lengths, *self.length[odd]]
 
     def at(self, t_ns: int) -> float | None:
         """The value of the newest interval that had ended by a time."""

@@ -69,8 +69,9 @@ def test_figures_are_those_of_bench_compare(in_slices: Path) -> None:
         shown = text(pilot)
         assert f"ratio {first['ratio']:.3f} {first['low']:.3f}-{first['high']:.3f}" in shown
         assert f"typical {first['typical']:.3f}  {len(first['blocks'])} blocks" in shown
-        assert f"f {check['f']:.2f} of {check['ratios']} ratios" in shown
-        assert f"leak {first['base_leak_share']:.1%} base, {first['other_leak_share']:.1%} other" in shown
+        said, leaks = " ".join(shown.split()), [100 * first[f"{side}_leak_share"] for side in ("base", "other")]
+        assert f"errors {check['f']:.2f} times as large as computed ({check['ratios']} ratios)" in said
+        assert f"CPU in the other's slices {leaks[0]:.1f} %, {leaks[1]:.1f} %" in said
         await pilot.press("right")
         assert "pair 2 of 2" in text(pilot).splitlines()[0]
         assert f"ratio {second['ratio']:.3f}" in text(pilot)

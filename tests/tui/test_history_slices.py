@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from tests.support.driving import check_screen
 from tests.support.driving_history import made, read, row, shown, typed
 from tests.support.made_run import made_slices
 from tui.history.screen import HistoryScreen
@@ -24,12 +25,25 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_a_run_in_slices_is_marked_and_one_of_whole_cells_is_not(out: Path) -> None:
+    wide = shown(out, size=(130, 36))
+    assert "slices" in wide.splitlines()[1]
+    assert row(wide, " 50 ms ", "2/2").startswith(">"), "the newest, and no other"
     text = shown(out)
-    assert "slices" in text.splitlines()[1]
-    assert row(text, " 50 ms ", "2/2").startswith(">"), "the newest, and no other"
     assert "g24b 100000, slices 50 ms, 1 client" in text
     assert "slices" not in shown(out, "down").splitlines()[-2], "the line about the other run"
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_the_column_takes_no_room_from_the_builds(tmp_path: Path) -> None:
+    builds = ("12.11-prebuilt", "16.3-prebuilt")
+    rates = dict.fromkeys(builds, 8000.0)
+    made(tmp_path, "20261120-100000-12.11-16.3", builds=builds, repeats=1,
+         slices=lambda cell, step: made_slices(cell, step, rates))  # fmt: skip
+
+    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        check_screen(pilot.app, "history-slices-80x24")  # type: ignore[arg-type]
+
+    shown(tmp_path, then=act)
 
 
 def test_its_cells_are_flagged(out: Path) -> None:
@@ -54,7 +68,7 @@ def test_it_is_found_by_its_slices(out: Path) -> None:
         await read(pilot)
         assert screen.listing.slices == {} and "slices" not in pilot.app.screen_text().splitlines()[1]  # type: ignore[attr-defined]
 
-    shown(out, then=act)
+    shown(out, then=act, size=(130, 36))
 
 
 def test_it_is_not_pooled_with_one_of_whole_cells(out: Path) -> None:

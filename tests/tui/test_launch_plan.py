@@ -158,14 +158,30 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
     design = by_name(launch_fields.design(plan, OFFER))
     assert design["A/A"].toggle is not None and design["A/A"].toggle().aa
     assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 6
-    in_turn = design["in turn"]
-    assert in_turn.text == "auto" and in_turn.toggle is not None and in_turn.toggle().interleave == "slices"
+    interleave = design["interleave"]
+    assert interleave.text == "auto" and interleave.toggle is not None
+    assert interleave.toggle().interleave == "slices"
     assert design["until known"].toggle is not None and design["until known"].toggle().until_known
     assert design["minutes"].question is not None and design["minutes"].question.take("2.5").minutes == 2.5
     assert design["minutes"].question.take("").minutes is None
     cells = by_name(launch_fields.design(replace(plan, interleave="cells"), OFFER))
     assert cells["repeats"].greater is not None and cells["repeats"].greater().repeats == 6
     assert design["margin"].question is not None and design["margin"].question.take("5 %").margin == 0.05
+
+
+def test_a_number_of_repeats_takes_the_place_of_until_known() -> None:
+    """Both together are refused."""
+    repeats = by_name(launch_fields.design(replace(TWO, until_known=True), OFFER))["repeats"]
+    assert repeats.text == "8" and repeats.lesser is not None and repeats.question is not None
+    for plan in (repeats.lesser(), repeats.question.take("7")):
+        assert (plan.repeats, plan.until_known) == (7, False)
+
+
+def test_repeats_that_are_left_open_are_those_of_the_estimate() -> None:
+    cells = {"cell_count": 8, "interleave": "cells"}  # of auto, where slices are not possible
+    repeats = by_name(launch_fields.design(TWO, OFFER, cells))["repeats"]
+    assert repeats.text == "4" and repeats.greater is not None and repeats.greater().repeats == 6
+    assert by_name(launch_fields.design(replace(TWO, repeats=3), OFFER, cells))["repeats"].text == "3"
 
 
 def test_rows_of_ones_own_take_the_scales_place_and_back() -> None:

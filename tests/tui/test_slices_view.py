@@ -71,10 +71,10 @@ def test_what_others_did_is_drawn_to_the_machines_cpus_and_its_mean_is_told() ->
     shown = pair(*[0.95] * 40)
     drawn = text(slices_view.others(shown, 16, 4, SETS["ascii"]))
     assert drawn[0].split() == ["2"] and drawn[-1].split() == ["0", "#" * 16], "half of one of two CPUs is a quarter"
-    assert slices_view.heading(shown) == "others on this machine: 0.50 of 2 CPUs in the mean"
+    assert slices_view.heading(shown) == "others on this machine: 0.50 of 2 CPUs on average"
     stolen = replace(shown, machine=(MachineSecond(0, 1, 1, 0.2, 0.25), MachineSecond(1, 3, 1, 0.6, 0.25)), cpus=None)
     assert slices_view.heading(stolen) == (
-        "others on this machine: 0.50 CPUs in the mean, 0.25 stolen by the hypervisor"
+        "others on this machine: 0.50 CPUs on average, 0.25 stolen by the hypervisor"
     )
     unknown = replace(shown, machine=())
     assert "not sampled" in text(slices_view.others(unknown, 16, 4, SETS["ascii"]))[0]
@@ -82,16 +82,27 @@ def test_what_others_did_is_drawn_to_the_machines_cpus_and_its_mean_is_told() ->
 
 
 def test_the_summary_has_ratio_interval_check_and_leak() -> None:
-    came_to, trust = text(slices_view.summary(pair(*[0.95] * 40), SlicedCheck("17.0", 1.04, 8)))
+    came_to, trust = text(slices_view.summary(pair(*[0.95] * 40), SlicedCheck("17.0", 1.04, 8, False), 130))
     assert came_to == " ratio 0.950 0.930-0.970  typical 0.951  40 blocks, for these two clusters"
-    assert trust == " placebo f 1.04 of 8 ratios, 1 is as promised  leak 0.3% base, 0.2% other"
-    strayed = slices_view.summary(pair(0.95), SlicedCheck("17.0", 1.6, 8))[1]
-    assert strayed[0][1] == "warning"
+    assert trust == (
+        " self-check: errors 1.04 times as large as computed (8 ratios); CPU in the other's slices 0.3 %, 0.2 %"
+    )
+    strayed = slices_view.summary(pair(0.95), SlicedCheck("17.0", 1.6, 8, True), 80)
+    assert {spans[0][1] for spans in strayed[1:]} == {"warning"}
     few = replace(pair(0.95), low=None, high=None, typical=None, base_leak_share=None)
-    came_to, trust = text(slices_view.summary(few, None))
+    came_to, trust = text(slices_view.summary(few, None, 80))
     assert came_to == " ratio 0.950  1 blocks, for these two clusters"
-    assert "too few blocks to tell" in trust and "leak - base" in trust
-    gone = replace(pair(0.95), left_out="the CPU's clock changed")
-    assert text(slices_view.summary(gone, None))[1] == " left out of the comparison: the CPU's clock changed"
-    assert "no ratio" in text(slices_view.summary(replace(few, ratio=None), None))[0]
+    assert trust == " self-check: too few blocks to tell; CPU in the other's slices -, 0.2 %"
+    assert "no ratio" in text(slices_view.summary(replace(few, ratio=None), None, 80))[0]
     assert "no block is whole" in text(slices_view.ratios(pair(), 20, 4, SETS["ascii"]))[0]
+
+
+def test_nothing_of_the_summary_is_cut_and_the_legend_has_room() -> None:
+    why = "the CPU's clock changed from 3400 to 2000 MHz; its governor changed; memory was short; others were busy"
+    gone = replace(pair(0.95), left_out=why)
+    lines = text(slices_view.summary(gone, SlicedCheck("17.0", 1.04, 8, False), 80))
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[1:]).split()) == f"left out of the comparison: {why}"
+    for glyphs in SETS.values():
+        legend = slices_view.legend(glyphs)
+        assert width(legend) <= 80 and "at the edge: beyond" in text([legend])[0]

@@ -62,7 +62,7 @@ class SlicesScreen(BenchScreen):
         if pair is None or self._found is None:
             return [line((self.TITLE_WORD, "strong")), line(self._problem or "reading...")]
         head = line((self.TITLE_WORD, "strong"), f" {self._step} {pair.subject} / {pair.base} #{pair.repeat}")
-        return [head, *slices_view.summary(pair, self._found.check(pair.subject))]
+        return [head, *slices_view.summary(pair, self._found.check(pair.subject), self.size.width)]
 
     @property
     def pair(self) -> SlicedPair | None:
@@ -101,7 +101,7 @@ class SlicesScreen(BenchScreen):
         low = OTHERS_ROWS["-tall" if self.has_class("-tall") else "-short"]
         self.fill(
             title=[(*head, (f"  {pair.subject} / {pair.base}{which}", ""), (f"  {self._found.design}", "dim"))],
-            summary=slices_view.summary(pair, self._found.check(pair.subject)),
+            summary=slices_view.summary(pair, self._found.check(pair.subject), columns),
             ratios=slices_view.ratios(pair, cells, rows, glyphs),
             of=[rule(slices_view.heading(pair), columns, glyphs)],
             others=slices_view.others(pair, cells, low, glyphs),

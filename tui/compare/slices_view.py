@@ -5,7 +5,7 @@ from engine.core.sliced_step import SlicedCheck, SlicedPair
 from engine.view.envelope import columns_of, envelope
 from tui.compare.table import ratio_text
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, joined, line
+from tui.marks import Line, Span, folded, joined, line
 from tui.widgets.chart import nice
 from tui.widgets.raster import columns_per_cell, dots_per_cell, level, raster, scatter
 
@@ -85,12 +85,12 @@ def others(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
 
 def axis(pair: SlicedPair, cells: int) -> Line:
     """What the axis measures."""
-    right = f"{three(end_s(pair))} s"
+    right = f"{three(end_s(pair))} s of the clock"
     return line((f"{'':{LABEL_CELLS}}0{right:>{max(1, cells - 1)}}", "dim"))
 
 
-def summary(pair: SlicedPair, check: SlicedCheck | None) -> list[Line]:
-    """What the blocks came to, and how far they can be trusted."""
+def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[Line]:
+    """What the blocks came to, and how far they can be trusted, in as many lines as it takes."""
     if pair.ratio is None:
         came_to = line((" no ratio: a server did nothing in its slices", "warning"))
     else:
@@ -98,22 +98,25 @@ def summary(pair: SlicedPair, check: SlicedCheck | None) -> list[Line]:
         typical = f"  typical {pair.typical:.3f}" if pair.typical is not None else ""
         blocks = f"  {len(pair.blocks)} blocks, for these two clusters"
         came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{typical}", (blocks, "dim"))
-    leak = f"  leak {_percent(pair.base_leak_share)} base, {_percent(pair.other_leak_share)} other"
     if pair.left_out:
-        return [came_to, line((f" left out of the comparison: {pair.left_out}", "warning"))]
+        return [came_to, *folded(f"left out of the comparison: {pair.left_out}", columns, "warning")]
+    leak = f"CPU in the other's slices {_percent(pair.base_leak_share)}, {_percent(pair.other_leak_share)}"
     if check is None or not check.ratios:
-        return [came_to, line((" placebo: too few blocks to tell", "dim"), leak)]
-    promised = f" placebo f {check.f:.2f} of {check.ratios} ratios, 1 is as promised"
-    return [came_to, line((promised, "warning" if check.f > 1.5 else ""), leak)]
+        return [came_to, *folded(f"self-check: too few blocks to tell; {leak}", columns)]
+    errors = f"self-check: errors {check.f:.2f} times as large as computed ({check.ratios} ratios)"
+    return [came_to, *folded(f"{errors}; {leak}", columns, "warning" if check.suspect else "")]
 
 
 def legend(glyphs: Glyphs) -> Line:
     """What the signs of the chart of ratios mean."""
     dot, mean = ("⠂", "⠒⠒") if glyphs.name == "braille" else (glyphs.dot, "==")
     return line(
-        (f" {dot} a block  ", "dim"), (mean, "rate"), (" ratio of totals so far  ", "dim"), (glyphs.dash * 2, "base"),
-        (" no difference; below: others", "dim"),
-    )  # fmt: skip
+        (f" {dot} a block, at the edge: beyond  ", "dim"),
+        (mean, "rate"),
+        (" ratio of totals so far  ", "dim"),
+        (glyphs.dash * 2, "base"),
+        (" no difference", "dim"),
+    )
 
 
 def heading(pair: SlicedPair) -> str:
@@ -125,7 +128,7 @@ def heading(pair: SlicedPair) -> str:
     stolen = sum(second.stolen_cpus * second.length_s for second in pair.machine) / length
     of = f" of {pair.cpus}" if pair.cpus else ""
     taken = f", {stolen:.2f} stolen by the hypervisor" if stolen >= 0.005 else ""
-    return f"others on this machine: {busy:.2f}{of} CPUs in the mean{taken}"
+    return f"others on this machine: {busy:.2f}{of} CPUs on average{taken}"
 
 
 def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
@@ -145,4 +148,4 @@ def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+    return "-" if share is None else f"{100 * share:.1f} %"

@@ -39,12 +39,14 @@ class Column:
 
 
 def run_columns(columns: int, slices: Mapping[Path, str]) -> tuple[Column, ...]:
-    """The columns of the table of runs on so wide a screen; one more where some were driven in `slices`."""
-    shown = [column for column in _RUNS if column.least <= columns]
+    """The columns of the table of runs on so wide a screen; one more where some were driven in `slices`: on a narrow
+    one the builds need that room, and a row's own line tells of slices.
+    """
+    every = list(_RUNS)
     if slices:
-        after = next(place for place, column in enumerate(shown) if column.title == "builds") + 1
-        shown.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong")))
-    return tuple(shown)
+        after = next(place for place, column in enumerate(every) if column.title == "builds") + 1
+        every.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong"), least=110))
+    return tuple(column for column in every if column.least <= columns)
 
 
 def cell_columns(columns: int, *, one_run: bool) -> tuple[Column, ...]:

@@ -1,6 +1,6 @@
 """The fields of the Launch screen's plan: the workload's options, and how it is measured. See `tui.launch.items`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from engine.core.errors import UserError
 from engine.core.request import Request
 from tui.launch.items import Choices, Item, Question
-from tui.launch.plan import steps_of, with_option, with_workload
+from tui.launch.plan import repeats_of, steps_of, with_option, with_workload
 from workloads.options import Option
 
 ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
@@ -34,17 +34,20 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     return (first, *(_option(option, plan, offer) for option in options))
 
 
-def design(plan: Request, offer: Choices) -> tuple[Item, ...]:
-    """How it is measured."""
+def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:
+    """How it is measured; what is left open is as the estimate has it, once there is one."""
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
-    step = 2 if plan.interleave == "cells" else 1  # an even number of whole cells balances their order
+    interleave = (estimate or {}).get("interleave", plan.interleave)
+    step = 2 if interleave == "cells" else 1  # an even number of whole cells balances their order
     return (
-        _number("repeats", plan.planned_repeats, "cells per build; a verdict needs 3, better 5 in slices, 4 or 6 cells",
-                lambda value: replace(plan, repeats=value or 1), step=step, least=step),
+        _number("repeats", repeats_of(plan, estimate),
+                "cells per build; a verdict needs 3; better 5 in slices, or 4 or 6 whole cells",
+                lambda value: replace(plan, repeats=value or 1, until_known=False), step=step, least=step),
         _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
              lambda value: replace(plan, aa=value)),
-        _choice("in turn", plan.interleave, ("auto", "slices", "cells"),
-                "whole cells, or slices of query steps of servers side by side; auto: slices where they can be",
+        _choice("interleave", plan.interleave, ("auto", "slices", "cells"),
+                "slices: servers side by side, driven in turns in load, write and query steps; cells: one server at a "
+                "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
         _yes("until known", plan.until_known, "ends as soon as all is known: looks after 3, 5 and 8 pairs in slices",
              lambda value: replace(plan, until_known=value, repeats=None)),

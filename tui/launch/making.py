@@ -106,7 +106,7 @@ class PlanScreen(BenchScreen):
             Horizontal(
                 panel("load", lambda: launch_fields.load(self.plan, self.offer)),
                 panel("steps", self._steps),
-                panel("design", lambda: launch_fields.design(self.plan, self.offer)),
+                panel("design", lambda: launch_fields.design(self.plan, self.offer, self.estimate)),
                 id="plan",
             ),
             panel("checks", self.check_items),

@@ -1,7 +1,7 @@
 """What choosing something on the Launch screen makes of a request, and the command line that says the same."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,13 @@ def with_workload(request: Request, workload: str, preset: str | None = None) ->
     """With another workload as it usually is, or with a named plan of it; the number of clients stays, if it is one."""
     kept = {name: value for name, value in request.options.items() if name == "clients" and isinstance(value, int)}
     return replace(request, workload=workload, options=kept | ({"preset": preset} if preset else {}))
+
+
+def repeats_of(request: Request, estimate: Mapping[str, Any] | None) -> int:
+    """Cells per build. Where none are asked for, the engine decides with the design: only its estimate knows."""
+    if request.repeats is not None or estimate is None or not request.subjects:
+        return request.planned_repeats
+    return int(estimate["cell_count"]) // request.subjects
 
 
 def steps_of(request: Request) -> tuple[str, ...]:

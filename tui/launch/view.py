@@ -10,7 +10,7 @@ from engine.core.model import workload_title
 from engine.core.request import Request, name_of
 from tui.glyphs import Glyphs
 from tui.launch.items import Choices, Item, unfinished
-from tui.launch.plan import command
+from tui.launch.plan import command, repeats_of
 from tui.marks import Line, fit, line, width
 
 ASIDE_CELLS = 40  # a panel as wide as this has room for a few words after each name
@@ -84,8 +84,9 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
         return "counting cells"
     if plan.subjects < 2:
         return "one build under one config: nothing to compare it with (another build, a config, or A/A)"
-    if plan.planned_repeats < 3:
-        bear = f"{plan.planned_repeats} repeat{'s bear' if plan.planned_repeats > 1 else ' bears'}"
+    repeats = repeats_of(plan, estimate)
+    if repeats < 3:
+        bear = f"{repeats} repeat{'s bear' if repeats > 1 else ' bears'}"
         return f"{bear} no verdict: 3 pairs are the least"
     noise = estimate["noise"]
     if noise is None and estimate.get("interleave") == "slices":
@@ -150,7 +151,7 @@ def small(
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
     lines.append(line(f"configs  {', '.join(plan.configs)}"))
-    lines.append(line(f"load     {offer.load(plan)}, {plan.planned_repeats} repeats"))
+    lines.append(line(f"load     {offer.load(plan)}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip

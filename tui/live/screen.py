@@ -33,10 +33,9 @@ PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a
 REPLAY_PAINT_S = 0.25
 GLANCE_S = 0.2  # between two looks whether a stall has begun
 EVENTS_MOST = 8  # that are shown at once
-# What the last row leaves out: in a replay, and live.
-LIVE_ONLY = ("live.mark", "live.zoom", "live.role")
-REPLAY_ONLY = ("live.back", "live.slower")
-ALONE_ONLY, ABREAST_ONLY = ("live.zoom", "live.slower"), ("live.build",)  # of a cell by itself; of cells abreast
+# What the last row leaves out: always, and on a narrow screen, where further keys hold that have no room.
+LIVE_ONLY, REPLAY_ONLY, ABREAST_ONLY = ("live.mark",), ("live.back", "live.slower"), ("live.build",)
+LESS_IN_REPLAY, LESS_ABREAST = ("live.zoom", "live.role"), ("live.zoom", "live.slower")
 
 
 class LiveScreen(BenchScreen):
@@ -150,8 +149,11 @@ class LiveScreen(BenchScreen):
     def _offer(self, *, abreast: bool) -> None:
         """Lays the screen out for cells abreast, or one by itself, with the keys that matter then."""
         self.set_class(abreast, "-abreast")
-        hidden = REPLAY_ONLY if self._replayed is None else LIVE_ONLY
-        self.query_one(KeyRow).hide(*hidden, *(ALONE_ONLY if abreast else ABREAST_ONLY))
+        replay = self._replayed is not None
+        hidden = {*(LIVE_ONLY if replay else REPLAY_ONLY), *(() if abreast else ABREAST_ONLY)}
+        if self.size.width < WIDE_COLUMNS:
+            hidden |= {*(LESS_IN_REPLAY if replay else ()), *(LESS_ABREAST if abreast else ())}
+        self.query_one(KeyRow).hide(*sorted(hidden))
 
     def _tick(self) -> None:
         still = self._replayed is not None and not self._replayed.playing
@@ -209,6 +211,7 @@ class LiveScreen(BenchScreen):
 
     def _redraw(self) -> None:
         """Shows the same moment again: its size, its window or its role is another."""
+        self._offer(abreast=self.has_class("-abreast"))
         if self._trouble:
             self._show_error(self._trouble)
         elif (view := self.view) is not None:
@@ -254,12 +257,12 @@ class LiveScreen(BenchScreen):
     def _show_head(self, view: ViewState) -> None:
         percent = self._cost.percent if self.context.show_cost else None
         window = axes.words(axes.of(view), self._window) if view.step is not None else ""
-        rates = live_text.rates if view.abreast is None else partial(live_text.legend, glyphs=self.glyphs)
+        legend = partial(live_text.legend, glyphs=self.glyphs, columns=self._head.size.width or self.size.width)
         self._head.show(
             [
                 live_text.title(view),
                 live_text.progress(view, self.glyphs, self._behind_s(), percent),
-                rates(view, self._shown_kind(view), window),
+                (legend if view.abreast is not None else live_text.rates)(view, self._shown_kind(view), window),
             ]
         )
 

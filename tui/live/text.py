@@ -11,7 +11,7 @@ from engine.view.events import cause, event_words, lasts, stall_seconds, stall_w
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
-from tui.marks import SIDES, Line, Span, line
+from tui.marks import SIDES, Line, Span, cut, line, width
 from tui.screens.base import LEAST
 
 BAR_CELLS = 16
@@ -29,11 +29,12 @@ def title(view: ViewState) -> Line:
     if cell is None:
         return line(badge, (f" {view.run}", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
+    abreast = view.abreast
     parts = [
-        f"{view.abreast.numbers if view.abreast is not None else cell.ordinal + 1}/{view.cells}",
+        f"cells {abreast.numbers} of {view.cells}" if abreast is not None else f"{cell.ordinal + 1}/{view.cells}",
         f"{cell.subject.name} {cell.subject.config}{kernel}",
         view.step.name if view.step else "",
-        f"repeat {cell.repeat}/{view.repeats}",
+        f"{'repeat ' if abreast is None else 'r'}{cell.repeat}/{view.repeats}",
         clock(view.length_s) if view.step else "",
     ]
     return line(badge, (" " + " | ".join(part for part in parts if part) + " ", "title"))
@@ -105,8 +106,26 @@ def rates(view: ViewState, kind: str, window: str) -> Line:
     return tuple(spans)
 
 
-def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs) -> Line:
-    """The lines of cells abreast: what each is drawn with, and its rate so far; `>` is the one that is looked at."""
+def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:
+    """The lines of cells abreast: what each is drawn with, and its rate so far; `>` is the one that is looked at.
+
+    Where there is no room, what else is in the chart is left out first, then names are cut; rates never are.
+    """
+    assert view.abreast is not None
+    several = "both" if len(view.abreast.sides) == 2 else "2+"
+    of_each = f"  {window.removeprefix('0-')} of each"
+    longest = max(len(side.name) for side in view.abreast.sides)
+    forms = [(longest, f"  {glyphs.several} {several}{of_each}"), (longest, of_each)]
+    forms += [(cells, "") for cells in range(longest, 0, -1)]
+    lines = ((*_of_sides(view, kind, glyphs, cells), (tail, "dim")) for cells, tail in forms)
+    shown: Line = ()
+    for shown in lines:
+        if width(shown) <= columns:
+            break
+    return shown
+
+
+def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> list[Span]:
     assert view.abreast is not None
     spans: list[Span] = [(f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')}", "dim")]
     for place, side in enumerate(view.abreast.sides):
@@ -115,27 +134,24 @@ def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs) -> Line:
         chosen = place == view.abreast.chosen
         spans += [
             ("  >" if chosen else "  ", "chosen"),
-            (f"{glyphs.sides[place]} {side.name} ", SIDES[place]),
+            (f"{glyphs.sides[place]} {cut(side.name, name_cells, glyphs)} ", SIDES[place]),
             (short(side.rate_per_s if kind == view.headline else now), "strong" if chosen else ""),
         ]
-    several = "both" if len(view.abreast.sides) == 2 else "2+"
-    spans.append((f"  {glyphs.several} {several}  {window} active", "dim"))
-    return tuple(spans)
+    return spans
 
 
-def sentences(view: ViewState, glyphs: Glyphs, columns: int) -> list[Line]:
+def sentences(view: ViewState, columns: int) -> list[Line]:
     """How each build compares with the base so far; that of the side looked at is strong."""
     abreast = view.abreast
     if abreast is None:
         return []
     lines = []
     for side in abreast.sides[1:]:
-        words = so_far_words(side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
-        if glyphs.name == "ascii":
-            words = words.replace("±", "+-")
-        reach = f" ({reach_words(abreast)})"
-        if len(words) + len(reach) >= columns:
-            reach = reach.replace(" of clusters", "")
+        words = so_far_words(abreast, side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
+        reaches = (f" ({reach})" for reach in reach_words(abreast))
+        reach = next((reach for reach in reaches if len(words) + len(reach) < columns), "")
+        if len(words) >= columns:
+            words = words.removesuffix(" so far")
         mark = "strong" if side is abreast.compared else ""
         lines.append(line((f" {words}", mark), (reach, "dim")))
     return lines
@@ -220,8 +236,8 @@ def _in_room(
 def _row(values: Sequence[str], heads: Sequence[tuple[str, int]]) -> str:
     """The cells of a row. Words are cut to their columns; a figure never is, it rather touches the one before."""
     cells = []
-    for value, (head, width) in zip(values, heads, strict=True):
-        cells.append(f" {value[: width - 1]:<{width - 1}}" if head in ("role", "wait") else f"{value:>{width}}")
+    for value, (head, room) in zip(values, heads, strict=True):
+        cells.append(f" {value[: room - 1]:<{room - 1}}" if head in ("role", "wait") else f"{value:>{room}}")
     return "".join(cells)[1:]
 
 
@@ -275,7 +291,7 @@ def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
         line((f" {rate}", "strong"), f"  {view.doing}"),
         progress(view, SETS["ascii"], behind_s, None),
     ]
-    lines += sentences(view, SETS["ascii"], LEAST[0])
+    lines += sentences(view, LEAST[0])
     if view.abreast is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
     lines += [line((f" ! {stall_words(stall, view.at_ns)}", "stall")) for stall in view.stalled]

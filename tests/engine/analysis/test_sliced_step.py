@@ -59,6 +59,20 @@ def test_the_running_ratio_is_that_of_the_totals_so_far(tmp_path: Path) -> None:
     assert side.runq_us_per_op == pytest.approx(5_000_000 / 1000 / 365)
 
 
+def test_the_figures_of_a_load_step_are_by_rows_not_by_its_statements(tmp_path: Path) -> None:
+    def loading(cell: Cell, step: str) -> list[SliceRow]:
+        rows = made_slices(cell, "qr100", {"16.3": 1000.0, "17.0": 500.0}, blocks=2) if step == "l.i0" else []
+        return [replace(row, rows=100 * row.ops, cpu_ops=row.ops + 12) for row in rows]  # 12 statements to warm up
+
+    found = sliced_step([make_run(tmp_path / "r", repeats=1, slices=loading)], "l.i0")
+    block = found.pairs[0].blocks[1]
+    assert found.unit == "rows/s"
+    assert (block.base.rate_per_s, block.other.rate_per_s) == pytest.approx((100_000, 50_000))
+    assert block.base.server_cpu_us_per_op == pytest.approx(2 * 4_800 / (2 * 60 * 100))
+    assert block.other.runq_us_per_op == pytest.approx(2 * 5_000 / (2 * 36 * 100))
+    assert (block.ratio, block.running, found.pairs[0].ratio) == pytest.approx((0.5, 0.5, 0.5))
+
+
 def test_a_block_that_lacks_a_turn_is_left_out(tmp_path: Path) -> None:
     def cut(cell: Cell, step: str) -> list[SliceRow]:
         rows = made_slices(cell, step, RATES, blocks=3)
@@ -94,7 +108,7 @@ def test_the_check_is_that_of_the_comparison_and_the_interval_is_wider_by_it(tmp
     run = make_run(tmp_path / "r", repeats=6, slices=drifting)
     found = sliced_step([run], "qr100")
     check = found.check("17.0")
-    assert check is not None and check.ratios == 12 and check.f > 2
+    assert check is not None and check.ratios == 12 and check.f > 2 and check.suspect
     assert found.check("16.3") is None
     ratio = compare([run]).ratio("17.0", "qr100", "rate_per_s")
     assert ratio is not None and ratio.verdict == "withheld"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -14,9 +15,9 @@ from tests.support.made_run import make_run
 CLIENTS = {"l.i1": 1, "qr100": 2, "l.i0": 4, "l.x": 8}  # the made rates are 20, 8, 100 and 400 thousand
 
 
-def swept(path: Path, clients: dict[str, int], effect: float = 1.0) -> Path:
+def swept(path: Path, clients: dict[str, int], effect: float = 1.0, **values: Any) -> Path:
     """A made run whose steps are points of a sweep."""
-    run = make_run(path, effects={("17.0", "l.i0"): effect}, repeats=4)
+    run = make_run(path, effects={("17.0", "l.i0"): effect}, **{"repeats": 4, **values})
     manifest = json.loads((run / "manifest.json").read_text())
     for step in manifest["workload"]["steps"]:
         if step["name"] in clients:
@@ -63,3 +64,13 @@ def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Pa
     marked = render.to_markdown(comparison)
     assert "### rows/s by number of clients" in marked and "| peak |" in marked
     assert json.loads(render.to_json(comparison))["sweeps"][0]["peaks"][0]["value"] == 4
+
+
+def test_a_table_without_a_row_is_left_out(tmp_path: Path) -> None:
+    """One value alone is neither the lowest nor the highest."""
+    comparison = compare([swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, builds=("16.3",), repeats=1)])
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    text = console.export_text()
+    assert "by number of clients (median" in text and "Every repeat" not in text
+    assert "Every repeat" not in render.to_markdown(comparison)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from engine.analysis.slices import Slices, log_ratio
 from engine.core.slices import LogRatio, half_width_at_every_moment
 from engine.journal.reader import JournalReader, SliceRow
+from engine.view import slice_series
 from engine.view.abreast import Abreast, reach_words, so_far_words
 from engine.view.player import Player
 from engine.view.slice_series import MOST_POINTS, MOST_SUMS, SliceSeries, SoFar
@@ -253,12 +255,32 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
         assert found.high / found.ratio == pytest.approx(math.exp(half))
 
 
+def test_a_line_of_a_step_whose_length_is_work_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slice_series, "MOST_POINTS", 20)
+    with abreast(tmp_path) as live, JournalReader(live.run) as reader:
+        steps = [reader.step(step) for step in live.steps]
+        for step in steps:
+            step.plan["seconds"] = 0
+        slices, most = SliceSeries(reader, steps, 50.0), 0
+        for block in range(300):
+            live.block(*noisy(block))
+            if block % 7 == 0:
+                slices.catch_up()
+                most = max(most, len(slices.rates[0].until), len(slices.rates[1].until))
+        slices.catch_up()
+        for lane, points in zip(slices.lanes, slices.rates, strict=True):
+            assert 10 <= len(points.until) <= most < 40
+            blocks = lane.until.index(points.until[-1]) + 1
+            mean = sum(value * length for value, length in zip(points.value, points.length, strict=True))
+            assert mean / points.until[-1] == pytest.approx(lane.rate_per_s(blocks), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("ops", "blocks", "said"),
     [
-        ((400, 380), 20, "17.0 is 5.0 % ± 0.0 % slower so far"),
-        ((400, 404), 20, "17.0 is 1.0 % ± 0.0 % faster so far"),
-        ((400, 380), 19, "17.0 is 5.0 % slower so far, too early for its error"),
+        ((400, 380), 20, "17.0 / 16.3: -5.0 % [-5.0, -5.0] so far"),
+        ((400, 404), 20, "17.0 / 16.3: +1.0 % [+1.0, +1.0] so far"),
+        ((400, 380), 19, "17.0 / 16.3: -5.0 %, no interval yet"),
         ((0, 380), 19, ""),
     ],
 )
@@ -267,6 +289,15 @@ def test_the_ratio_in_words(tmp_path: Path, ops: tuple[float, float], blocks: in
         for _ in range(blocks):
             live.block(*ops)
         found = seen(player.look())
-        assert so_far_words(found.compared) == said
-        assert so_far_words(found.compared, ended=True) == said.replace(" so far", "")
-        assert reach_words(found) == f"this pair of clusters, {2 if blocks == 20 else 1.5:.0f} of 12 s"
+        assert so_far_words(found, found.compared) == said
+        assert so_far_words(found, found.compared, ended=True) == said.replace(" so far", "").replace(" yet", "")
+        assert reach_words(found)[0] == f"this pair of clusters, {2 if blocks == 20 else 1.5:.0f} of 12 s"
+
+
+def test_both_bounds_are_told_which_are_alike_in_logs_only(tmp_path: Path) -> None:
+    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for _ in range(20):
+            live.block(400, 280)
+        found = seen(player.look())
+    side = replace(found.compared, so_far=SoFar(0.716, 0.351, 1.461, 20))
+    assert so_far_words(found, side) == "17.0 / 16.3: -28.4 % [-64.9, +46.1] so far"

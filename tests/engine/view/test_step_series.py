@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import mul
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,18 @@ def test_the_median_is_of_the_window_only() -> None:
         series.add(second + 1, 1, value)
     assert series.median(2, 5) == 2.0
     assert series.median(5, 9) is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 1e6)), max_size=50))
+def test_a_series_of_half_as_many_intervals_says_the_same_of_all_its_time(parts: list[tuple[int, float]]) -> None:
+    series, until = Series(), 0
+    for length, value in parts:
+        until += length
+        series.add(until, length, value)
+    before = sum(length * value for length, value in parts)
+    series.halve()
+    assert len(series.until) == len(series.length) == len(series.value) == (len(parts) + 1) // 2
+    assert sum(map(mul, series.length, series.value)) == pytest.approx(before)
+    assert sum(series.length) == until and series.until[-1:] == ([until] if parts else [])
+    begins = [end - length for end, length in zip(series.until, series.length, strict=True)]
+    assert begins == [0, *series.until[:-1]][: len(begins)]
