@@ -33,9 +33,9 @@ Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of 
 
 
 def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
-    """The log ratio of each pair, by its slices; none at all where a pair has none, or did nothing in them."""
+    """The log ratio of each pair that was sliced; none at all where none was, or one did nothing in its slices."""
     found = []
-    for pair in pairs:
+    for pair in alike(pairs, step)[0]:
         sides = _sides(pair, step, metric)
         if sides is None:
             return []
@@ -72,6 +72,14 @@ def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], s
         if pairs := [pair for pair in sliced if not pair_drift(*pair)]:
             found.append((pairs, step))
     return found
+
+
+def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
+    """The pairs that may be pooled, and the others: those without slices, where the step was sliced in other pairs."""
+    by_slices: dict[bool, list[Pair]] = {True: [], False: []}
+    for pair in pairs:
+        by_slices[bool(whole_blocks(pair, step))].append(pair)
+    return (by_slices[True], by_slices[False]) if by_slices[True] else (by_slices[False], [])
 
 
 def reasons(pair: Pair, step: str) -> list[str]:

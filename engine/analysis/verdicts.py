@@ -109,21 +109,28 @@ def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
 def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
     base = cells.baseline_of(subject)
     everything = cells.pairs(subject, step)
-    kept, drifts = [], []
+    kept, left = [], []
     for pair in everything:
         moved = comparability.pair_drift(*pair)
         if moved:
-            of_run = f" of {pair[0].run}" if len(cells.runs) > 1 else ""
-            drifts.append(f"pair {pair[0].cell.repeat}{of_run}: {'; '.join(moved)}")
+            left.append(f"{_named(cells, pair)}: {'; '.join(moved)}")
         else:
             kept.append(pair)
+    if kept:
+        kept, unlike = sliced.alike(kept, step)
+        left += [f"{_named(cells, pair)}: it was not driven in slices, as others were" for pair in unlike]
     reasons = _common_reasons(cells, step, subject, kept or everything)
     reasons += [reason for pair in kept or everything for reason in sliced.reasons(pair, step)]
     if not everything:
         reasons.insert(0, "no pairs: the two have no finished cells in the same repeat of a run")
     if everything and not kept:
-        return _Sides(step, subject, base, everything, (*drifts, *reasons), ())
-    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {drift}" for drift in drifts))
+        return _Sides(step, subject, base, everything, (*left, *reasons), ())
+    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {each}" for each in left))
+
+
+def _named(cells: ComparedCells, pair: Pair) -> str:
+    of_run = f" of {pair[0].run}" if len(cells.runs) > 1 else ""
+    return f"pair {pair[0].cell.repeat}{of_run}"
 
 
 def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured | None:
