@@ -25,6 +25,7 @@ from engine.journal.reader import SliceRow
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}  # metric: numerator, denominator
 MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
+STRAYED = "slices of one server differ among themselves"
 TURNS = 2  # of a server in a block
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
 LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
@@ -120,10 +121,7 @@ def findings(cells: ComparedCells) -> list[str]:
         name = cells.names[subject]
         check = self_check(steps, RATE)
         if check.suspect and check.ratios >= LEAST_CHECKS:
-            found.append(
-                f"slices of one server differ among themselves by {check.f:.1f} times their error: the intervals of "
-                f"{name} are widened by that"
-            )
+            found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
         for pairs, step in steps:
             typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
             ratios = log_ratios(pairs, step, RATE)
