@@ -296,6 +296,10 @@ class Look:
 LOOKS = (Look(3, 0.025), Look(5, 0.012), Look(8, 0.013))
 
 
+SLICE_MS = (20.0, 1000.0)  # the shortest slices, and the longest
+MOST_MINUTES = 100_000.0  # that a run may be given
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.

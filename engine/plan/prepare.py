@@ -119,7 +119,7 @@ class _Asked:
         return Guess(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
-            needed_bytes=cell_bytes * request.clusters_at_once,
+            needed_bytes=cell_bytes * request.clusters_at_once(repeats),
             noise=tell(out, repeats, long_s, judged) if request.subjects > 1 else None,
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
