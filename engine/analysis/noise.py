@@ -73,15 +73,8 @@ def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], No
         try:
             if _is_ours(read_manifest(folder), design) and (found := read(folder)) is not None:
                 return found
-        except (
-            UserError,
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ):  # a damaged run says nothing
-            continue
+        except (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            continue  # a damaged run says nothing
     return None
 
 
