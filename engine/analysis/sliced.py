@@ -156,8 +156,7 @@ def whole_blocks(pair: Pair, step: str) -> list[Block]:
 
 def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
     """Both sides' slices of the blocks that are whole, with something done on either side; None without any."""
-    whole = whole_blocks(pair, step)
-    if metric not in PARTS or not whole:
+    if metric not in PARTS or not (whole := whole_blocks(pair, step)):
         return None
     base, other = (
         Slices(*(np.array([[getattr(row, part) for row in rows] for rows in side]) for part in PARTS[metric]))
