@@ -58,6 +58,7 @@ def is_quiet(page: Page) -> bool:
 
 def pause(page: Page, since_ns: int) -> None:
     """Active time stands still from `since_ns` on, until the gate opens."""
+    page.words[Control.PAUSED_BEFORE_NS] = page.words[Control.PAUSED_NS]
     page.words[Control.PAUSED_SINCE_NS] = since_ns
 
 
@@ -80,9 +81,16 @@ def open_now(page: Page) -> int:
 
 
 def active_ns(page: Page, t_ns: int) -> int:
-    """A time of the monotonic clock, now or since the last pause, as active time."""
+    """A time of the monotonic clock, now or since the last pause, as active time.
+
+    A pause may begin or end between any two reads. What counts in a pause is written only without one, and the other
+    way round, so either is right if its own word is still the same afterwards; nobody waits for the writer.
+    """
     words = page.words
-    while True:  # the pause may end in between
-        since_ns, paused_ns = words[Control.PAUSED_SINCE_NS], words[Control.PAUSED_NS]
-        if words[Control.PAUSED_SINCE_NS] == since_ns:
-            return (min(t_ns, since_ns) if since_ns else t_ns) - paused_ns
+    while True:
+        paused_ns, since_ns = words[Control.PAUSED_NS], words[Control.PAUSED_SINCE_NS]
+        if not since_ns and words[Control.PAUSED_NS] == paused_ns:
+            return t_ns - paused_ns
+        before_ns = words[Control.PAUSED_BEFORE_NS]
+        if since_ns and words[Control.PAUSED_SINCE_NS] == since_ns:
+            return min(t_ns, since_ns) - before_ns

@@ -48,6 +48,7 @@ class Control(IntEnum):
     PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
     QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.gate`
     END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
+    PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
 
 
 class State(IntEnum):

@@ -13,6 +13,7 @@ from statistics import median
 from engine.analysis.cells import ComparedCells
 from engine.core.comparison import CPU, MIN_PAIRS, RATE, Answer, Ratio, Verdict
 from engine.core.model import Subject
+from engine.core.request import PAIRS
 
 NAMED = 3  # steps that are named with their figures; others are counted
 
@@ -35,9 +36,9 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
         why = next((reason for ratio in rates for reason in ratio.reasons), "no pair of cells has finished")
         return f"{name} against {base}: no verdict: {why}."
     if pairs < MIN_PAIRS:
+        better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
         have = "one pair" if pairs == 1 else "two pairs"
-        better = "better 5 in slices, 4 or 6 whole cells"
-        return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, {better}."
+        return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}."
     known = [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]
     unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
     withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]

@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.core.comparison import MIN_PAIRS, RATE
+from engine.core.comparison import MIN_PAIRS, RATE, Ratio
+
+if TYPE_CHECKING:
+    from engine.analysis.cells import ComparedCells
 
 
-def unknown_steps(run: Path, level: float) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look found: the steps that are not known yet, and others whose verdicts no more pairs will give."""
+
+    unknown: tuple[str, ...]
+    withheld: tuple[str, ...]
+
+
+def look(run: Path, level: float) -> Seen:
     """The steps whose rates would be inconclusive for a subject, were these its pairs and `level` that of verdicts.
 
-    A step with too few pairs to judge is not known; one whose verdict is withheld, or that has no ratio, will not be by
-    more pairs either. Doubles of the base are never asked for.
+    A step with too few pairs to judge is not known, nor is one whose verdict is withheld by what may be otherwise in
+    later pairs: the machine changed in each so far, or slices strayed. One that is withheld for another reason, or has
+    no ratio, will not be known by more pairs either. Doubles of the base are never asked for.
     """
     from engine.analysis import verdicts  # loads scipy, between repeats only
     from engine.analysis.comparison import compared_cells
 
-    found = verdicts.ratios(replace(compared_cells([run]), level=level))
-    rates = [ratio for ratio in found if ratio.metric == RATE and not ratio.arm]
-    unknown: Collection[str] = {
+    cells = replace(compared_cells([run]), level=level)
+    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.arm]
+    unknown = {
         ratio.step
         for ratio in rates
-        if ratio.verdict == "inconclusive" or (ratio.verdict == "none" and 0 < ratio.pairs < MIN_PAIRS)
+        if ratio.verdict == "inconclusive"
+        or (ratio.verdict == "none" and 0 < ratio.pairs < MIN_PAIRS)
+        or (ratio.verdict == "withheld" and _for_now(cells, ratio))
     }
-    return [step for step in dict.fromkeys(ratio.step for ratio in rates) if step in unknown]
+    withheld = {ratio.step for ratio in rates if ratio.verdict == "withheld"} - unknown
+    steps = dict.fromkeys(ratio.step for ratio in rates)
+    return Seen(
+        tuple(step for step in steps if step in unknown),
+        tuple(step for step in steps if step in withheld),
+    )
+
+
+def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
+    """Whether later pairs may well give the verdict that is withheld."""
+    from engine.analysis.comparability import pair_drift
+    from engine.analysis.sliced import STRAYED
+
+    (subject,) = [subject for subject, name in cells.names.items() if name == ratio.subject]
+    pairs = cells.pairs(subject, ratio.step)
+    drifted = bool(pairs) and all(pair_drift(*pair) for pair in pairs)
+    return drifted or all(reason.startswith(STRAYED) for reason in ratio.reasons)
 
 
 def scatter_between(run: Path) -> float:
@@ -34,12 +64,13 @@ def scatter_between(run: Path) -> float:
     Of several subjects the smallest, and where there are too few pairs the least that was ever seen.
     """
     from engine.analysis.comparison import compared_cells
-    from engine.analysis.sliced import log_ratios
+    from engine.analysis.sliced import log_ratios, self_check, steps_of
     from engine.analysis.slices import MIN_TAU, pooled
 
     cells, found = compared_cells([run]), []
     for subject in (subject for subject in cells.others if not subject.arm):
-        ratios = [log_ratios(cells.pairs(subject, step), step, RATE) for step in cells.steps]
+        steps = steps_of(cells, subject)
+        ratios = [log_ratios(pairs, step, RATE) for pairs, step in steps]
         known = [pairs for pairs in ratios if len(pairs) >= MIN_PAIRS]
-        found.append(pooled(known).tau if known else MIN_TAU)
+        found.append(pooled(known, self_check(steps, RATE).inflation).tau if known else MIN_TAU)
     return min(found, default=MIN_TAU)

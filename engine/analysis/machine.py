@@ -1,4 +1,8 @@
-"""What others did on the machine while a step ran: the CPU time of the whole machine less that of the run itself."""
+"""What others did on the machine while a step ran: the CPU time of the whole machine less that of the run itself.
+
+What drives the run's slices and starts its clients (the conductor, the launchers) is not sampled, so its little is
+among the others'.
+"""
 
 from __future__ import annotations
 

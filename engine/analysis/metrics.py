@@ -75,10 +75,11 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     rate_per_s is ops per second. CPU, run-queue wait and switches are of all server processes; client_cpu of all
     client processes. read_kb is what the server's processes had read from the device. written_kb is what they made
     dirty in the page cache, less what was removed before it was written: the device sees it later, once for many
-    changes. device_written_kb is what the device that holds the database wrote, for whomever. plan_*, phases, coverage
-    and notes are probes', of the roles' own server processes: see `probes.figures.step_figures`.
+    changes. device_written_kb is what the device that holds the database wrote, for whomever; None of steps in slices,
+    in which that is others' work as well. plan_*, phases, coverage and notes are probes', of the roles' own server
+    processes: see `probes.figures.step_figures`.
     """
-    count = ops(kind, totals)
+    count, device = ops(kind, totals), {} if totals.paused else totals.device
     return {
         "rate_per_s": _per(count, totals.seconds) if judged_by(kind, totals) else None,
         "server_cpu_us_per_op": _per(totals.server_cpu_ns / 1000, count),
@@ -88,11 +89,11 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "wal_bytes_per_op": None if totals.wal_bytes is None else _per(totals.wal_bytes, count),
         "read_kb_per_op": _per(totals.server_read_bytes / 1024, count),
         "written_kb_per_op": _per(totals.server_write_bytes / 1024, count),
-        "device_written_kb_per_op": _of(totals.device, "written_kb", count),
+        "device_written_kb_per_op": _of(device, "written_kb", count),
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(kind, totals),
-        **figures.step_figures(totals.probes, totals.roles, count, totals.seconds),
+        **figures.step_figures(totals.probes, totals.roles, count, totals.wall_seconds or totals.seconds),
     }
 
 
@@ -154,10 +155,10 @@ def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> 
 
     Rates and percentages of the host are over the whole step, so they lack the reference's sampling error of
     `vmstat` (its means counted repeated header lines as zero). cpupq needs no count of CPUs: (us+sy)/100 x ncpu x T
-    is the CPU time itself.
+    is the CPU time itself. A step in slices has none of what host and device count: they count other servers' work.
     """
     count, inserted, elapsed = ops(kind, totals), rows(kind, totals), totals.seconds
-    host, device = totals.host, totals.device
+    host, device = ({}, {}) if totals.paused else (totals.host, totals.device)
     busy_ns = cpu_busy_ns(host)
     all_ns = sum(host.get(name, 0) for name in CPU_COLUMNS)
     deletes, lookups = totals.of_kind("delete"), sum(role.min_lookups for role in totals.roles.values())
@@ -249,7 +250,9 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "cluster_bytes": totals.cluster_bytes,
         "probes": {
             role: figures.role_figures(
-                record, totals.roles[role].statements if role in totals.roles else 0, totals.seconds
+                record,
+                totals.roles[role].statements if role in totals.roles else 0,
+                totals.wall_seconds or totals.seconds,
             )
             for role, record in totals.probes.items()
         },

@@ -73,8 +73,8 @@ def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], No
         try:
             if _is_ours(read_manifest(folder), design) and (found := read(folder)) is not None:
                 return found
-        except (UserError, LookupError, TypeError, ValueError, AttributeError):  # a damaged run says nothing
-            continue
+        except (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            continue  # a damaged run says nothing
     return None
 
 
@@ -83,7 +83,7 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
     if pairs < MIN_PAIRS:
         return f"{pairs} repeat{'s give' if pairs > 1 else ' gives'} no verdict: at least {MIN_PAIRS} pairs are needed"
     if noise is None:
-        why = "no A/A run of this host yet (--aa)"
+        why = "no A/A run of this host yet (--aa --interleave cells)"
         if design == "slices":
             why = f"it is known after the first run of {MIN_PAIRS} pairs in slices on this host"
         return f"the smallest effect that {pairs} pairs can detect is unknown: {why}"

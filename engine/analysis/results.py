@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,14 @@ class StepResult:
 class CellResult:
     """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
 
+    One is `alone` that finished beside another which did not: from there on its steps were not driven in slices.
+
     `before` and `after` are the machine's records around the cell (`engine.host.environment`), where there are any.
     """
 
     run: str
     cell: Cell
-    state: str  # finished, failed, interrupted, running, not run, damaged
+    state: str  # finished, alone, failed, interrupted, running, not run, damaged
     reason: str = ""
     steps: dict[str, StepResult] = field(default_factory=dict)
     before: Environment | None = None
@@ -95,7 +97,8 @@ def load(path: Path) -> RunResult:
     with JournalReader(path) as reader:
         attempts = outcome.chosen(reader.manifest, reader.attempts(origins=False))
         planned = outcome.wanted(reader.manifest, reader.decisions(), attempts)
-        cells = tuple(_cell(reader, cell, attempts.get(cell.id)) for cell in planned)
+        finished = outcome.finished(reader.manifest, list(attempts.values()))
+        cells = tuple(_cell(reader, cell, attempts.get(cell.id), finished) for cell in planned)
         return RunResult(path, reader.manifest, cells)
 
 
@@ -119,10 +122,12 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
     return lines
 
 
-def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None) -> CellResult:
+def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: Container[str]) -> CellResult:
     run = reader.manifest.run
     if attempt is None:
         return CellResult(run, cell, "not run")
+    if attempt.state == "finished" and cell.id not in finished:
+        return CellResult(run, cell, "alone", "another cell of its repeat has not finished")
     try:
         return _read_cell(reader, CellResult(run, cell, attempt.state, attempt.reason or ""), attempt)
     except UserError as error:

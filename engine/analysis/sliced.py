@@ -26,6 +26,7 @@ from engine.journal.reader import SliceRow
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
 MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
+STRAYED = "slices of one server differ among themselves"
 TURNS = 2  # of a server in a block
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
 LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
@@ -34,9 +35,9 @@ Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of 
 
 
 def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
-    """The log ratio of each pair, by its slices; none at all where a pair has none, or did nothing in them."""
+    """The log ratio of each pair that was sliced; none at all where none was, or one did nothing in its slices."""
     found = []
-    for pair in pairs:
+    for pair in alike(pairs, step)[0]:
         sides = _sides(pair, step, metric)
         if sides is None:
             return []
@@ -73,6 +74,14 @@ def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], s
         if pairs := [pair for pair in sliced if not pair_drift(*pair)]:
             found.append((pairs, step))
     return found
+
+
+def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
+    """The pairs that may be pooled, and the others: those without slices, where the step was sliced in other pairs."""
+    by_slices: dict[bool, list[Pair]] = {True: [], False: []}
+    for pair in pairs:
+        by_slices[bool(whole_blocks(pair, step))].append(pair)
+    return (by_slices[True], by_slices[False]) if by_slices[True] else (by_slices[False], [])
 
 
 def reasons(pair: Pair, step: str) -> list[str]:
@@ -113,10 +122,7 @@ def findings(cells: ComparedCells) -> list[str]:
         name = cells.names[subject]
         check = self_check(steps, RATE)
         if check.suspect and check.ratios >= LEAST_CHECKS:
-            found.append(
-                f"slices of one server differ among themselves by {check.f:.1f} times their error: the intervals of "
-                f"{name} are widened by that"
-            )
+            found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
         for pairs, step in steps:
             typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
             ratios = log_ratios(pairs, step, RATE)
@@ -151,8 +157,7 @@ def whole_blocks(pair: Pair, step: str) -> list[Block]:
 
 def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
     """Both sides' slices of the blocks that are whole, with something done on either side; None without any."""
-    whole = whole_blocks(pair, step)
-    if metric not in PARTS or not whole:
+    if metric not in PARTS or not (whole := whole_blocks(pair, step)):
         return None
     base, other = (
         Slices(*(np.array([[getattr(row, part) for row in rows] for rows in side]) for part in PARTS[metric]))

@@ -4,13 +4,15 @@ Verdicts are given in two families, the rates of all steps and the server CPU pe
 names a difference where there is none in at most 5 % of comparisons (Holm's procedure). All other metrics are causes:
 they have no verdict, and those that differ by the margin or more are marked (Benjamini and Hochberg's procedure, 5 %).
 
-A pair between whose cells the machine changed is left out of every ratio, one in which a cell lacks a figure out of
-that figure's. A verdict is withheld, with the reason, when
+A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
+sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
 - no pair is left, or the cells are not comparable otherwise (`engine.analysis.comparability`);
 - a cell of either side failed its SLA: the rate was bought with inserts that were not made;
 - the client was CPU-bound (rates only: the figures per op are still the server's);
 - the cells are bimodal, and the distance of the modes could make the effect;
-- the two sides were never run side by side.
+- the two sides were never run side by side;
+- slices cannot be trusted: a server worked in the other's, clients waited for each other in too much of them, or they
+  differ among themselves by far more than their errors (`engine.analysis.sliced`).
 """
 
 from __future__ import annotations
@@ -109,21 +111,28 @@ def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
 def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
     base = cells.baseline_of(subject)
     everything = cells.pairs(subject, step)
-    kept, drifts = [], []
+    kept, left = [], []
     for pair in everything:
         moved = comparability.pair_drift(*pair)
         if moved:
-            of_run = f" of {pair[0].run}" if len(cells.runs) > 1 else ""
-            drifts.append(f"pair {pair[0].cell.repeat}{of_run}: {'; '.join(moved)}")
+            left.append(f"{_named(cells, pair)}: {'; '.join(moved)}")
         else:
             kept.append(pair)
+    if kept:
+        kept, unlike = sliced.alike(kept, step)
+        left += [f"{_named(cells, pair)}: it was not driven in slices, as others were" for pair in unlike]
     reasons = _common_reasons(cells, step, subject, kept or everything)
     reasons += [reason for pair in kept or everything for reason in sliced.reasons(pair, step)]
     if not everything:
         reasons.insert(0, "no pairs: the two have no finished cells in the same repeat of a run")
     if everything and not kept:
-        return _Sides(step, subject, base, everything, (*drifts, *reasons), ())
-    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {drift}" for drift in drifts))
+        return _Sides(step, subject, base, everything, (*left, *reasons), ())
+    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {each}" for each in left))
+
+
+def _named(cells: ComparedCells, pair: Pair) -> str:
+    of_run = f" of {pair[0].run}" if len(cells.runs) > 1 else ""
+    return f"pair {pair[0].cell.repeat}{of_run}"
 
 
 def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured | None:
@@ -175,7 +184,7 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
         for each, step in zip(own, pooled.steps, strict=True):
             reasons: list[str] = []
             if check.withheld and check.ratios >= sliced.LEAST_CHECKS:
-                reasons.append(f"slices of one server differ among themselves by {check.f:.1f} times their error")
+                reasons.append(f"{sliced.STRAYED} by {check.f:.1f} times their error")
             blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
             found[id(each)] = replace(each, blank=blank, pooled=step.estimate)
     return [found[id(each)] for each in measured]
@@ -282,7 +291,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += sliced.findings(cells)
     if cells.level < statistics.ALPHA:
         found.append(
-            f"verdicts are at {cells.level:.1%}, not at 5 %: the run was to end as soon as all was known, "
+            f"verdicts are at {cells.level:.1%}, not at 5%: the run was to end as soon as all was known, "
             "so it was looked at more than once"
         )
     found += [

@@ -243,7 +243,7 @@ class LeftOutCell:
     cell: str
     name: str
     repeat: int
-    state: str  # failed, interrupted, running, not run, damaged
+    state: str  # alone, failed, interrupted, running, not run, damaged
     reason: str
 
     @property

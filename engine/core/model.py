@@ -171,7 +171,8 @@ class StepTotals:
     `server_*` counts all server processes, those that ended in the step included; its bytes are those of
     `engine.host.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are
     differences of the kernel's counters: see `engine.host.counters` for their keys. `observers` are the probes that
-    were active in any part of it, `probes` what they counted, by role: see `probes.figures`.
+    were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without the
+    pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
     """
 
     seconds: float
@@ -198,6 +199,12 @@ class StepTotals:
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)
     headline: Headline | None = None  # None where none was recorded
     report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
+    wall_seconds: float = 0.0
+
+    @property
+    def paused(self) -> bool:
+        """Whether there were pauses, in which other servers worked: host and device then counted theirs, too."""
+        return self.wall_seconds > 0
 
     def of_kind(self, kind: str) -> list[RoleTotals]:
         """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""
@@ -287,6 +294,10 @@ class Look:
 
 # Of --until-known. The levels add up to 5 %, so that a run that ends at any look is wrong no more often than others.
 LOOKS = (Look(3, 0.025), Look(5, 0.012), Look(8, 0.013))
+
+
+SLICE_MS = (20.0, 1000.0)  # the shortest slices, and the longest
+MOST_MINUTES = 100_000.0  # that a run may be given
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.core.model import LOOKS, Stopping
+from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
 from workloads import workload
 from workloads.options import about, checked, given, options_of
 
@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     repeats: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
         about(
-            "Cells per build, interleaved ABBA. A verdict needs 3; even numbers balance the order.",
+            "Cells per build. A verdict needs 3. Whole cells are interleaved ABBA: even numbers balance the order.",
             metavar="N",
             unset="4, in slices 5",
         ),
@@ -61,7 +61,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     slice_ms: Annotated[
-        Annotated[float, Meta(ge=20, le=1000)],
+        Annotated[float, Meta(ge=SLICE_MS[0], le=SLICE_MS[1])],
         about("Length of a slice, ±20 % by block; about that in load and write steps.", metavar="MS"),
     ] = 50.0
     stop: Annotated[
@@ -79,7 +79,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = False
     minutes: Annotated[
-        Annotated[float, Meta(ge=0.1, le=100_000)] | None,
+        Annotated[float, Meta(ge=0.1, le=MOST_MINUTES)] | None,
         about(
             "Time for the whole run: ends before the pair that would take longer. Steps in slices whose differences "
             "are narrow enough end early, for more pairs.",
@@ -135,11 +135,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         usual = LOOKS[-1].pairs if self.until_known else CELLS if self.interleave == "cells" else PAIRS
         return self.repeats or usual
 
-    @property
-    def clusters_at_once(self) -> int:
+    def clusters_at_once(self, repeats: int) -> int:
         """How many clusters there are at once: all where they are kept, those of a repeat where cells are abreast."""
         abreast = self.subjects if self.sliced else 1
-        return self.subjects * self.planned_repeats if self.keep else abreast
+        return self.subjects * repeats if self.keep else abreast
 
     def entries(self) -> dict[str, Any]:
         """The JSON form, as in a plan file: the builds, and what differs from the defaults."""

@@ -27,7 +27,8 @@ class SlicedBlock:
     """One block of a pair. `order` has a letter for each turn, A for the baseline, B for the other: `ABBA`.
 
     `ratio` is that of the rates, other / baseline; `running` that of all blocks so far, by their totals. `others_cpus`
-    is how many CPUs were busy with what is not of this run, `stolen_cpus` how many the hypervisor gave to others.
+    is how many CPUs were busy with what is not of this run (see `MachineSecond`), `stolen_cpus` how many the hypervisor
+    gave to others.
     """
 
     block: int
@@ -45,7 +46,8 @@ class SlicedBlock:
 @dataclass(frozen=True, slots=True)
 class MachineSecond:
     """What the CPUs of the machine did in about a second, in CPUs: all that was busy, and of that what is not of this
-    run (neither a server, a client nor the engine); and what the hypervisor gave to others.
+    run (neither a server, a client nor the engine; the little that its conductor and launchers use is in it); and what
+    the hypervisor gave to others.
     """
 
     at_s: float

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.core.comparison import LEVEL
 from engine.core.errors import UserError
-from engine.core.model import SCHEMA, Manifest, config_key
+from engine.core.model import MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host.files import read_plain
@@ -73,6 +73,13 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     for look in manifest.looks:
         if not (look.pairs > 0 and 0 < look.level <= LEVEL):
             raise UserError(f"{path}: looks: {look.pairs} pairs at level {look.level} make no sense")
+    pairs = [look.pairs for look in manifest.looks]
+    if pairs != sorted(set(pairs)):
+        raise UserError(f"{path}: looks: after {', '.join(map(str, pairs))} pairs are in no order")
+    if manifest.minutes is not None and not 0 < manifest.minutes <= MOST_MINUTES:
+        raise UserError(f"{path}: minutes: {manifest.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
+    if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
+        raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
     labels = {build.label for build in manifest.builds}
     if manifest.base not in labels:
         raise UserError(f"{path}: base {visible(manifest.base)!r} is none of its builds")

@@ -30,7 +30,7 @@ from engine.postgres.processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 from workloads import gate
 from workloads.base import Ages, Role
-from workloads.page import Page, Word
+from workloads.page import Control, Page, Word
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000
@@ -93,6 +93,7 @@ class StepSampler:
         self._relations = relations
         self.started_ns = self.ended_ns = 0
         self.seconds = 0.0  # by `finish`: the length, without pauses
+        self.wall_seconds = 0.0  # by `finish`: with them; 0 without any
         self._page = page
         self.largest_rss_bytes = 0
         self.role_totals: dict[str, RoleTotals] = {}  # by `add_up`
@@ -147,6 +148,8 @@ class StepSampler:
                 self._record_stall(role, change)
             role.close()
         self.seconds = (self._active_ns(self.ended_ns) - self.started_ns) / 1e9
+        if self._page is not None and self._page.words[Control.PAUSED_NS]:
+            self.wall_seconds = (self.ended_ns - self.started_ns) / 1e9
         self.sources.journal.commit()
 
     def add_up(self) -> None:

@@ -9,6 +9,7 @@ from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.request import Request
 from engine.host.environment import Machine
+from engine.plan.slices import MOST_WARM, WARM_NS
 from engine.postgres.configs import ConfigSpec
 from workloads.base import Step
 
@@ -56,6 +57,18 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
     """Why slices were chosen, where nothing speaks against them."""
     sliced = sum(bool(step.sliced) for step in steps)
     return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be driven in turns"
+
+
+def notices(request: Request) -> tuple[str, ...]:
+    """What is to be said of slices that are short: how much of them is not counted."""
+    warm = WARM_NS / 1e6 / request.slice_ms
+    if not request.sliced or warm <= MOST_WARM:
+        return ()
+    least_ms = WARM_NS / 1e6 / MOST_WARM
+    return (
+        f"--slice-ms {request.slice_ms:g}: the first {WARM_NS / 1e6:g} ms of each slice are not counted, {warm:.0%} of "
+        f"the time; from {least_ms:g} ms on it is {MOST_WARM:.0%} at most",
+    )
 
 
 def share(machine: Machine, request: Request) -> Machine:

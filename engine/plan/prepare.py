@@ -119,7 +119,7 @@ class _Asked:
         return Guess(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
-            needed_bytes=cell_bytes * request.clusters_at_once,
+            needed_bytes=cell_bytes * request.clusters_at_once(repeats),
             noise=tell(out, repeats, long_s, judged) if request.subjects > 1 else None,
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
@@ -177,6 +177,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.plan.record["clients"]))
+    notices += abreast.notices(request)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
     machine = abreast.share(environment.machine(out), request)

@@ -17,6 +17,8 @@ from engine.core.model import Subject
 SHORTEST, LONGEST = 0.8, 1.2  # of a slice, as multiples of the length asked for
 # Slices of equal work are as long as their rounds take: in which multiples of the length asked for they are left alone.
 SHORT, LONG, TOO_LONG = 0.5, 2.0, 4.0
+WARM_NS = 2_000_000  # of a slice, not counted: the first statements after a switch are slower
+MOST_WARM = 0.05  # of a slice: more is said
 MOST_RAGGED = 0.05  # of their time, in which some clients have made their rounds and others have not
 
 

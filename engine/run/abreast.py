@@ -151,7 +151,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
     if scatter is not None:
         from engine.run.narrowing import Narrowing  # loads scipy, which other runs do without
 
-        narrowing = Narrowing(manifest, step, runners, scatter)
+        narrowing = Narrowing(step, runners, scatter)
     with conducting(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:

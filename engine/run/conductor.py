@@ -32,14 +32,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from engine.core.model import Stopping, Subject
-from engine.plan.slices import Block, SliceSeed, blocks, next_rounds, rounds_of
+from engine.plan.slices import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.run.driven import Count, Driven, Processes, Side, count
 from workloads import gate, histogram
 from workloads.page import UNLIMITED, Control, Page, Word
 
 LOOK_S = 50e-6  # between two looks at whether a server is quiet
 END_LOOK_S = 0.02  # between two looks at whether a role has ended, or all is over
-WARM_NS = 2_000_000  # not counted: the first statements after a switch are slower
 SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
 QUIET_PATIENCE_S = 300.0
 REMEMBERED = 16  # slices that decide how many rounds the next ones have

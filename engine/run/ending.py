@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine.analysis.looks import scatter_between, unknown_steps
+from engine.analysis.looks import look, scatter_between
 from engine.core.comparison import MIN_PAIRS
 from engine.core.format import span
 from engine.core.model import Look, Manifest
@@ -36,7 +36,10 @@ class Ending:
         self._looked = [event.data.get("pairs") for event in decisions if "level" in event.data]
 
     def decide(self, passed: int) -> None:
-        """Decides anew, with all repeats up to `passed` finished or given up; what is decided is recorded."""
+        """Decides anew, with all repeats up to `passed` finished or given up; what is decided is recorded.
+
+        Of a run that is resumed later repeats may be finished, too: then a gap before them is filled.
+        """
         manifest = self._manifest
         if not (manifest.looks or manifest.minutes) or self._known or passed > self.repeats:
             return
@@ -44,13 +47,15 @@ class Ending:
         with JournalReader(self._run) as reader:
             attempts = reader.attempts(origins=False)
         took_s = _took_s(manifest, attempts)
+        finished = outcome.finished(manifest, attempts)
+        passed = max([passed, *(cell.repeat for cell in manifest.cells if cell.id in finished)])
         if passed and manifest.minutes:
             spent_s = self._spent_s(attempts)
             each_s = median(took_s) if took_s else spent_s / passed  # repeats that failed took their time, too
             self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
-        for look in manifest.looks:
-            if look.pairs == len(took_s) and look.pairs not in self._looked:
-                self._look(passed, look)
+        for each in manifest.looks:
+            if each.pairs == len(took_s) and each.pairs not in self._looked:
+                self._look(passed, each)
 
     def scatter(self) -> float | None:
         """What steps in slices may end early by; None where each has the length that it was planned with."""
@@ -73,20 +78,21 @@ class Ending:
             text += f"; no verdict can come of that, which takes {MIN_PAIRS} pairs: give it more --minutes"
         self._record(repeats, text)
 
-    def _look(self, passed: int, look: Look) -> None:
+    def _look(self, passed: int, at: Look) -> None:
         """Ends the run if all is known after so many pairs."""
-        unknown = unknown_steps(self._run, look.level)
-        later = [other.pairs for other in self._manifest.looks if other.pairs > look.pairs]
+        seen = look(self._run, at.level)
+        unknown = list(seen.unknown)
+        later = [other.pairs for other in self._manifest.looks if other.pairs > at.pairs]
         if unknown:
-            more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
-            text = f"after {look.pairs} pairs not known: {', '.join(unknown[:NAMED])}{more}"
+            text = f"after {at.pairs} pairs not known: {_named(unknown)}"
             text += f"; the next look is after {later[0]}" if later and self.repeats >= later[0] else ""
         else:
-            text = f"every step is known after {look.pairs} pairs"
-        self._looked.append(look.pairs)
+            text = f"every step is known after {at.pairs} pairs"
+            text += f", but for those whose verdicts are withheld: {_named(seen.withheld)}" if seen.withheld else ""
+        self._looked.append(at.pairs)
         self._known = not unknown
         repeats = self.repeats if unknown else passed
-        self._record(repeats, text, pairs=look.pairs, level=look.level, unknown=unknown)
+        self._record(repeats, text, pairs=at.pairs, level=at.level, unknown=unknown)
 
     def _record(self, repeats: int, text: str, **found: Any) -> None:
         t_ns = time.monotonic_ns()
@@ -105,6 +111,11 @@ class Ending:
             for start, found in by_start.items()
         }
         return sum(ends_ns[start] - min(each.started_ns for each in found) for start, found in by_start.items()) / 1e9
+
+
+def _named(steps: Sequence[str]) -> str:
+    """The first of them by name."""
+    return ", ".join(steps[:NAMED]) + (f" and {len(steps) - NAMED} more" if len(steps) > NAMED else "")
 
 
 def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:

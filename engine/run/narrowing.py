@@ -14,12 +14,13 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.analysis.slices import BLOCKS_TO_STOP, Slices, log_ratio, narrow_enough
-from engine.core.model import Cell, Manifest
+from engine.analysis.slices import Slices, log_ratio, narrow_enough
+from engine.core.model import Cell
 from engine.core.slices import LogRatio
 from engine.run.conductor import Slice
 from workloads.base import Step
 
+BASE = 0  # the place of the base among the servers
 TURNS = 2  # of a server in a block
 AHEAD_S = 0.3  # by so much at least the end is ahead of all servers when they are told
 LOOK_S = 1.0  # between two looks at the width
@@ -38,16 +39,13 @@ class Running(Protocol):
 
 
 class Narrowing:
-    """A step that runs; `tau` is the scatter of log ratios from pair to pair."""
+    """A step that runs, the base's runner first; `tau` is the scatter of log ratios from pair to pair."""
 
-    def __init__(self, manifest: Manifest, step: Step, runners: Sequence[Running], tau: float) -> None:
-        bases = (cell.subject for cell in manifest.cells if cell.subject.build == manifest.base)
-        base = next(bases, runners[0].cell.subject)
-        self._base = next((place for place, runner in enumerate(runners) if runner.cell.subject == base), 0)
+    def __init__(self, step: Step, runners: Sequence[Running], tau: float) -> None:
         self._runners, self._tau = runners, tau
         self._blocks: list[dict[int, list[Slice]]] = [{} for _ in runners]
         self._look_s = 0.0
-        self._step_name = step.name
+        self._step = step
         self._over = step.kind != "query"  # others are as long as their work
 
     def add(self, slices: Iterable[Slice]) -> None:
@@ -57,7 +55,7 @@ class Narrowing:
 
     def watch(self) -> None:
         """Looks at the width from time to time; ends the step when it is small enough."""
-        if self._over or time.monotonic() < self._look_s or len(self._blocks[self._base]) < BLOCKS_TO_STOP:
+        if self._over or time.monotonic() < self._look_s:
             return
         self._look_s = time.monotonic() + LOOK_S
         ratios = self._ratios()
@@ -66,19 +64,19 @@ class Narrowing:
         self._over = True
         worked_s = max(runner.worked_ns() for runner in self._runners) / SECOND_NS
         end_s = math.floor(worked_s + AHEAD_S) + 1
+        if end_s >= self._step.expected_s:
+            return
         widest = max(ratio.variance or 0.0 for ratio in ratios)
         for runner in self._runners:
             runner.end_after(
                 end_s * SECOND_NS,
-                f"{self._step_name} ends after {end_s} s: known to ±{2 * math.sqrt(widest):.2%} for these clusters",
+                f"{self._step.name} ends after {end_s} s: known to ±{2 * math.sqrt(widest):.2%} for these clusters",
             )
 
     def _ratios(self) -> list[LogRatio]:
         """The log ratio of each server to the base's by the blocks that are whole; none where one did nothing."""
         whole = [
-            block
-            for block in self._blocks[self._base]
-            if all(len(side.get(block, ())) == TURNS for side in self._blocks)
+            block for block in self._blocks[BASE] if all(len(side.get(block, ())) == TURNS for side in self._blocks)
         ]
         sides = [
             Slices(
@@ -89,4 +87,5 @@ class Narrowing:
         ]
         if not whole or not all(side.numerators.sum() and side.denominators.sum() for side in sides):
             return []
-        return [log_ratio(sides[self._base], side) for place, side in enumerate(sides) if place != self._base]
+        base, *others = sides
+        return [log_ratio(base, side) for side in others]

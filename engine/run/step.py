@@ -234,6 +234,7 @@ class StepRunner:
             probes=probed,
             headline=step.headline,
             report=self._report,
+            wall_seconds=sampler.wall_seconds,
         )
 
     # -- a step with clients

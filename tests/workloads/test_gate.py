@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -134,6 +136,72 @@ def test_active_time_stands_still_in_a_pause_and_lacks_it_later(page: Page) -> N
     paused_ns = page.words[Control.PAUSED_NS]
     assert paused_ns == opened_ns - begun_ns >= 50_000_000
     assert gate.active_ns(page, opened_ns + 7) == begun_ns + 7
+
+
+class Written:
+    """The words of a page; what is written is kept as (index, value), and done besides."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.stores = page, list[tuple[int, int]]()
+
+    @property
+    def words(self) -> Written:
+        return self
+
+    def address(self, index: int) -> int:
+        return self.page.address(index)
+
+    def __getitem__(self, index: int) -> int:
+        return self.page.words[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self.stores.append((index, value))
+        self.page.words[index] = value
+
+
+class Changing:
+    """The words of a page to a reader, before whose reads so many of the stores of a writer come: by read."""
+
+    def __init__(self, values: dict[int, int], stores: Sequence[tuple[int, int]], before: Sequence[int]) -> None:
+        self.values, self.stores, self.before, self.reads = dict(values), list(stores), before, 0
+
+    @property
+    def words(self) -> Changing:
+        return self
+
+    def __getitem__(self, index: int) -> int:
+        due = self.before[self.reads] if self.reads < len(self.before) else len(self.stores)
+        self.reads += 1
+        for each, value in self.stores[:due]:
+            self.values[each] = value
+        self.stores = self.stores[due:]
+        return self.values[index]
+
+
+def test_active_time_is_right_between_any_two_words_of_a_pause(page: Page) -> None:
+    """The same for every way in which a reader's reads and the stores that begin or end a pause can interleave."""
+    page.words[Control.PAUSED_NS] = 1000
+
+    def stores(change: Callable[[Page], object]) -> tuple[dict[int, int], list[tuple[int, int]]]:
+        before = {int(word): page.words[word] for word in Control}
+        written = Written(page)
+        change(cast(Page, written))
+        return before, written.stores
+
+    begun_ns = clock()
+    beginning = stores(lambda written: gate.pause(written, begun_ns))
+    opened_ns = 0
+
+    def end(written: Page) -> None:
+        nonlocal opened_ns
+        opened_ns = gate.open_now(written)
+
+    ending = stores(end)
+    assert opened_ns > begun_ns
+    for (values, made), t_ns in ((beginning, begun_ns), (ending, opened_ns)):
+        for before in product(range(len(made) + 1), repeat=6):
+            changing = Changing(values, made, before)
+            assert gate.active_ns(cast(Page, changing), t_ns) == begun_ns - 1000, before
 
 
 def test_a_sleep_until_a_time_lasts_longer_by_the_pause(page: Page) -> None:

@@ -115,7 +115,7 @@ class Pgbench:
                 raise ValueError(error_of(done.stderr, scripts, folder))
 
     def abreast(self, entries: Record) -> dict[str, Any]:
-        raise ValueError("--interleave slices: pgbench cannot be driven in slices; use --interleave cells")
+        raise ValueError("pgbench cannot be driven in slices")
 
     def steps(self, record: Record) -> tuple[Step, ...]:
         options, scripts = recorded(record), _scripts(record)

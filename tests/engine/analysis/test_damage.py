@@ -159,6 +159,10 @@ def test_a_manifest_that_is_none_is_one_line_with_file_and_place(run: Path, text
         (("environment", "cpu"), "fast", "environment holds what cannot be understood"),
         (("cells", 0, "subject", "build"), "18.0", "names a build or config that is not in it"),
         (("workload", "knobs", "limiter"), "none", "unknown limiter"),
+        (("minutes",), 1e300, "minutes: 1e+300 is not above 0 and at most 100000"),
+        (("minutes",), -1.0, "minutes: -1 is not above 0"),
+        (("slice_ms",), 1e-300, "slice_ms: 1e-300 is not 20 to 1000"),
+        (("looks",), [{"pairs": 5, "level": 0.01}, {"pairs": 3, "level": 0.01}], "looks: after 5, 3 pairs are in no o"),
     ],
 )
 def test_a_value_of_the_wrong_type_in_a_manifest_is_named_by_its_path(

@@ -105,6 +105,27 @@ def test_figures_per_operation() -> None:
     assert {name: figures[name] for name in expected} == pytest.approx(expected)
 
 
+def test_what_machine_and_device_count_says_nothing_of_a_step_in_slices() -> None:
+    sliced = replace(QUERY, wall_seconds=2 * QUERY.seconds)
+    assert metrics.step_figures("query", QUERY)["device_written_kb_per_op"] is not None
+    assert metrics.step_figures("query", sliced)["device_written_kb_per_op"] is None
+    line, whole = metrics.published("query", sliced), metrics.published("query", QUERY)
+    of_machine = {"rps", "rmbps", "wps", "wmbps", "rpq", "rkbpq", "wpi", "wkbpi", "csps", "cpups", "cspq", "cpupq"}
+    assert {name for name in of_machine if line[name] is None} == of_machine
+    rest = whole.keys() - of_machine
+    assert {name: line[name] for name in rest} == {name: whole[name] for name in rest}
+
+
+def test_a_probe_that_saw_half_of_the_machines_time_saw_half_of_a_step_in_slices() -> None:
+    """Frames are by the machine's clock, a step's own seconds without its pauses."""
+    record = {"n": 10, "sum_us": 100, "seconds": QUERY.seconds, "mode": "window", "frames": 60}
+    probed = replace(QUERY, probes={"query": {"planner": record}}, wall_seconds=2 * QUERY.seconds)
+    found = metrics.summary("query", probed)
+    assert found["coverage"] == {"planner": 0.5}
+    assert found["plan_us_per_op"] == pytest.approx(2 * 100 / 488_000)
+    assert found["probes"]["query"]["plan_us_per_statement"] == pytest.approx(2 * 100 / 488_000)
+
+
 def test_role_figures_and_quantiles() -> None:
     role = metrics.role_figures("query", QUERY, "delete")
     assert role["cpu_s"] == pytest.approx(120 * 0.0002)

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from engine.analysis import noise
 from engine.analysis.results import load
-from engine.core.model import Build, Cell
+from engine.core.model import Build, Cell, StepTotals
 from tests.support.benchcall import Bench
 from tests.support.made_run import ENVIRONMENT, STEPS, make_run
 
@@ -96,6 +97,17 @@ def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -
     (odd / "manifest.json").write_text('{"schema": [1, 1], "aa": true, "environment": []}')
     (odd / "journal.db").touch()
     found = noise.smallest_effects(tmp_path, 4, STEPS)
+    assert found is not None and found.run == good.name
+
+
+def test_a_damaged_run_in_slices_gives_way_too(tmp_path: Path) -> None:
+    good = make_run(tmp_path / "1-good", repeats=4, environment=HERE, blocks=40)
+
+    def timeless(_cell: Cell, _step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=0.0)
+
+    make_run(tmp_path / "2-odd", repeats=4, environment=HERE, blocks=40, change=timeless)
+    found = noise.smallest_in_slices(tmp_path, 5, {"qr100": 12.0})
     assert found is not None and found.run == good.name
 
 

@@ -55,6 +55,46 @@ def test_a_pair_without_slices_has_no_ratio_by_them_and_one_side_alone_is_a_reas
     assert "only one of its servers was driven in slices" in reason
 
 
+def test_pairs_without_slices_are_left_out_where_others_are_sliced(tmp_path: Path) -> None:
+    def slices(cell: Cell, step: str) -> list[SliceRow]:
+        unsliced = cell.repeat == 2 or (cell.repeat == 3 and cell.subject.build == "17.0")
+        return [] if unsliced else made_slices(cell, step, {"16.3": 80_000.0, "17.0": 72_000.0}, noise=0.01)
+
+    run = make_run(tmp_path / "r", repeats=5, slices=slices)
+    found = compare([run])
+    for metric in ("rate_per_s", "server_cpu_us_per_op", "wal_bytes_per_op"):
+        ratio = found.ratio("17.0", STEP, metric)
+        assert ratio is not None and ratio.pairs == 3 and not ratio.reasons
+        assert ratio.left_out == tuple(
+            f"left out: pair {number}: it was not driven in slices, as others were" for number in (2, 3)
+        )
+    rate = found.ratio("17.0", STEP, "rate_per_s")
+    assert rate is not None and rate.ratio == pytest.approx(0.9, abs=0.005) and rate.verdict == "slower"
+    load_rate = found.ratio("17.0", "l.i0", "rate_per_s")  # which no pair had slices of
+    assert load_rate is not None and load_rate.pairs == 5 and not load_rate.left_out
+
+
+def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path) -> None:
+    """Of three servers abreast one failed; the others went on unsliced from there."""
+
+    def slices(cell: Cell, step: str) -> list[SliceRow]:
+        rates = {"16.3": 80_000.0, "17.0": 80_000.0, "17.1": 80_000.0}
+        return [] if cell.repeat == 2 else made_slices(cell, step, rates, noise=0.01)
+
+    planned = load(make_run(tmp_path / "p", builds=("16.3", "17.0", "17.1"), repeats=4)).cells
+    (dead,) = (each.cell for each in planned if (each.cell.repeat, each.cell.subject.build) == (2, "17.1"))
+    run = make_run(
+        tmp_path / "r", builds=("16.3", "17.0", "17.1"), repeats=4, slices=slices, failed={dead.ordinal: "no luck"}
+    )
+    states = {(each.cell.repeat, each.cell.subject.build): each.state for each in load(run).cells}
+    assert [states[2, build] for build in ("16.3", "17.0", "17.1")] == ["alone", "alone", "failed"]
+    found = compare([run])
+    ratio = found.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and ratio.pairs == 3
+    told = [each.text for each in found.left_out if each.name == "17.0"]
+    assert len(told) == 1 and told[0].endswith("alone: another cell of its repeat has not finished")
+
+
 def test_cpu_used_in_the_others_slices_withholds_from_five_percent_on(tmp_path: Path) -> None:
     base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
     for leak, withheld in ((4000, False), (6000, True)):

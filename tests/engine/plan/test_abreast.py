@@ -14,3 +14,14 @@ def test_steps_that_know_no_slices_are_refused() -> None:
     with pytest.raises(UserError, match="none of these steps can be driven in slices"):
         abreast.check(request, [whole])
     abreast.check(request, [whole, Step("l.i0", "load", {}, sliced="work")])
+
+
+def test_short_slices_are_said_to_be_warm_up_for_more_of_their_time() -> None:
+    said = {
+        slice_ms: abreast.notices(Request(builds=("12.11", "16.3"), interleave="slices", slice_ms=slice_ms))
+        for slice_ms in (20.0, 39.0, 40.0, 50.0)
+    }
+    assert [bool(lines) for lines in said.values()] == [True, True, False, False]
+    (line,) = said[20.0]
+    assert "2 ms of each slice are not counted, 10% of the time; from 40 ms on it is 5% at most" in line
+    assert abreast.notices(Request(builds=("12.11", "16.3"), interleave="cells", slice_ms=20.0)) == ()

@@ -190,6 +190,19 @@ def test_an_estimate_agrees_with_the_dry_run_and_asks_no_server(
     assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 15
 
 
+def test_clusters_that_are_kept_take_the_space_of_those_that_fit_into_the_time(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    plan = (
+        "--pg", f"{build(14).label},{build(16).label}", "--keep", "--interleave", "cells", "--repeats", "400",
+        "--rows", "5000", "--estimate",
+    )  # fmt: skip
+    short, all_of_them = (json.loads(bench(*plan, *more).stdout) for more in (("--minutes", "20"), ()))
+    assert 2 <= short["cell_count"] < 800 == all_of_them["cell_count"]
+    for found in (short, all_of_them):
+        assert found["needed_bytes"] / found["cell_count"] == pytest.approx(short["needed_bytes"] / short["cell_count"])
+
+
 def test_an_estimate_refuses_what_a_run_would(bench: Bench, label: str) -> None:
     assert "unknown build '16.33'" in refused(bench, "--pg", "16.33", "--estimate")
     assert "is not an executable file" in refused(bench, "--pg", "mine=/nonexistent", "--estimate")

@@ -26,7 +26,7 @@ from tests.support.made_run import make_run
 from workloads.base import Step
 
 SECOND_NS = 1_000_000_000
-QUERY = Step("qr100", "query", {}, sliced="time")
+QUERY = Step("qr100", "query", {}, sliced="time", expected_s=12.0)
 
 
 @dataclass
@@ -61,7 +61,7 @@ def manifest(tmp_path: Path) -> Manifest:
 
 def watched(manifest: Manifest, found: Iterator[Slice], tau: float = 0.01, **asked: float) -> list[Asked]:
     runners = [Asked(cell, **asked) for cell in manifest.cells]  # type: ignore[arg-type]
-    narrowing = Narrowing(manifest, QUERY, runners, tau)
+    narrowing = Narrowing(QUERY, runners, tau)
     narrowing.add(found)
     narrowing.watch()
     narrowing.watch()
@@ -86,9 +86,14 @@ def test_not_before_forty_blocks_and_not_where_a_server_did_nothing(manifest: Ma
     assert not any(each.ends_s for each in watched(manifest, slices(60, 0.001, effect=0.0)))
 
 
+def test_a_step_that_is_nearly_over_is_not_made_longer(manifest: Manifest) -> None:
+    assert [each.ends_s for each in watched(manifest, slices(60, 0.01), worked_s=10.6)] == [[11.0], [11.0]]
+    assert [each.ends_s for each in watched(manifest, slices(60, 0.01), worked_s=10.8)] == [[], []]
+
+
 def test_steps_that_are_as_long_as_their_work_never_end_early(manifest: Manifest) -> None:
     runners = [Asked(cell) for cell in manifest.cells]
-    narrowing = Narrowing(manifest, Step("l.i1", "write", {}, sliced="work"), runners, 0.01)
+    narrowing = Narrowing(Step("l.i1", "write", {}, sliced="work", expected_s=12.0), runners, 0.01)
     narrowing.add(slices(60, 0.001))
     narrowing.watch()
     assert not any(each.ends_s for each in runners)
