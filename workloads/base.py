@@ -141,6 +141,14 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What a plan executes that is no part of its workload: scripts by their files' names, and NAME=VALUE of theirs."""
+
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The named sizes of a workload, as rows for `bench list workloads`; `columns` are those that a table shows.
 
@@ -171,6 +179,10 @@ class Workload(Protocol):
 
     def check(self, record: Record) -> None:
         """Looks whether the plan can be run with the programs that were found. Raises ValueError in one line."""
+        ...
+
+    def written(self, record: Record) -> Written:
+        """What whoever made the plan wrote himself and clients execute: a plan of another's is not run unread."""
         ...
 
     def abreast(self, entries: Record) -> dict[str, Any]:

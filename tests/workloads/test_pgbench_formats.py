@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.pgbench import log, summary
+from workloads.pgbench import command, log, summary
 from workloads.pgbench.log import Line
 from workloads.pgbench.scripts import Script, commands, error_of, read_all, sleeps, writes
 
@@ -201,3 +201,15 @@ def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=told):
             read_all(specs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\\shell ls", "\\SetShell x ls", "SELECT 1 \\shell ls", "\\ \tshell ls", "\\\\\nshell ls", "SELECT 1; \\sHELL ls"],
+)
+def test_a_command_of_the_shell_is_found_in_each_form_that_pgbench_takes(text: str) -> None:
+    assert command.SHELL.search(f"SELECT 1;\n{text}\n")
+
+
+def test_words_like_shell_are_no_command() -> None:
+    assert not command.SHELL.search("SELECT shell FROM setshell;\n\\set shell 1\n")

@@ -19,7 +19,9 @@ SINCE = {
     r"\bpermute\s*\(": ("permute()", 14),
     r"\\syncpipeline\b": ("\\syncpipeline", 17),
 }
-SHELL = re.compile(r"\\(setshell|shell)\b")
+# Wherever it stands: pgbench takes a command after SQL in the same line, in any case, and with blanks or a line's end
+# before its name.
+SHELL = re.compile(r"\\[\s\\]*(?:set)?shell", re.I)
 
 
 def major(program: Mapping[str, Any]) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload
+from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
 from workloads.names import pick
 from workloads.options import given, options_of
 from workloads.pgbench import command
@@ -113,6 +113,10 @@ class Pgbench:
             )
             if "connection to server" not in done.stderr and "could not connect" not in done.stderr:
                 raise ValueError(error_of(done.stderr, scripts, folder))
+
+    def written(self, record: Record) -> Written:
+        own = {script.name: script.text for script in _scripts(record) if not script.builtin}
+        return Written(own, recorded(record).define)
 
     def abreast(self, entries: Record) -> dict[str, Any]:
         raise ValueError("--interleave slices: pgbench cannot be driven in slices; use --interleave cells")
@@ -223,11 +227,10 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
         if not re.fullmatch(r"\w+=.*", each):
             raise ValueError(f"-D {each}: give NAME=VALUE")
     for script in scripts:
+        if shell := command.SHELL.search(script.text):
+            line = script.text.count("\n", 0, shell.start()) + 1
+            raise ValueError(f"{script.name}:{line}: \\shell and \\setshell run commands of the shell; leave them out")
         for line, text in commands(script.text):
-            if command.SHELL.match(text):
-                raise ValueError(
-                    f"{script.name}:{line}: \\shell and \\setshell run commands of the shell; leave them out"
-                )
             if PIPELINE.match(text) and options.protocol == "simple":
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
 
