@@ -92,9 +92,10 @@ def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequ
                 f"--script and its file"
             )
         try:
-            same = given[name].read_bytes() == text.encode()
-        except OSError as error:
-            raise UserError(f"--script {visible(str(given[name]))}: {error.strerror}") from None
+            same = given[name].read_text() == text
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
+            raise UserError(f"--script {visible(str(given[name]))}: {reason}") from None
         if not same:
             raise UserError(f"--script {visible(str(given[name]))}: not the text that this run has; start a new run")
     for each in variables:

@@ -10,7 +10,7 @@ from typing import Any
 from workloads.pgbench.options import Options
 from workloads.pgbench.scripts import Script, commands
 
-OPEN_END_S = 100_000  # of a step whose end the launcher brings about
+OPEN_END_S = 10_000_000  # of a step whose end the launcher brings about
 FAILURES_DETAILED, EXIT_ON_ABORT = 15, 17  # versions of pgbench from which on it has these options
 # What scripts may have, and the version of pgbench that has it first.
 SINCE = {

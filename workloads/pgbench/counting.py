@@ -90,9 +90,7 @@ class Counting:
         """How many transactions were really done since the step began, over all clients."""
         counted = [self.page.word(slot, Word.STATEMENTS) for slot in range(self.page.roles)]
         whole = sum(counted)
-        if not whole:
-            return
-        corrected = [count * done // whole for count in counted]
+        corrected = [count * done // whole if whole else 0 for count in counted]
         corrected[0] += done - sum(corrected)
         for slot, count in enumerate(corrected):
             self.page.set_word(slot, Word.STATEMENTS, max(0, count))
@@ -107,10 +105,10 @@ class Counting:
 
     def _count_times(self, line: Line, ended_ns: int) -> None:
         slot, service_us = line.client, max(0, line.time_us - line.lag_us)
+        if ended_ns - line.time_us * 1000 < self.began_ns:
+            return  # it was in flight while pgbench stood at the barrier, or was due before that
         if self.late_us and line.time_us > self.late_us:
             self._add(slot, Word.LATE, self.every)
-        if ended_ns - line.time_us * 1000 < self.began_ns:
-            return  # it was in flight while pgbench stood at the barrier
         service_ns = service_us * 1000
         base, words = self.page.slot(slot), self.page.words
         words[base + SERVICE_OFFSET + histogram.index(service_us)] += self.every

@@ -68,6 +68,8 @@ class Pgbench:
             wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
             steps = [step for step in steps if step["name"] in wanted]
         write = any(map(writes, scripts))
+        # How slow scripts of the user's own are, nobody knows: a log of some transactions may have none of a client.
+        full = write or options.rate or options.max_tries > 1 or not all(script.builtin for script in scripts)
         record: dict[str, Any] = {
             "name": self.name,
             "title": " ".join(filter(None, [f"scale {options.pgbench_scale}", options.protocol, _files(scripts)])),
@@ -75,7 +77,7 @@ class Pgbench:
             "steps": [{"name": INIT, "kind": INIT}, *steps],
             "options": given(options),
             "scripts": [asdict(script) for script in scripts],
-            "log_every": options.log_every or (1 if write or options.rate or options.max_tries > 1 else LOG_EVERY_READ),
+            "log_every": options.log_every or (1 if full else LOG_EVERY_READ),
             "writes": write,
         }
         return Plan(record, programs=(PROGRAM,))
@@ -193,12 +195,13 @@ class Pgbench:
             for option in options_of(type(options))
             if option.name not in SHAPE
         }
+        program = record.get("programs", {}).get(PROGRAM, {})
         text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _scripts(record))
         return {
             **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "log_every": record.get("log_every", 1),
             "scripts": hashlib.sha256(text.encode()).hexdigest()[:12],
-            "pgbench": record.get("programs", {}).get(PROGRAM, {}).get("version", ""),
+            "pgbench": f"{program.get('version', '')} {program.get('digest', '')[:12]}".strip(),
         }
 
     def non_default(self, record: Record) -> tuple[str, ...]:
@@ -223,6 +226,12 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
         raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
+    for flag, used in (("--rate", options.rate is not None), ("--max-tries", options.max_tries > 1)):
+        if used and (options.log_every or 1) > 1:
+            raise ValueError(
+                f"{flag} and --log-every {options.log_every} exclude each other: what is late, skipped or retried is "
+                f"known from a full log only"
+            )
     for each in options.define:
         if not re.fullmatch(r"\w+=.*", each):
             raise ValueError(f"-D {each}: give NAME=VALUE")

@@ -267,17 +267,27 @@ def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
     assert bench("stop").returncode == 0
     manifest = bench.run / "manifest.json"
     kept = manifest.read_text()
-    for path, value, told in (
-        (("programs", "pgbench", "path"), "/tmp/evil", "/tmp/evil, and not the one that is found here"),
-        (("scripts", 0, "name"), "../evil", "a script's name has letters"),
-        (("scripts", 0, "text"), "\\shell touch /tmp/evil\n", "\\shell and \\setshell run commands"),
+    shell = "SELECT 1 \\Shell touch /tmp/evil\n"
+    for path, value, own, told in (
+        (("scripts", 0, "text"), "SELECT 2;", "SELECT 1;", "not the text that this run has"),
+        (("programs", "pgbench", "path"), "/tmp/evil", "SELECT 1;", "/tmp/evil, and not the one that is found here"),
+        (("scripts", 0, "name"), "../evil", "SELECT 1;", "a script's name has letters"),
+        (("scripts", 0, "text"), shell, shell, "\\shell and \\setshell run commands"),
     ):
+        script.write_text(own)
         record = json.loads(kept)
         place = record["workload"]
         for key in path[:-1]:
             place = place[key]
         place[path[-1]] = value
         manifest.write_text(json.dumps(record))
-        done = bench("resume")
+        done = bench("resume", "--script", str(script))
         (line,) = done.stderr.strip().splitlines()
         assert done.returncode == 2 and told in line
+    manifest.write_text(kept)
+    script.write_text("SELECT 1;")
+    started = bench("resume", "--script", str(script), "--detach")
+    assert started.returncode == 0, started.stderr
+    bench.await_step("init", cell=2)
+    assert bench("stop").returncode == 0
+    nothing_left(bench)
