@@ -133,7 +133,8 @@ class Launch:
 
     It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
-    Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`.
+    Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
+    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher.
     """
 
     command: tuple[str, ...]

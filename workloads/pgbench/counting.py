@@ -132,8 +132,25 @@ class Counting:
             self.page.set_word(slot, word, value)
 
 
-def report(summary: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
-    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them."""
-    statements = {"statements": summary["statements"]} if "statements" in summary else {}
+def report(summary: Mapping[str, Any], counting: Counting, stopped_ns: int, *, unended: bool = False) -> dict[str, Any]:
+    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them.
+
+    `stopped_ns` is how long pgbench was stopped, which times of statements include; `unended` one that had not ended
+    in time: then its counts are those of the log, which may lack the last transactions.
+    """
     own = {name: value for name, value in summary.items() if name != "statements"}
-    return {"pgbench": own, **statements, "log_lines": counting.lines, "log_every": counting.every}
+    found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
+    if "statements" in summary:
+        found["statements"] = [
+            _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
+        ]
+    return found | ({"unended": True} if unended else {})
+
+
+def _with_stop(
+    statement: Mapping[str, Any], summary: Mapping[str, Any], clients: int, stopped_ns: int
+) -> dict[str, Any]:
+    """A statement with `stop_ms`: what its mean time is too long by, should it have been the one that was stopped."""
+    scripts, place = summary.get("scripts", []), statement["script"] - 1
+    known = scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")
+    return {**statement, "stop_ms": stopped_ns / 1e6 * clients / max(1, known or 0)}
