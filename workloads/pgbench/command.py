@@ -43,7 +43,7 @@ def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, 
     for script in scripts:
         text = "\n".join(part for _, part in commands(script.text))
         for pattern, (name, since) in SINCE.items():
-            if re.search(pattern, text):
+            if re.search(pattern, text, re.I):
                 yield f"{name} in {script.name}", since
 
 
