@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from workloads.pgbench import command
+from workloads.pgbench import command, workload
 from workloads.pgbench.options import Options, ScriptOptions
 from workloads.pgbench.workload import SCRIPTS, SELECT, TPCB
 
@@ -41,3 +44,28 @@ def test_pgbench_never_ends_a_step_before_its_length() -> None:
     argv = command.run("/pgbench", 18, longest, [], "/tmp", clients=1, dsn="", seed=1)
     (time,) = (int(word.partition("=")[2]) for word in argv if word.startswith("--time="))
     assert longest.seconds is not None and time > 2 * longest.seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("#!/bin/sh\nexec sleep 600\n", "cannot read the scripts: it did not end within"),
+        ("no program\n", "cannot read the scripts: Exec format error"),
+        ('#!/bin/sh\necho "pgbench: error: group $(id -g)" >&2\n', "group GID$"),
+    ],
+)
+def test_a_pgbench_that_cannot_read_scripts_is_refused_in_one_line(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    program = new_folder() / "pgbench"
+    program.write_text(text)
+    program.chmod(0o755)
+    monkeypatch.setattr(workload, "CHECK_S", 2)
+    record = SELECT.plan(Options()).record
+    programs = {"pgbench": {"path": str(program), "version": "pgbench (PostgreSQL) 18.6", "digest": ""}}
+    group = pwd.getpwnam("nobody").pw_gid if os.geteuid() == 0 else os.getegid()
+    with pytest.raises(ValueError, match=told.replace("GID", str(group))):
+        SELECT.check({**record, "programs": programs})
+    for lacking in ({}, {"pgbench": {"path": str(program)}}):
+        with pytest.raises(ValueError, match="names no pgbench"):
+            SELECT.check({**record, "programs": lacking})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -84,7 +85,9 @@ class Pgbench:
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
-        options, scripts, program = recorded(record), _scripts(record), record["programs"][PROGRAM]
+        options, scripts, program = recorded(record), _scripts(record), record.get("programs", {}).get(PROGRAM, {})
+        if not {"path", "version"} <= program.keys():
+            raise ValueError("the record names no pgbench")
         _check(options, scripts)
         version = command.major(program)
         for what, since in command.unknown(options, scripts):
@@ -101,20 +104,9 @@ class Pgbench:
                 (Path(folder) / script.name).write_text(script.text)
             # It reads the scripts before it connects, which it then cannot: there is no server in this folder.
             call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
-            done = subprocess.run(
-                [*call[:-1], f"host={folder} connect_timeout=1"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=CHECK_S,
-                check=False,
-                env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
-                user="nobody" if as_root else None,
-                extra_groups=[] if as_root else None,
-            )
-            if "connection to server" not in done.stderr and "could not connect" not in done.stderr:
-                raise ValueError(error_of(done.stderr, scripts, folder))
+            told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
+            if "connection to server" not in told and "could not connect" not in told:
+                raise ValueError(error_of(told, scripts, folder))
 
     def written(self, record: Record) -> Written:
         own = {script.name: script.text for script in _scripts(record) if not script.builtin}
@@ -219,6 +211,33 @@ class Pgbench:
 
     def presets(self) -> tuple[dict[str, Any], ...]:
         return ()
+
+
+def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
+    """What a program that is to end soon writes to standard error. Raises ValueError where it does not begin or end."""
+    try:
+        account = pwd.getpwnam("nobody") if as_nobody else None
+        return subprocess.run(
+            call,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=CHECK_S,
+            check=False,
+            env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+        ).stderr
+    except subprocess.TimeoutExpired:
+        reason = f"it did not end within {CHECK_S} s"
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "strerror", None) or "it does not start"
+    except KeyError:
+        reason = "there is no user 'nobody' to run it as"
+    raise ValueError(f"{call[0]} cannot read the scripts: {reason}")
 
 
 def _check(options: Options, scripts: Sequence[Script]) -> None:
