@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from workloads.pgbench.launch import first_backends
+from workloads.page import Page
+from workloads.pgbench.launch import Step, first_backends
+from workloads.pgbench.options import Options
 from workloads.pgbench.program import PRINTED_MAX_BYTES, Pgbench
+from workloads.pgbench.spec import Spec
 
 
 def shell(tmp_path: Path, script: str, threads: int, by_line: bool = False, waiting: bool = False) -> Pgbench:
@@ -52,3 +55,24 @@ def test_a_backend_that_may_be_a_clients_is_not_taken_for_the_first(
 ) -> None:
     looks, queries = iter(opened), iter(seen)
     assert first_backends(lambda: next(looks), lambda: next(queries), lambda: None) == expected
+
+
+@pytest.mark.parametrize(("rate", "stopped"), [(None, True), (100.0, False)])
+def test_pgbench_waits_for_the_step_unless_its_transactions_become_due(
+    tmp_path: Path, rate: float | None, stopped: bool
+) -> None:
+    page = Page.create(1)
+    spec = Spec(
+        page_fd=0, folder="", dsn="", program="", version=18, options=Options(rate=rate), scripts=(), step={},
+        warm_clients=1, log_every=1, log_by_line=False, seed=1,
+    )  # fmt: skip
+    step = Step(spec, page, tmp_path)
+    with shell(tmp_path, "exec sleep 600", 0) as step.pgbench:
+        step._halt()
+        if stopped:
+            os.waitid(os.P_PID, step.pgbench.pid, os.WSTOPPED)
+        state = Path(f"/proc/{step.pgbench.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        assert (state == "T") is stopped
+        step._go_on()
+        assert (step.stopped_ns > 0) is stopped
+    page.close()
