@@ -122,8 +122,9 @@ class Step:
             self.halted_ns = clock()
 
     def _go_on(self) -> None:
+        """Continues it, also where it was stopped before it began, as for new connections: no time of its own."""
+        self.pgbench.send(signal.SIGCONT)
         if self.halted_ns:
-            self.pgbench.send(signal.SIGCONT)
             self.stopped_ns += clock() - self.halted_ns
             self.halted_ns = 0
 
