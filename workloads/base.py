@@ -133,11 +133,20 @@ class Launch:
 
     It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
-    Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`.
+    Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
+    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher.
     """
 
     command: tuple[str, ...]
     stdin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a plan executes that is no part of its workload: scripts by their files' names, and NAME=VALUE of theirs."""
+
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,10 @@ class Workload(Protocol):
 
     def check(self, record: Record) -> None:
         """Looks whether the plan can be run with the programs that were found. Raises ValueError in one line."""
+        ...
+
+    def written(self, record: Record) -> Written:
+        """What whoever made the plan wrote himself and clients execute: a plan of another's is not run unread."""
         ...
 
     def abreast(self, entries: Record) -> dict[str, Any]:

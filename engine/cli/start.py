@@ -130,10 +130,13 @@ def resume(
     glyphs: str = "auto",
     builds: Sequence[str] = (),
     settings: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    variables: Sequence[str] = (),
 ) -> int:
     """Starts the engine on a run that is there; returns the exit code.
 
-    `builds` (NAME=PATH) and `settings` (NAME=VALUE) are those that the user confirms, see `engine.plan.confirm`.
+    `builds` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files) and `variables` (NAME=VALUE) are those that the
+    user confirms, see `engine.plan.confirm`.
     """
     own_folder(run)
     manifest = planned(run)
@@ -143,7 +146,15 @@ def resume(
         if pid is None or Path(f"/proc/{pid}").exists() or time.monotonic() > until_s:
             raise _taken(run)
         time.sleep(0.05)  # what an engine that was killed left is being cleared
-    confirm(run, manifest, builds, settings, lambda text: echo(text, err=True))
+    confirm(
+        run,
+        manifest,
+        builds,
+        settings,
+        lambda text: echo(text, err=True),
+        scripts=scripts,
+        variables=variables,
+    )
     return _spawn(run, console, detach=detach, glyphs=glyphs)
 
 

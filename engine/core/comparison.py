@@ -93,11 +93,15 @@ class StallRecord:
 
 @dataclass(frozen=True, slots=True)
 class StatementTime:
-    """A statement of a script (they count from 1), and its mean time as the client that ran it says."""
+    """A statement of a script (they count from 1), and its mean time as the client that ran it says.
+
+    The mean may be too long by `stop_ms`, because the client was stopped for a while.
+    """
 
     script: int
     statement: str
     mean_ms: float
+    stop_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,21 @@ from workloads import workload
 
 
 def confirm(
-    run: Path, manifest: Manifest, specs: Sequence[str], settings: Sequence[str], progress: Callable[[str], None]
+    run: Path,
+    manifest: Manifest,
+    specs: Sequence[str],
+    settings: Sequence[str],
+    progress: Callable[[str], None],
+    *,
+    scripts: Sequence[str] = (),
+    variables: Sequence[str] = (),
 ) -> None:
     """Checks that an existing run may be continued.
 
     Its builds are those of the catalog, or installs that `specs` name again as NAME=PATH; settings that start a program
-    are named again in `settings`. Its folder holds regular files only. Raises UserError, saying what to do, otherwise.
+    are named again in `settings`. Scripts that are no part of the workload and their variables, which can do what a
+    superuser of the server can, are those of the files `scripts` and of `variables` (NAME=VALUE). Its folder holds
+    regular files only. Raises UserError, saying what to do, otherwise.
     The builds of a run that is finished are never started, so they may be anything.
     """
     strange = strange_file(run, _made_by_an_engine)
@@ -37,6 +46,7 @@ def confirm(
         raise UserError(f"--pg {visible(given[name])}: this run has no build of that name")
     if _finished(run, manifest):
         return
+    _confirm_written(manifest, scripts, variables)
     known = {entry.label for entry in builds.catalog()}
     for build in manifest.builds:
         _confirm_build(build, known, given.get(build.label), run.parent, progress)
@@ -64,6 +74,37 @@ def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, p
             raise UserError(
                 f"build '{build.label}' has changed since the run began: its {what} is {visible(str(here))}, "
                 f"was {visible(str(recorded))}; start a new run"
+            )
+
+
+def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequence[str]) -> None:
+    try:
+        written = workload(str(manifest.workload["name"])).written(manifest.workload)
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
+    given = {Path(file).name: Path(file) for file in scripts}
+    for name in given.keys() - written.scripts.keys():
+        raise UserError(f"--script {visible(str(given[name]))}: this run has no script of that name")
+    for name, text in written.scripts.items():
+        if name not in given:
+            raise UserError(
+                f"script '{visible(name)}' of this run does what a superuser can; if you trust it, confirm it with "
+                f"--script and its file"
+            )
+        try:
+            same = given[name].read_text() == text
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
+            raise UserError(f"--script {visible(str(given[name]))}: {reason}") from None
+        if not same:
+            raise UserError(f"--script {visible(str(given[name]))}: not the text that this run has; start a new run")
+    for each in variables:
+        if each not in written.variables:
+            raise UserError(f"-D {visible(each)}: this run has no such variable")
+    for each in written.variables:
+        if each not in variables:
+            raise UserError(
+                f"-D {visible(each)} of this run becomes part of its SQL; if you trust it, confirm it with the same -D"
             )
 
 

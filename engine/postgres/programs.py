@@ -42,17 +42,28 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
         return nix.realise(name, pinned, progress, roots / name) / "bin" / name
     if pinned:
         return Path(pinned)
-    of_builds = (build.bin / name for build in sorted(found, key=lambda build: _order(build.version), reverse=True))
     on_path = shutil.which(name)
-    of_system = sorted(DEBIAN.glob(f"*/bin/{name}"), key=lambda path: _order(path.parts[-3]), reverse=True)
-    candidates: list[Path] = [*of_builds, *([Path(on_path)] if on_path else []), *of_system]
-    for path in candidates:
-        if path.is_file():
-            return path
+    candidates = [
+        *((build.version, build.bin / name) for build in found),
+        *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
+        *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}")),
+    ]
+    there = [(_order(version), path) for version, path in candidates if path.is_file()]
+    if there:
+        return max(there, key=lambda candidate: candidate[0])[1]
     raise UserError(
         f"no {name} found, in none of the builds and not on PATH: start bench from its flake, add a build from source, "
         f"or name a {name} in PGBED_{name.upper()}"
     )
+
+
+def _version(path: Path) -> str:
+    """Its version: "18.6"; empty where it does not say one, and it is then the last to be taken."""
+    try:
+        told = re.search(r"\) (\d[\w.]*)", ask([str(path), "--version"], unprivileged()).output)
+    except UserError:
+        return ""
+    return told.group(1) if told else ""
 
 
 def _order(version: str) -> tuple[int, ...]:

@@ -197,7 +197,7 @@ def _all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    more = () if brief else transaction_tables.sections(comparison)
+    more = () if brief else transaction_tables.sections(comparison, notes)
     every = [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
     return [section for section in every if section.rows]
 

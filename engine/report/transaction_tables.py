@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from engine.core.comparison import CellStep, Comparison, middle
+from engine.core.comparison import CellStep, Comparison, StatementTime, middle
 from engine.report import tables
 from workloads.page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
 STATEMENT_CHARS = 40
+STOP_SHARE = 0.02  # of a statement's mean time, which the client's stops may have made longer
+STOPPED = (
+    f"pgbench is stopped before and after the measured time, which may be more than {STOP_SHARE:.0%} of this mean; "
+    "give more seconds or transactions"
+)
 
 
-def sections(comparison: Comparison) -> Iterable[tables.Section]:
+def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
     """The tables that have rows."""
-    yield from (section for section in (_outcomes(comparison), *_statements(comparison)) if section.rows)
+    yield from (section for section in (_outcomes(comparison), *_statements(comparison, notes)) if section.rows)
 
 
 def _outcomes(comparison: Comparison) -> tables.Section:
@@ -39,29 +45,43 @@ def _count(cell: CellStep, outcome: str) -> float:
     return sum(figures.get(outcome) or 0 for figures in cell.roles.values())
 
 
-def _statements(comparison: Comparison) -> Iterable[tables.Section]:
+def _statements(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
     """The mean time of each statement of a transaction, as the client that ran it reports them."""
     for start in range(0, len(comparison.names), ACROSS):
         names = comparison.names[start : start + ACROSS]
         section = tables.Section("Time of each statement (mean ms, median of cells)", ("step and statement", *names))
         for step in comparison.steps:
-            cells = [cell for name in names for cell in comparison.of(name, step)]
-            order = dict.fromkeys((each.script, each.statement) for cell in cells for each in cell.statements)
+            texts = {
+                key: each.statement
+                for name in reversed(names)  # the text of the first one stands
+                for cell in comparison.of(name, step)
+                for key, each in _placed(cell).items()
+            }
             section.add_step(
                 step,
-                [((f"  {_cut(key[1])}", *(_mean(comparison, name, step, key) for name in names)), "") for key in order],
+                [
+                    ((f"  {_cut(text)}", *(_mean(comparison, name, step, key, notes) for name in names)), "")
+                    for key, text in sorted(texts.items())
+                ],
             )
         yield section
 
 
-def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, str]) -> str:
-    found = [
-        each.mean_ms
-        for cell in comparison.of(name, step)
-        for each in cell.statements
-        if (each.script, each.statement) == key
-    ]
-    value = middle(found)
+def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
+    """Statements by script and place: two of a script may begin alike."""
+    places = Counter[int]()
+    found = {}
+    for each in cell.statements:
+        found[each.script, places[each.script]] = each
+        places[each.script] += 1
+    return found
+
+
+def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int], notes: tables.Notes) -> str:
+    found = [each for cell in comparison.of(name, step) if (each := _placed(cell).get(key)) is not None]
+    if any(each.stop_ms > STOP_SHARE * each.mean_ms for each in found):
+        return f"-{notes.mark((STOPPED,))}"
+    value = middle([each.mean_ms for each in found])
     return "-" if value is None else f"{value:,.3f}"
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 from psycopg.pq import abc
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload
+from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
 from workloads.connection import TUPLES_OK, error_of
 from workloads.launcher import Team, run
 from workloads.options import Clients, about, given
@@ -43,6 +43,9 @@ class Toy:
 
     def check(self, record: Record) -> None:
         return
+
+    def written(self, record: Record) -> Written:
+        return Written()
 
     def abreast(self, entries: Record) -> dict[str, Any]:
         return dict(entries)

@@ -109,3 +109,16 @@ def test_under_a_rate_response_runs_from_when_it_was_due(page: Page) -> None:
 def test_a_client_that_there_is_not_is_passed_over(page: Page) -> None:
     counting(page).take(line(7, 1, 1001))
     assert page.word(0, Word.STATEMENTS) == 0
+
+
+def test_transactions_too_few_to_be_in_the_log_are_counted(page: Page) -> None:
+    counts = counting(page, 16)
+    counts.correct(5)
+    assert [page.word(slot, Word.STATEMENTS) for slot in (0, 1)] == [5, 0]
+
+
+def test_what_was_due_before_the_step_is_not_late_in_it(page: Page) -> None:
+    counts = counting(page, limited=True, late_us=1000.0)
+    counts.take(line(0, 1, 1001, time_us=5000, lag=4000))
+    counts.take(line(0, 2, 1010, time_us=5000, lag=4000))
+    assert page.word(0, Word.STATEMENTS) == 2 and page.word(0, Word.LATE) == 1

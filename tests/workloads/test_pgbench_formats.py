@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from workloads.pgbench import log, summary
+from workloads.pgbench import command, log, summary
 from workloads.pgbench.log import Line
+from workloads.pgbench.options import Options
 from workloads.pgbench.scripts import Script, commands, error_of, read_all, sleeps, writes
 
 SUMMARY_18 = """\
@@ -154,6 +155,29 @@ def test_commands_are_counted_as_pgbench_does() -> None:
     assert found[3][1] == "UPDATE t SET x = :a"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT 1 \\gset\nSELECT 2;\n", [(1, "SELECT 1 \\gset"), (2, "SELECT 2")]),
+        ("SELECT 1\\; SELECT 2 \\Aset p_\n", [(1, "SELECT 1\\; SELECT 2 \\aset p_")]),
+        ("SELECT 1 \\SET a 2\nSELECT :a;", [(1, "SELECT 1"), (1, "\\set a 2"), (2, "SELECT :a")]),
+        (
+            "SELECT E'it\\'s; \\x', date'2020-01-01';\nEND;",
+            [(1, "SELECT E'it\\'s; \\x', date'2020-01-01'"), (2, "END")],
+        ),
+        ("\\ SLEEP 1 s\nSELECT 'a\\b' /* \\c */ ;\nEND", [(1, "\\sleep 1 s"), (2, "SELECT 'a\\b'"), (3, "END")]),
+    ],
+)
+def test_a_backslash_ends_sql_and_begins_a_command(text: str, expected: list[tuple[int, str]]) -> None:
+    assert commands(text) == expected
+
+
+def test_what_a_version_does_not_know_is_found_in_any_case() -> None:
+    script = Script("own.sql", 1, "\\set a PERMUTE(1, 2)\nSELECT 1 \\ASET\nSELECT 2;")
+    assert [since for _, since in command.unknown(Options(init_steps="dtgvp"), [script])] == [13, 14]
+    assert sleeps([Script("own.sql", 1, "SELECT 1 \\Sleep 10 ms\n")])
+
+
 def test_an_error_names_the_script_and_its_line() -> None:
     scripts = (Script("select-only"), Script("own.sql", 1, SCRIPT))
     told = (
@@ -175,6 +199,12 @@ def test_an_error_names_the_script_and_its_line() -> None:
         ("SELECT 1 FOR UPDATE;", True),
         ("WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x;", True),
         ("CALL p();", True),
+        ("SELECT 1 \\gset\nDELETE FROM t;", True),
+        ("SELECT 1\\; CALL p();", True),
+        ("SELECT nextval('s');", True),
+        ("SELECT own.count(1);", True),
+        ("SELECT count(*), max(length(x)) FROM t WHERE a IN (1, 2) AND b = (SELECT 1);", False),
+        ("SELECT E'\\'' , 1; SELECT 2 \\GSET x_\n", False),
     ],
 )
 def test_a_script_that_may_write_is_known(text: str, expected: bool) -> None:
@@ -201,3 +231,15 @@ def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=told):
             read_all(specs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\\shell ls", "\\SetShell x ls", "SELECT 1 \\shell ls", "\\ \tshell ls", "\\\\\nshell ls", "SELECT 1; \\sHELL ls"],
+)
+def test_a_command_of_the_shell_is_found_in_each_form_that_pgbench_takes(text: str) -> None:
+    assert command.SHELL.search(f"SELECT 1;\n{text}\n")
+
+
+def test_words_like_shell_are_no_command() -> None:
+    assert not command.SHELL.search("SELECT shell FROM setshell;\n\\set shell 1\n")

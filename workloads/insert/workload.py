@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Workload
+from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Workload, Written
 from workloads.base import Step as AnyStep
 from workloads.insert import estimates
 from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
@@ -78,6 +78,9 @@ class InsertBenchmark:
 
     def check(self, record: Record) -> None:
         """Its clients are its own: there is nothing to look for."""
+
+    def written(self, record: Record) -> Written:
+        return Written()
 
     def abreast(self, entries: Record) -> dict[str, Any]:
         if entries.get("placement") == "free":

@@ -10,7 +10,7 @@ from typing import Any
 from workloads.pgbench.options import Options
 from workloads.pgbench.scripts import Script, commands
 
-OPEN_END_S = 100_000  # of a step whose end the launcher brings about
+OPEN_END_S = 10_000_000  # of a step whose end the launcher brings about
 FAILURES_DETAILED, EXIT_ON_ABORT = 15, 17  # versions of pgbench from which on it has these options
 # What scripts may have, and the version of pgbench that has it first.
 SINCE = {
@@ -19,7 +19,9 @@ SINCE = {
     r"\bpermute\s*\(": ("permute()", 14),
     r"\\syncpipeline\b": ("\\syncpipeline", 17),
 }
-SHELL = re.compile(r"\\(setshell|shell)\b")
+# Wherever it stands: pgbench takes a command after SQL in the same line, in any case, and with blanks or a line's end
+# before its name.
+SHELL = re.compile(r"\\[\s\\]*(?:set)?shell", re.I)
 
 
 def major(program: Mapping[str, Any]) -> int:
@@ -41,7 +43,7 @@ def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, 
     for script in scripts:
         text = "\n".join(part for _, part in commands(script.text))
         for pattern, (name, since) in SINCE.items():
-            if re.search(pattern, text):
+            if re.search(pattern, text, re.I):
                 yield f"{name} in {script.name}", since
 
 

@@ -90,9 +90,7 @@ class Counting:
         """How many transactions were really done since the step began, over all clients."""
         counted = [self.page.word(slot, Word.STATEMENTS) for slot in range(self.page.roles)]
         whole = sum(counted)
-        if not whole:
-            return
-        corrected = [count * done // whole for count in counted]
+        corrected = [count * done // whole if whole else 0 for count in counted]
         corrected[0] += done - sum(corrected)
         for slot, count in enumerate(corrected):
             self.page.set_word(slot, Word.STATEMENTS, max(0, count))
@@ -107,10 +105,10 @@ class Counting:
 
     def _count_times(self, line: Line, ended_ns: int) -> None:
         slot, service_us = line.client, max(0, line.time_us - line.lag_us)
+        if ended_ns - line.time_us * 1000 < self.began_ns:
+            return  # it was in flight while pgbench stood at the barrier, or was due before that
         if self.late_us and line.time_us > self.late_us:
             self._add(slot, Word.LATE, self.every)
-        if ended_ns - line.time_us * 1000 < self.began_ns:
-            return  # it was in flight while pgbench stood at the barrier
         service_ns = service_us * 1000
         base, words = self.page.slot(slot), self.page.words
         words[base + SERVICE_OFFSET + histogram.index(service_us)] += self.every
@@ -134,8 +132,25 @@ class Counting:
             self.page.set_word(slot, word, value)
 
 
-def report(summary: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
-    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them."""
-    statements = {"statements": summary["statements"]} if "statements" in summary else {}
+def report(summary: Mapping[str, Any], counting: Counting, stopped_ns: int, *, unended: bool = False) -> dict[str, Any]:
+    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them.
+
+    `stopped_ns` is how long pgbench was stopped, which times of statements include; `unended` one that had not ended
+    in time: then its counts are those of the log, which may lack the last transactions.
+    """
     own = {name: value for name, value in summary.items() if name != "statements"}
-    return {"pgbench": own, **statements, "log_lines": counting.lines, "log_every": counting.every}
+    found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
+    if "statements" in summary:
+        found["statements"] = [
+            _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
+        ]
+    return found | ({"unended": True} if unended else {})
+
+
+def _with_stop(
+    statement: Mapping[str, Any], summary: Mapping[str, Any], clients: int, stopped_ns: int
+) -> dict[str, Any]:
+    """A statement with `stop_ms`: what its mean time is too long by, should it have been the one that was stopped."""
+    scripts, place = summary.get("scripts", []), statement["script"] - 1
+    known = scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")
+    return {**statement, "stop_ms": stopped_ns / 1e6 * clients / max(1, known or 0)}

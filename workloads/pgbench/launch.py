@@ -2,6 +2,7 @@
 
 pgbench knows no barrier: it begins as soon as its clients have connected. So it is stopped (SIGSTOP) in that moment,
 and continued when the step begins; what it did before is not counted, and what was in flight meanwhile has no latency.
+Under --rate it is not stopped: transactions that are due meanwhile would all be done at once when it goes on.
 At the end it is stopped again, so that the last samples are taken with all connections open, and then told by SIGALRM,
 which is what its own --time uses, to end by itself and to sum up.
 """
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,6 +52,8 @@ class Step:
     spec: Spec
     page: Page
     folder: Path
+    halted_ns: int = 0  # when pgbench was stopped, while it is
+    stopped_ns: int = 0  # how long it was, in all
 
     def run(self) -> None:
         """Runs it to its end. Raises Failed or Stopped."""
@@ -95,21 +99,34 @@ class Step:
     def _await_connected(self) -> list[int]:
         """Waits until all clients have connected, and stops pgbench; returns their backends in order of their start."""
         with contextlib.closing(_Watching(self.spec.dsn)) as watching:
-            setting_up: set[int] = set()  # pgbench's first connection, which looks at the tables
-            while not self.pgbench.has_opened_logs():
-                setting_up.update(watching.backends())
-                self._check()
-                time.sleep(CONNECTED_EVERY_S)
+            setting_up = first_backends(self.pgbench.has_opened_logs, watching.backends, self._check_soon)
             while True:
                 self._check()
                 if len(self._of_clients(watching, setting_up)) >= self.clients:
-                    self.pgbench.send(signal.SIGSTOP)
+                    self._halt()
                     time.sleep(CONNECTED_EVERY_S)
                     found = self._of_clients(watching, setting_up)
                     if len(found) == self.clients:
                         return found
-                    self.pgbench.send(signal.SIGCONT)
+                    self._go_on()
                 time.sleep(CONNECTED_EVERY_S)
+
+    def _check_soon(self) -> None:
+        self._check()
+        time.sleep(CONNECTED_EVERY_S)
+
+    def _halt(self) -> None:
+        """Stops pgbench, but not under --rate."""
+        if self.spec.options.rate is None:
+            self.pgbench.send(signal.SIGSTOP)
+            self.halted_ns = clock()
+
+    def _go_on(self) -> None:
+        """Continues it, also where it was stopped before it began, as for new connections: no time of its own."""
+        self.pgbench.send(signal.SIGCONT)
+        if self.halted_ns:
+            self.stopped_ns += clock() - self.halted_ns
+            self.halted_ns = 0
 
     def _of_clients(self, watching: _Watching, setting_up: set[int]) -> list[int]:
         return [backend for backend in watching.backends() if backend not in setting_up]
@@ -128,7 +145,7 @@ class Step:
         for slot in range(self.clients):
             self.page.set_word(slot, Word.STARTED_NS, clock())
         self._set_states(State.RUNNING)
-        self.pgbench.send(signal.SIGCONT)
+        self._go_on()
 
     def _work(self) -> None:
         """Reads the log until the time is over, or pgbench has done its transactions."""
@@ -143,6 +160,7 @@ class Step:
         if self.timed:
             self._check()
             self.pgbench.send(signal.SIGSTOP)
+            self.halted_ns = clock()
         elif self.pgbench.code:
             raise Failed(self._reason())
         ended_ns = self.counting.ended_ns = clock()
@@ -162,13 +180,14 @@ class Step:
             time.sleep(BARRIER_EVERY_S)
         if self.timed:
             self.pgbench.send(signal.SIGALRM)
-            self.pgbench.send(signal.SIGCONT)
+            self._go_on()
             deadline = time.monotonic() + END_TIMEOUT_S
             while not self.pgbench.has_ended(READ_EVERY_MS) and time.monotonic() < deadline:
                 self._read()
             if self.pgbench.code is None:  # a transaction takes longer than anybody waits: nothing is summed up
+                self.counting.settle()  # to what is in the log: the rest was only guessed
                 cancel(self.spec.dsn, self.page, range(self.clients))
-                sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting)))
+                sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting, self.stopped_ns, unended=True)))
                 return
             if self.pgbench.code:
                 self._set_states(State.FAILED)
@@ -180,7 +199,7 @@ class Step:
             if not self.spec.options.rate:
                 self._correct(self.clients)
         found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
-        sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting)))
+        sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns)))
 
     def _correct(self, in_flight: int) -> None:
         if self.spec.log_every == 1:  # the log says it
@@ -214,6 +233,22 @@ class Step:
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.STATE, state)
+
+
+def first_backends(
+    has_opened_logs: Callable[[], bool], backends: Callable[[], list[int]], wait: Callable[[], None]
+) -> set[int]:
+    """The backends of pgbench's first connection, which looks at the tables, once it has opened its logs.
+
+    A backend that was found with the logs shut before and after is that connection's; else it may be a client's.
+    """
+    found: set[int] = set()
+    while not has_opened_logs():
+        now = backends()
+        if not has_opened_logs():
+            found.update(now)
+        wait()
+    return found
 
 
 class _Watching:

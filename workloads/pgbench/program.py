@@ -12,6 +12,7 @@ import ctypes
 import os
 import select
 import signal
+import stat
 import tty
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from workloads.process import die_with_parent
 APPLICATION = "pgbed-pgbench"
 PART_BYTES = 65536
 GIVEN_BACK_BYTES = 1 << 20
+PRINTED_MAX_BYTES = 1 << 20  # of what it prints; the rest is thrown away, for it is in memory
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -109,6 +111,8 @@ class Pgbench:
             poller.register(self._ended, select.POLLIN)
             if poller.poll(timeout_ms):
                 self.reap()
+            for printed in (self._out, self._errors):
+                _bound(printed)
         return self.code is not None
 
     def reap(self) -> None:
@@ -139,10 +143,15 @@ class Pgbench:
         return part
 
     def has_opened_logs(self) -> bool:
-        """Whether it has opened the log of its first thread: it does after it has looked at the tables."""
+        """Whether it has opened the log of its first thread: it does after it has looked at the tables.
+
+        It opens it to write only. Before it has become pgbench, the child has the descriptor that is ours.
+        """
         name = os.readlink(f"/proc/self/fd/{self._logs[0][1]}")  # noqa: PTH115
         with contextlib.suppress(OSError):  # it ends, or closes one
-            return any(os.readlink(entry.path) == name for entry in os.scandir(f"/proc/{self.pid}/fd"))  # noqa: PTH115
+            for entry in os.scandir(f"/proc/{self.pid}/fd"):
+                if os.readlink(entry.path) == name and not os.lstat(entry.path).st_mode & stat.S_IRUSR:  # noqa: PTH115
+                    return True
         return False
 
     @property
@@ -156,5 +165,13 @@ class Pgbench:
         return _text(self._errors)
 
 
+def _bound(fd: int) -> None:
+    """Gives back what a file in memory holds beyond the part that is read."""
+    size = os.fstat(fd).st_size
+    if size > PRINTED_MAX_BYTES:
+        length = ctypes.c_long(size - PRINTED_MAX_BYTES)
+        _LIBC.fallocate(fd, PUNCH_HOLE | KEEP_SIZE, ctypes.c_long(PRINTED_MAX_BYTES), length)
+
+
 def _text(fd: int) -> str:
-    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
+    return os.pread(fd, PRINTED_MAX_BYTES, 0).decode(errors="replace")

@@ -9,15 +9,34 @@ from pathlib import Path
 
 MAX_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
-# The parts of a script: what is quoted is taken whole, so that a semicolon in it ends nothing.
+# The parts of a script: what is quoted is taken whole, so that a semicolon or a backslash in it ends nothing.
 PART = re.compile(
-    r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|\\;|;|\n|[^;\n'"$/\\-]+|.""", re.S
+    r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$"""
+    r"""|\\[;:]|;|\n|(?:(?!(?<!\w)[eE]')[^;\n'"$/\\-])+|.""",
+    re.S,
 )
-WORDS = re.compile(r"\A\s*(?:--[^\n]*\n\s*)*\s*(\w+)")
+# A command of pgbench's own: to the end of the line, or of the last of lines that end with a backslash.
+META = re.compile(r"\\(?![;:])[^\n]*(?:(?<=\\)\n[^\n]*)*")
+META_NAME = re.compile(r"\\[\s\\]*(\w*)")
+OF_RESULT = ("\\gset", "\\aset")  # part of the SQL command before them
+WORD = re.compile(r"\s*(\w+)")
 READS = frozenset({"select", "with", "show", "begin", "end", "commit", "start", "set", "values", "table", "explain"})
 WRITES = re.compile(
     r"\b(insert|update|delete|merge|copy|truncate|create|drop|vacuum|into|for\s+(no\s+key\s+)?update)\b"
 )
+CALL = re.compile(r"""((?:[\w$"]+\s*\.\s*)*[\w$"]+)\s*\(""")
+# What may stand before a parenthesis in a script that only reads: words of SQL, and functions that write nothing.
+CALLED = """
+all and any array as between by case cast cube distinct else end except exists explain extract filter from group
+having ilike in intersect is join lateral like limit materialized not offset on or order over row rollup select sets
+similar some then to union using values when where within
+bigint char decimal int integer interval numeric time timestamp timestamptz varchar
+abs array_agg avg bool_and bool_or ceil ceiling clock_timestamp coalesce concat count date_part date_trunc dense_rank
+every first_value floor generate_series greatest hashtext json_agg jsonb_agg lag last_value lead least left length
+lower max md5 min mod now nullif pg_backend_pid pg_sleep position power random rank replace right round row_number
+sign sqrt stddev string_agg substr substring sum to_char to_date to_timestamp trim unnest upper variance version
+"""
+READ_ONLY_CALLS = frozenset(CALLED.split())
 ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+)[^:]*:\s*(?P<why>.*)", re.S
 )
@@ -85,50 +104,58 @@ def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
 
 
 def commands(text: str) -> list[tuple[int, str]]:
-    """The commands of a script as pgbench counts them: the line (from 1) that each begins in, and its text."""
+    """The commands of a script as pgbench counts them: the line (from 1) that each begins in, and its text.
+
+    One of pgbench's own, which ends SQL before it, has its name in small letters right behind the backslash.
+    """
     found: list[tuple[int, str]] = []
-    line, begun, parts = 1, 0, ""
+    line, begun, sql, place = 1, 0, "", 0
 
     def end() -> None:
-        nonlocal parts
-        if parts.strip():
-            found.append((begun, parts.strip()))
-        parts = ""
+        nonlocal sql
+        if sql.strip():
+            found.append((begun, sql.strip()))
+        sql = ""
 
-    rest = text
-    while rest:
-        if not parts.strip() and (meta := re.match(r"[ \t]*\\(?!;)[^\n]*(?:(?<=\\)\n[^\n]*)*", rest)):
-            found.append((line, meta.group().strip()))
-            line += meta.group().count("\n")
-            rest, parts = rest[meta.end() :], ""
-            continue
-        part = PART.match(rest)
+    while place < len(text):
+        meta = META.match(text, place)
+        part = meta or PART.match(text, place)
         assert part is not None
         word = part.group()
         comment = word.startswith(("--", "/*"))
-        if word.strip() and not comment and not parts.strip():
-            begun = line
-        if word == ";":
+        if meta:
+            end()
+            own = META_NAME.sub(lambda name: f"\\{name.group(1).lower()}", word, count=1).strip()
+            if own.startswith(OF_RESULT) and found:
+                found[-1] = (found[-1][0], f"{found[-1][1]} {own}")
+            else:
+                found.append((line, own))
+        elif word == ";":
             end()
         elif not comment:
-            parts += word
+            if word.strip() and not sql.strip():
+                begun = line
+            sql += word
         line += word.count("\n")
-        rest = rest[part.end() :]
+        place = part.end()
     end()
     return found
 
 
 def writes(script: Script) -> bool:
-    """Whether a script may write: a guess that errs on the side of yes."""
+    """Whether a script may write: a guess that errs on the side of yes, as for functions that are not known."""
     if script.builtin:
         return script.name != BUILTIN["select"]
-    for _, text in commands(script.text):
-        if text.startswith("\\"):
-            continue
-        word = WORDS.match(text)
-        if word is None or word.group(1).lower() not in READS or WRITES.search(text.lower()):
-            return True
-    return False
+    return any(_may_write(sql) for _, text in commands(script.text) if text[0] != "\\" for sql in text.split("\\;"))
+
+
+def _may_write(sql: str) -> bool:
+    word, small = WORD.match(sql), sql.lower()
+    if not sql.strip():
+        return False
+    if word is None or word.group(1).lower() not in READS or WRITES.search(small):
+        return True
+    return not READ_ONLY_CALLS.issuperset(CALL.findall(small))
 
 
 def sleeps(scripts: Iterable[Script]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload
+from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
 from workloads.names import pick
 from workloads.options import given, options_of
 from workloads.pgbench import command
@@ -68,6 +69,8 @@ class Pgbench:
             wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
             steps = [step for step in steps if step["name"] in wanted]
         write = any(map(writes, scripts))
+        # How slow scripts of the user's own are, nobody knows: a log of some transactions may have none of a client.
+        full = write or options.rate or options.max_tries > 1 or not all(script.builtin for script in scripts)
         record: dict[str, Any] = {
             "name": self.name,
             "title": " ".join(filter(None, [f"scale {options.pgbench_scale}", options.protocol, _files(scripts)])),
@@ -75,14 +78,16 @@ class Pgbench:
             "steps": [{"name": INIT, "kind": INIT}, *steps],
             "options": given(options),
             "scripts": [asdict(script) for script in scripts],
-            "log_every": options.log_every or (1 if write or options.rate or options.max_tries > 1 else LOG_EVERY_READ),
+            "log_every": options.log_every or (1 if full else LOG_EVERY_READ),
             "writes": write,
         }
         return Plan(record, programs=(PROGRAM,))
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
-        options, scripts, program = recorded(record), _scripts(record), record["programs"][PROGRAM]
+        options, scripts, program = recorded(record), _scripts(record), record.get("programs", {}).get(PROGRAM, {})
+        if not {"path", "version"} <= program.keys():
+            raise ValueError("the record names no pgbench")
         _check(options, scripts)
         version = command.major(program)
         for what, since in command.unknown(options, scripts):
@@ -99,20 +104,13 @@ class Pgbench:
                 (Path(folder) / script.name).write_text(script.text)
             # It reads the scripts before it connects, which it then cannot: there is no server in this folder.
             call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
-            done = subprocess.run(
-                [*call[:-1], f"host={folder} connect_timeout=1"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=CHECK_S,
-                check=False,
-                env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
-                user="nobody" if as_root else None,
-                extra_groups=[] if as_root else None,
-            )
-            if "connection to server" not in done.stderr and "could not connect" not in done.stderr:
-                raise ValueError(error_of(done.stderr, scripts, folder))
+            told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
+            if "connection to server" not in told and "could not connect" not in told:
+                raise ValueError(error_of(told, scripts, folder))
+
+    def written(self, record: Record) -> Written:
+        own = {script.name: script.text for script in _scripts(record) if not script.builtin}
+        return Written(own, recorded(record).define)
 
     def abreast(self, entries: Record) -> dict[str, Any]:
         raise ValueError("pgbench cannot be driven in slices")
@@ -189,12 +187,13 @@ class Pgbench:
             for option in options_of(type(options))
             if option.name not in SHAPE
         }
+        program = record.get("programs", {}).get(PROGRAM, {})
         text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _scripts(record))
         return {
             **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "log_every": record.get("log_every", 1),
             "scripts": hashlib.sha256(text.encode()).hexdigest()[:12],
-            "pgbench": record.get("programs", {}).get(PROGRAM, {}).get("version", ""),
+            "pgbench": f"{program.get('version', '')} {program.get('digest', '')[:12]}".strip(),
         }
 
     def non_default(self, record: Record) -> tuple[str, ...]:
@@ -214,20 +213,52 @@ class Pgbench:
         return ()
 
 
+def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
+    """What a program that is to end soon writes to standard error. Raises ValueError where it does not begin or end."""
+    try:
+        account = pwd.getpwnam("nobody") if as_nobody else None
+        return subprocess.run(
+            call,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=CHECK_S,
+            check=False,
+            env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+        ).stderr
+    except subprocess.TimeoutExpired:
+        reason = f"it did not end within {CHECK_S} s"
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "strerror", None) or "it does not start"
+    except KeyError:
+        reason = "there is no user 'nobody' to run it as"
+    raise ValueError(f"{call[0]} cannot read the scripts: {reason}")
+
+
 def _check(options: Options, scripts: Sequence[Script]) -> None:
     """Raises ValueError for what no pgbench can do."""
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
         raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
+    for flag, used in (("--rate", options.rate is not None), ("--max-tries", options.max_tries > 1)):
+        if used and (options.log_every or 1) > 1:
+            raise ValueError(
+                f"{flag} and --log-every {options.log_every} exclude each other: what is late, skipped or retried is "
+                f"known from a full log only"
+            )
     for each in options.define:
         if not re.fullmatch(r"\w+=.*", each):
             raise ValueError(f"-D {each}: give NAME=VALUE")
     for script in scripts:
+        if shell := command.SHELL.search(script.text):
+            line = script.text.count("\n", 0, shell.start()) + 1
+            raise ValueError(f"{script.name}:{line}: \\shell and \\setshell run commands of the shell; leave them out")
         for line, text in commands(script.text):
-            if command.SHELL.match(text):
-                raise ValueError(
-                    f"{script.name}:{line}: \\shell and \\setshell run commands of the shell; leave them out"
-                )
             if PIPELINE.match(text) and options.protocol == "simple":
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
 

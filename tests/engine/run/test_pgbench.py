@@ -58,7 +58,7 @@ def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, 
 def test_scripts_that_write_are_counted_one_by_one(bench: Bench, label: str) -> None:
     found = run(bench, label, "pgbench-tpcb", "--clients", "2", "--transactions", "50", "--protocol", "prepared")
     totals = found["tpcb.c2"]["totals"]
-    assert totals.report["pgbench"]["processed"] == 100
+    assert totals.report["pgbench"]["processed"] == 100 and totals.report["stopped_ms"] > 0
     assert 90 <= totals.roles["pgbench"].statements <= 100  # without those before the step's begin
     assert any("UPDATE pgbench_accounts" in each["statement"] for each in totals.report["statements"])
     assert "UPDATE pgbench_accounts SET abalance" in bench("compare").stdout
@@ -96,6 +96,20 @@ def test_under_a_rate_lateness_and_what_was_skipped_are_recorded(bench: Bench, l
     with JournalReader(bench.run) as reader:
         (row,) = reader.roles(found["script.c1"]["row"].id)
         assert sum(each.get("skipped", 0) for _, each in reader.outcomes(row.id)) == role.outcomes["skipped"]
+
+
+def test_what_a_pgbench_that_does_not_end_had_done_is_what_its_log_says(
+    bench: Bench, label: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "hangs.sql"
+    script.write_text(
+        "UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1;\n"
+        "SELECT pg_sleep(CASE WHEN tbalance > 14 THEN 600 ELSE 0.1 END) FROM pgbench_tellers WHERE tid = 1;\n"
+    )
+    found = run(bench, label, f"pgbench:{script}", "--clients", "1", "--seconds", "4")
+    totals = found["script.c1"]["totals"]
+    assert totals.report["unended"] is True and totals.report["pgbench"] == {}
+    assert 0 < totals.roles["pgbench"].statements == totals.report["log_lines"] <= 14
 
 
 def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp_path: Path) -> None:
@@ -267,17 +281,27 @@ def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
     assert bench("stop").returncode == 0
     manifest = bench.run / "manifest.json"
     kept = manifest.read_text()
-    for path, value, told in (
-        (("programs", "pgbench", "path"), "/tmp/evil", "/tmp/evil, and not the one that is found here"),
-        (("scripts", 0, "name"), "../evil", "a script's name has letters"),
-        (("scripts", 0, "text"), "\\shell touch /tmp/evil\n", "\\shell and \\setshell run commands"),
+    shell = "SELECT 1 \\Shell touch /tmp/evil\n"
+    for path, value, own, told in (
+        (("scripts", 0, "text"), "SELECT 2;", "SELECT 1;", "not the text that this run has"),
+        (("programs", "pgbench", "path"), "/tmp/evil", "SELECT 1;", "/tmp/evil, and not the one that is found here"),
+        (("scripts", 0, "name"), "../evil", "SELECT 1;", "a script's name has letters"),
+        (("scripts", 0, "text"), shell, shell, "\\shell and \\setshell run commands"),
     ):
+        script.write_text(own)
         record = json.loads(kept)
         place = record["workload"]
         for key in path[:-1]:
             place = place[key]
         place[path[-1]] = value
         manifest.write_text(json.dumps(record))
-        done = bench("resume")
-        (line,) = done.stderr.strip().splitlines()
-        assert done.returncode == 2 and told in line
+        done = bench("resume", "--script", str(script))
+        *_, line = done.stderr.strip().splitlines()  # before it, perhaps, that pgbench was made ready
+        assert done.returncode == 2 and told in line, done.stderr
+    manifest.write_text(kept)
+    script.write_text("SELECT 1;")
+    started = bench("resume", "--script", str(script), "--detach")
+    assert started.returncode == 0, started.stderr
+    bench.await_step("init", cell=2)
+    assert bench("stop").returncode == 0
+    nothing_left(bench)

@@ -331,3 +331,30 @@ def test_a_mark_may_look_like_an_option(bench: Bench, build: Callable[[int | str
     assert (done.returncode, done.stdout) == (0, "marked\n"), done.stderr
     bench("stop")
     nothing_left(bench)
+
+
+def test_scripts_and_variables_of_a_record_are_not_run_unasked(out: Path, tmp_path: Path) -> None:
+    text = "COPY (SELECT 1) TO PROGRAM 'touch /tmp/evil';\n"
+    mine, other = tmp_path / "own.sql", tmp_path / "another" / "own.sql"
+    other.parent.mkdir()
+    mine.write_text(text)
+    other.write_text("SELECT 1;\n")
+    (tmp_path / "more.sql").write_text(text)
+    with edited(out / "one") as record:
+        record["workload"] = {
+            "name": "pgbench",
+            "clients": 1,
+            "steps": [{"name": "init", "kind": "init"}],
+            "scripts": [{"name": "own.sql", "weight": 1, "text": text}],
+            "options": {"define": ["x=1; SELECT 2"]},
+        }
+    named = ("--script", str(mine), "-D", "x=1; SELECT 2")
+    for words, told in (
+        ((), "script 'own.sql' of this run does what a superuser can"),
+        (("--script", str(other)), "not the text that this run has"),
+        (("--script", str(mine), "--script", str(tmp_path / "more.sql")), "no script of that name"),
+        (named[:2], "-D x=1; SELECT 2 of this run becomes part of its SQL"),
+        ((*named, "-D", "y=1"), "-D y=1: this run has no such variable"),
+    ):
+        assert told in refused(Bench(out), "resume", *words)
+    assert "script" not in refused(Bench(out), "resume", *named)  # but its build is none

@@ -1,0 +1,60 @@
+"""Which pgbench drives the servers: the newest that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.postgres import programs
+
+
+def pgbench(folder: Path, version: str) -> Path:
+    path = folder / "bin" / "pgbench"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\necho 'pgbench (PostgreSQL) {version}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("build", "on_path", "system", "expected"),
+    [
+        ("16.3", "18.6 (Debian 18.6-1.pgdg130+1)", "17", "18.6"),
+        ("16.10", "16.9", "15", "16.10"),
+        ("12.11", "15.18", "17", "17"),
+        ("12.11", "unheard of", "", "12.11"),
+        ("18.6", "18.6", "18", "18.6"),
+    ],
+)
+def test_the_newest_is_taken_wherever_it_is(
+    new_folder: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    build: str,
+    on_path: str,
+    system: str,
+    expected: str,
+) -> None:
+    folder = new_folder()
+    pgbench(folder / "build", build)
+    pgbench(folder / "path", on_path)
+    if system:
+        pgbench(folder / "system" / system, system)
+    monkeypatch.delenv("PGBED_PGBENCH", raising=False)
+    monkeypatch.setenv("PATH", f"{folder}/path/bin:/usr/bin:/bin")
+    monkeypatch.setattr(programs, "DEBIAN", folder / "system")
+    of_run = Build("mine", build, str(folder / "build"), "", "local")
+    found = programs.find(("pgbench",), (of_run,), lambda _: None, folder / "roots")["pgbench"]
+    assert found["version"].startswith(f"pgbench (PostgreSQL) {expected}")
+    assert ("/build/" in found["path"]) == (build == expected)  # which goes before others of its version
+
+
+def test_without_any_the_ways_to_get_one_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGBED_PGBENCH", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "DEBIAN", tmp_path)
+    with pytest.raises(UserError, match="name a pgbench in PGBED_PGBENCH"):
+        programs.find(("pgbench",), (), lambda _: None, tmp_path)

@@ -1,0 +1,59 @@
+"""Tables of transactions: which times of statements they show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from engine.analysis.comparison import compare
+from engine.core.model import Cell, StepTotals
+from engine.report import render
+from tests.support.made_run import make_run
+from workloads.page import Page
+from workloads.pgbench.counting import Counting, report
+
+STATEMENTS = [
+    {"script": 1, "statement": "UPDATE t SET", "mean_ms": 2.0, "stop_ms": 0.03},
+    {"script": 1, "statement": "UPDATE t SET", "mean_ms": 4.0, "stop_ms": 0.03},
+    {"script": 1, "statement": "SELECT 1", "mean_ms": 1.25, "stop_ms": 0.03},
+    {"script": 2, "statement": "UPDATE t SET", "mean_ms": 8.0},
+]
+
+
+def lines(tmp_path: Path, statements: list[dict[str, Any]]) -> list[str]:
+    def change(_cell: Cell, _step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, report={"statements": statements})
+
+    run = make_run(tmp_path / "run", builds=("16.3",), repeats=1, change=change)
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(compare([run]), console)
+    return [" ".join(line.split()) for line in console.export_text().splitlines()]
+
+
+def test_statements_that_begin_alike_are_told_apart_and_those_that_stops_blur_are_left_out(tmp_path: Path) -> None:
+    found = lines(tmp_path, STATEMENTS)
+    place = next(place for place, line in enumerate(found) if line.startswith("Time of each statement"))
+    rows = [line for line in found[place + 1 :] if line.startswith(("UPDATE", "SELECT"))][:4]
+    assert [row.rpartition("t SET ")[2] for row in (rows[0], rows[1], rows[3])] == ["2.000", "4.000", "8.000"]
+    assert rows[2].startswith("SELECT 1 - (")
+    mark = rows[2].partition("- ")[2]
+    assert any(line.startswith(f"{mark} pgbench is stopped before and after") for line in found)
+
+
+def test_a_stop_is_shared_out_among_the_transactions_of_its_script() -> None:
+    page = Page.create(4)
+    try:
+        counting = Counting(page, 1, 0, False, 0.0)
+        statements = [{"script": number, "statement": "SELECT 1", "mean_ms": 1.0} for number in (1, 2)]
+        scripts = [{"script": "a.sql", "transactions": 400}, {"script": "b.sql", "transactions": 40}]
+        summary = {"processed": 440, "scripts": scripts, "statements": statements}
+        several = report(summary, counting, 1_000_000_000)
+        one = report({"processed": 1000, "statements": statements[:1]}, counting, 1_000_000_000)
+    finally:
+        page.close()
+    assert [each["stop_ms"] for each in several["statements"]] == [10.0, 100.0] and several["stopped_ms"] == 1000.0
+    assert one["statements"][0]["stop_ms"] == 4.0 and "unended" not in one
+    assert report({}, counting, 0, unended=True)["unended"] is True
