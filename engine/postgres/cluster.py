@@ -25,6 +25,7 @@ Progress = Callable[[str], None]
 PATIENCE_S = 2.0  # how long something may take before progress is reported, and reported again
 PIDFILE_MAX_BYTES = 16384
 LOG_TAIL_BYTES = 16384
+SEGMENT_TIMEOUT_S = 5.0
 LEFTOVER_TIMEOUT_S = 10.0
 SOCKET_DIR_PREFIX = "pgbed-"
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
@@ -108,7 +109,12 @@ def remove_shared_memory(data_dir: Path, uid: int) -> None:
     """Remove what a killed server left in shared memory, once none of its processes is left."""
     words = " ".join(pidfile(data_dir)[6:7]).split()  # key and id
     if len(words) == 2 and words[1].isdecimal():
-        ipc.remove_segments(int(words[1]), data_dir, uid)
+        segment = int(words[1])
+        if not ipc.is_of(segment, data_dir, uid):
+            return
+        # The kernel hides the program of a process that ends before it has unmapped its memory.
+        wait_until(lambda: not ipc.is_attached(segment, uid), SEGMENT_TIMEOUT_S)
+        ipc.remove_segments(segment, data_dir, uid)
 
 
 def _program(pid: int) -> str:

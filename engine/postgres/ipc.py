@@ -25,36 +25,45 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.shmat.restype = ctypes.c_void_p
 
 
-def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
-    """Removes a System V segment and the dynamic ones that go with it.
-
-    None unless the segment was made for the cluster in `data_dir` by the user `uid`, and no process is attached to it.
-    """
-    if segment not in _unattached(uid):
-        return
-    header = _header(segment)
+def is_of(segment: int, data_dir: Path, uid: int) -> bool:
+    """Whether a System V segment was made for the cluster in `data_dir` by the user `uid`."""
+    header = _header(segment) if segment in _attached(uid) else None
     try:
         folder = data_dir.stat()
     except OSError:
+        return False
+    return header is not None and header[0] == _MAGIC and header[6:] == (folder.st_dev, folder.st_ino)
+
+
+def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
+    """Removes a System V segment and the dynamic ones that go with it.
+
+    None unless the segment is that of the cluster in `data_dir`, and no process is attached to it.
+    """
+    if is_attached(segment, uid) or not is_of(segment, data_dir, uid):
         return
-    if header is None or header[0] != _MAGIC or header[6:] != (folder.st_dev, folder.st_ino):
-        return
-    for handle in _dynamic(header[4], _is_old(data_dir)):
+    header = _header(segment)
+    for handle in _dynamic(header[4], _is_old(data_dir)) if header else ():
         with suppress(OSError):
             if _path(handle).lstat().st_uid == uid:
                 _path(handle).unlink()
     _LIBC.shmctl(segment, _IPC_RMID, None)
 
 
-def _unattached(uid: int) -> set[int]:
-    """Ids of System V segments of a user that no process is attached to."""
+def is_attached(segment: int, uid: int) -> bool:
+    """Whether a user's System V segment exists and a process is attached to it."""
+    return _attached(uid).get(segment, 0) > 0
+
+
+def _attached(uid: int) -> dict[int, int]:
+    """How many processes are attached to each System V segment of a user, by its id."""
     try:
         lines = Path("/proc/sysvipc/shm").read_text().splitlines()
     except OSError:
-        return set()
+        return {}
     columns = lines[0].split()
     rows = [dict(zip(columns, line.split(), strict=False)) for line in lines[1:]]
-    return {int(row["shmid"]) for row in rows if row["nattch"] == "0" and row["uid"] == str(uid)}
+    return {int(row["shmid"]): int(row["nattch"]) for row in rows if row["uid"] == str(uid)}
 
 
 def _header(segment: int) -> tuple[int, ...] | None:

@@ -453,6 +453,32 @@ def test_what_a_killed_server_leaves_in_shared_memory_is_removed(
     assert still_there(own) == set()
 
 
+ATTACH = """
+import ctypes, sys, time
+attach = ctypes.CDLL(None).shmat
+attach.restype = ctypes.c_void_p
+attach(int(sys.argv[1]), None, 0o10000)
+print(flush=True)
+time.sleep(1)
+"""
+
+
+def test_shared_memory_is_removed_once_the_last_process_has_let_go_of_it(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    """A process that ends is attached for a moment in which nobody can see whose program it runs."""
+    with Server(build(16), small_config(build(16)), cell_dir) as running:
+        own = segments_of(running)
+        (number,) = (path.name for path in own if not path.is_absolute())
+        command = [sys.executable, "-c", ATTACH, number]
+        holder = subprocess.Popen(command, stdout=subprocess.PIPE, **unprivileged().identity())
+        assert holder.stdout is not None and holder.stdout.readline() == b"\n"
+        os.kill(running.pid, signal.SIGKILL)
+        assert wait_until(lambda: not running.alive())
+    assert still_there(own) == set()
+    assert holder.wait() == 0
+
+
 def test_the_shared_memory_of_another_cluster_is_left_alone(
     build: Builds, small_config: Configs, cell_dir: Path
 ) -> None:
