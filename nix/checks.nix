@@ -127,7 +127,12 @@ in
     abreast = tests "Runs of servers side by side" "abreast" (runsOf apart.abreast);
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
-    screens = tests "The tests of the terminal, without one" "screens" "tests/tui";
+    screens =
+      tests "The tests of the terminal, without one" "screens"
+        "--ignore-glob=*/tui/test_damage.py --ignore-glob=*/tui/test_storms.py tests/tui";
+    damage =
+      tests "Screens over damaged records, and in storms of keys and sizes" "damage"
+        "tests/tui/test_damage.py tests/tui/test_storms.py";
     tests =
       tests "All other tests, against real servers" "tests"
         "--ignore=tests/engine --ignore=tests/tui";

@@ -161,9 +161,10 @@ def test_the_kind_of_a_process_is_told_by_its_title(title: bytes, kind: str) -> 
 def test_all_processes_of_a_server_are_found_by_kind(major: int, server: Servers) -> None:
     with ServerProcesses(server(major).pid) as processes, server(major).connect() as connection:
         sample = processes.sample()
+        while sample is not None and STARTING in sample.kinds:  # a worker of autovacuum, which has no name at first
+            sample = processes.sample()
         assert sample is not None
         assert {"postmaster", "checkpointer", "background writer", "walwriter", "client backend"} <= sample.kinds.keys()
-        assert STARTING not in sample.kinds
         assert connection.info.backend_pid in sample.tasks
         assert sample.total["cpu_ns"] == sum(kind["cpu_ns"] for kind in sample.kinds.values())
         assert sample.total["processes_now"] == len(sample.tasks) + 1
