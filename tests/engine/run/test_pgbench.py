@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, 
             roles = reader.roles(step.id)
             assert len({row.backend_pid for row in roles}) == len(roles) == role.connections
             counted = sum(second.statements for row in roles for second in reader.role_seconds(row.id))
-            assert counted == pytest.approx(role.statements, rel=0.05)
+            # Seconds are estimates by what is not written yet: a block of 4 KiB of its log for each client.
+            assert counted == pytest.approx(role.statements, rel=0.05, abs=len(roles) * 16 * 128)
     program = read_manifest(bench.run).workload["programs"]["pgbench"]
     assert program["version"].startswith("pgbench (PostgreSQL)") and len(program["digest"]) == 64
     told = bench("compare").stdout
@@ -229,8 +231,9 @@ def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: st
     bench.await_end()
     (attempt,) = bench.attempts()
     assert attempt.state == "failed"
-    told = "pgbench ended: signal 9" if victim == "client" else "terminating connection due to administrator command"
-    assert attempt.reason is not None and told in attempt.reason
+    # A client may find its connection closed before it has read why.
+    told = "pgbench ended: signal 9" if victim == "client" else "(terminating connection due to|aborted)"
+    assert attempt.reason is not None and re.search(told, attempt.reason), attempt.reason
     nothing_left(bench)
 
 
