@@ -19,7 +19,7 @@ from engine.analysis.slices import SelfCheck, Slices, Typical
 from engine.analysis.statistics import ALPHA
 from engine.core.comparison import CPU, RATE
 from engine.core.model import Subject
-from engine.core.slices import LogRatio
+from engine.core.slices import TURNS, LogRatio
 from engine.journal.reader import SliceRow
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
@@ -27,7 +27,6 @@ PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
 MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
-TURNS = 2  # of a server in a block
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
 LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
 

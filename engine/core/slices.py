@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import mul
 
+TURNS = 2  # of a server in a block
 MIN_BLOCKS = 20  # fewer give a ratio without an error
 MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
 EVER_WRONG = 0.05  # how often the truth may be outside at any moment at all of what is shown

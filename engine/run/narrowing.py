@@ -16,12 +16,11 @@ import numpy as np
 
 from engine.analysis.slices import Slices, log_ratio, narrow_enough
 from engine.core.model import Cell
-from engine.core.slices import LogRatio
+from engine.core.slices import TURNS, LogRatio
 from engine.run.conductor import Slice
 from workloads.base import Step
 
 BASE = 0  # the place of the base among the servers
-TURNS = 2  # of a server in a block
 AHEAD_S = 0.3  # by so much at least the end is ahead of all servers when they are told
 LOOK_S = 1.0  # between two looks at the width
 SECOND_NS = 1_000_000_000

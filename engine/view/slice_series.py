@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from engine.core.slices import half_width_at_every_moment, log_ratio
+from engine.core.slices import TURNS, half_width_at_every_moment, log_ratio
 from engine.journal.reader import JournalReader, SliceRow, StepRow
 from engine.view.step_series import SECOND_NS, Series
 from workloads.base import COUNTED_IN_ROWS
 
-TURNS = 2  # of a server in a block
 MOST_POINTS = 1000  # of a chart's line: a step of hours is drawn from sums over several blocks; at most twice that
 MOST_SUMS = 500  # of blocks that a ratio is computed from: more change its error by little, and cost a lot
 USUAL_S = 12.0  # of each server in a step whose length is not known
