@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli.main import ELSEWHERE
+
 ROOT = Path(__file__).parents[2]
 HEAVY = ("psycopg", "numpy", "scipy")
 
@@ -55,3 +57,10 @@ def test_the_commands_that_open_the_interface_load_nothing_heavy(tmp_path: Path,
         "engine.analysis.comparison",
         "engine.tracing.selection",
     }
+
+
+def test_the_list_of_commands_loads_none_of_them(tmp_path: Path) -> None:
+    call = "from engine.cli.main import main; main(['--help'])"
+    modules = loaded_by(f"import contextlib\nwith contextlib.suppress(SystemExit):\n    {call}", tmp_path)
+    assert "engine.cli.main" in modules
+    assert not modules & {place.partition(":")[0] for place, _ in ELSEWHERE.values()}

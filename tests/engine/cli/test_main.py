@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
+from engine.cli.main import ELSEWHERE, main
 from engine.core.model import Build
 from tests.support.benchcall import SMALL, Bench
 
@@ -90,6 +92,8 @@ def test_a_dry_run_shows_the_cells_and_writes_nothing(bench: Bench, build: Calla
 def test_help_needs_no_server_and_names_the_commands(bench: Bench) -> None:
     text = Bench(bench.out, {"PGBED_SERVERS": "", "PGBED_CATALOG": ""})("list", "--help").stdout
     assert all(word in text for word in ("builds", "configs", "workloads", "runs"))
+    commands = main.get_help(click.Context(main)).partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands] == sorted({*ELSEWHERE, "compare", "export"})
 
 
 @pytest.mark.parametrize("what", ["builds", "configs", "workloads", "runs"])
