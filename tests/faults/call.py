@@ -11,9 +11,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from engine.cli.main import main
+from tests.support import warm
 
 TIME_S = 30.0
 MEMORY_BYTES = 4 << 30
@@ -40,6 +42,7 @@ class Outcome:
 
 def call(arguments: Sequence[str], folder: Path) -> Outcome:
     """Runs `bench` with these arguments in `folder`, within bounds of time and memory; ends its group with it."""
+    _load()
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -54,6 +57,11 @@ def call(arguments: Sequence[str], folder: Path) -> Outcome:
             file.seek(0)
             texts.append(file.read().decode("utf-8", "surrogateescape"))
     return Outcome(tuple(arguments), os.waitstatus_to_exitcode(status), *texts)
+
+
+@cache
+def _load() -> None:
+    warm.load()
 
 
 def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:

@@ -19,11 +19,13 @@ import psycopg
 from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
 from engine.postgres.server import SUPERUSER
+from tests.support import warm
 
 CELLS = ("--interleave", "cells")
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB", *CELLS)
 LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1", *CELLS)
 PATIENCE_S = 60.0
+CALL_TIMEOUT_S = 240.0
 STALL_END_S = 150.0  # where the machine becomes slower, a stall lasts until a minute of the new rate has passed
 
 T = TypeVar("T")
@@ -38,13 +40,16 @@ class Bench:
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end; `--out` is added where it belongs."""
+        command, environment = self.command(*arguments), os.environ | self.environment
+        if warm.suits(environment):
+            return warm.run(command, environment, CALL_TIMEOUT_S)
         return subprocess.run(
-            self.command(*arguments),
-            env=os.environ | self.environment,
+            command,
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=CALL_TIMEOUT_S,
             check=False,
         )
 
@@ -181,7 +186,7 @@ def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIEN
         found = look()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(0.1)
     raise AssertionError(f"waited {patience_s:.0f} s for {what}")
 
 

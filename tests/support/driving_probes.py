@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from tests.support.benchcall import Bench
 from tests.support.driving import drive
 from tui import bench
 from tui.probes.screen import UNASKED, ProbesScreen
@@ -26,13 +25,7 @@ NO_BTF = (
 
 def listed(**states: str) -> list[dict[str, Any]]:
     """Rows as `bench probes list --json` gives them, on a machine that has all probes but for `states`."""
-    rows: list[dict[str, Any]] = json.loads(
-        subprocess.run(
-            [sys.executable, "-m", "engine", "probes", "list", "--json", "--out", "/nonexistent"],
-            capture_output=True,
-            check=True,
-        ).stdout
-    )
+    rows: list[dict[str, Any]] = json.loads(Bench(Path("/nonexistent"))("probes", "list", "--json").stdout)
     return [{**row, "state": states.get(row["probe"], "ready")} for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.support import warm
 from workloads import histogram
 from workloads.base import Role
 from workloads.insert.options import Options
@@ -20,6 +22,7 @@ from workloads.insert.steps import Step
 from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 ROOT = Path(__file__).resolve().parents[2]
+Launcher = subprocess.Popen[bytes] | warm.Process
 SETTLED = (State.DONE, State.FAILED, State.STOPPED)
 
 
@@ -55,7 +58,7 @@ class StepResult:
 class StepRun:
     """A step under way; the caller may look at the page, set STOP or kill processes."""
 
-    def __init__(self, spec: StepSpec, page: Page, roles: tuple[Role, ...], launcher: subprocess.Popen[str]) -> None:
+    def __init__(self, spec: StepSpec, page: Page, roles: tuple[Role, ...], launcher: Launcher) -> None:
         self.spec, self.page, self.roles, self.launcher = spec, page, roles, launcher
 
     def slot(self, client: int, name: str) -> int:
@@ -138,24 +141,40 @@ def running(
     roles = role_list(step, chosen)
     page = Page.create(len(roles))
     spec = StepSpec(page.fd, dsn, step, chosen, seed, 0)
-    launcher = subprocess.Popen(
-        [sys.executable, "-m", launcher_module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        pass_fds=(page.fd,),
-        cwd=ROOT,
-    )
+    launcher = start_launcher(launcher_module, page.fd, msgspec.json.encode(spec))
     try:
-        assert launcher.stdin is not None
-        launcher.stdin.write(msgspec.json.encode(spec).decode())
-        launcher.stdin.close()
         yield StepRun(spec, page, roles, launcher)
     finally:
         launcher.kill()
         launcher.wait()
-        assert launcher.stdout is not None
-        launcher.stdout.close()
+
+
+def interpreter(module: str, page_fd: int, spec: bytes) -> Launcher:
+    """A launcher as the engine starts it."""
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(page_fd,),
+        cwd=ROOT,
+    )
+    assert launcher.stdin is not None
+    launcher.stdin.write(spec)
+    launcher.stdin.close()
+    return launcher
+
+
+def forked(module: str, page_fd: int, spec: bytes) -> Launcher:
+    """A launcher that has been loaded already: for tests, not for measurements."""
+    its_end, our_end = os.pipe()
+    launcher = warm.start(module, {0: its_end, page_fd: page_fd}, dict(os.environ))
+    os.close(its_end)
+    with os.fdopen(our_end, "wb") as pipe:
+        pipe.write(spec)
+    return launcher
+
+
+start_launcher: Callable[[str, int, bytes], Launcher] = interpreter
 
 
 def run_step(

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import asking
 from tests.support.driving import STOPPED, check_screen, drive  # kept here for those that look for them here
+from tui import bench
 
 __all__ = ["STOPPED", "check_screen", "drive"]
 
@@ -19,3 +21,9 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What screens ask is answered without the start of an interpreter; a module that has its own `asked` pays that."""
+    monkeypatch.setattr(bench, "run", asking.run)

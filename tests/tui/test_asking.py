@@ -11,6 +11,11 @@ from engine.core.errors import UserError
 from tui import bench
 
 
+@pytest.fixture(autouse=True)
+def asked() -> None:
+    """Here it is processes with interpreters of their own, as it is for a user."""
+
+
 def test_an_answer_that_is_no_json_is_one_line_for_the_user() -> None:
     with pytest.raises(UserError, match="answered no JSON but 'Usage: "):
         asyncio.run(bench.ask_json("run", "--help"))

@@ -20,10 +20,12 @@ from engine.core.model import Build
 from engine.core.request import Request
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
+from tests.support import asking
 from tests.support.benchcall import Bench as Command
 from tests.support.benchcall import processes_of
 from tests.support.driving_launch import launched, notice, settled, typed, until
 from tests.support.made_run import make_run
+from tui import bench
 from tui.app import Bench
 from tui.launch.items import Choices
 from tui.launch.panel import Panel
@@ -151,7 +153,9 @@ def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path)
     launched(act, out)
 
 
-def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path) -> None:
+def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "run", asking.own_interpreter)
+
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
         await pilot.press("enter")
@@ -223,6 +227,7 @@ def test_with_nothing_unfinished_resuming_says_so(out: Path) -> None:
 def test_leaving_while_bench_is_asked_ends_that_and_leaves_nothing_behind(
     out: Path, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
+    monkeypatch.setattr(bench, "run", asking.own_interpreter)
     complaints: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: complaints.append(told.exc_value))
 

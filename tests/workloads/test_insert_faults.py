@@ -13,20 +13,11 @@ import psycopg
 import pytest
 
 from tests.support.ibdatabase import Database
-from tests.support.steprun import SETTLED, StepRun, run_step, running
-from workloads.insert.steps import Step, plan_steps
+from tests.support.steprun import SETTLED, StepRun, running
+from workloads.insert.steps import Step
 from workloads.page import Control, State, Word
 
 Databases = Callable[[int | str], Database]
-
-
-@pytest.fixture
-def loaded(database: Databases) -> Database:
-    """A database after l.i0 and l.x of two clients."""
-    target = database(16)
-    for step in plan_steps("g24b", 3000, 2, ["l.x"]):
-        assert run_step(target.dsn, step, "g24b", clients=2).exit_code == 0
-    return target
 
 
 def write_step(rows: int = 500_000) -> Step:

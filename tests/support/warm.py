@@ -1,0 +1,245 @@
+"""Processes of the project without their start: one that has loaded everything forks for each.
+
+To load a command of `bench` takes several times longer than to do what it says, and the tests call a thousand; so it
+is with the clients' launcher. What is forked is a process of its own: it has the environment, the folder and the pipes
+that it is given, and runs its module as `python -m` does. What is loaded by which command, signals and terminals are
+tested with interpreters of their own: in tests/tui, test_imports, test_opening, test_asking and test_terminal*; in
+tests/engine, run/test_faults and test_wheel; and so are all engines with their launchers and conductors.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MESSAGE_MAX_BYTES = 1 << 17
+PIPES_MAX = 8
+HIGH_FD = 500
+# Names of variables that a Python has obeyed once it runs begin with these; its modules are the project's own.
+SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "OPENBLAS_", "SSL_")
+_asking = threading.Lock()
+
+
+def settled(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that cannot be changed for a process that has begun."""
+    return {name: value for name, value in environment.items() if name.startswith(SETTLED) and name != "PYTHONPATH"}
+
+
+_SETTLED = settled(os.environ)
+
+
+@dataclass
+class Process:
+    """A process that runs; `status` tells its end."""
+
+    pid: int
+    status: socket.socket
+    code: int | None = None
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """The exit code; negative the signal that ended it. Raises TimeoutError when it does not end in time."""
+        if self.code is None:
+            self.status.settimeout(timeout_s)
+            (self.code,) = _number(self.status)
+            self.status.close()
+        return self.code
+
+    def send_signal(self, number: int) -> None:
+        """Nothing, where it has ended."""
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def bench(command: Sequence[str], environment: dict[str, str]) -> tuple[Process, int, int]:
+    """Starts a command, [PYTHON, "-m", "engine", …], which has nothing to read; with its output and its errors."""
+    assert [*command[:3]] == [sys.executable, "-m", "engine"]
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    process = start("engine", {1: out_end, 2: err_end}, environment, command[3:])
+    os.close(out_end)
+    os.close(err_end)
+    return process, out, err
+
+
+def run(command: Sequence[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run` with pipes for what such a command says."""
+    process, *pipes = bench(command, environment)
+    heard = dict.fromkeys(pipes, b"")
+    waiting, end_s = set(pipes), time.monotonic() + timeout_s
+    try:
+        while waiting:
+            ready, _, _ = select.select(waiting, [], [], max(0.0, end_s - time.monotonic()))
+            if not ready:
+                process.kill()
+                raise subprocess.TimeoutExpired(command, timeout_s)
+            for pipe in ready:
+                part = os.read(pipe, 1 << 16)
+                heard[pipe] += part
+                if not part:
+                    waiting.discard(pipe)
+        code = process.wait()
+    finally:
+        for pipe in pipes:
+            os.close(pipe)
+    out, err = (text.decode().replace("\r\n", "\n") for text in heard.values())
+    return subprocess.CompletedProcess(command, code, out, err)
+
+
+def start(module: str, given: Mapping[int, int], environment: dict[str, str], words: Sequence[str] = ()) -> Process:
+    """Starts a module as a program. `given` are its open files besides the standard ones: number there, number here."""
+    request = {"module": module, "words": words, "environment": environment, "folder": str(Path.cwd())}
+    status, status_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with status_end, _asking:
+        forker, _ = _forker(os.getpid())
+        message = json.dumps({"given": [*given], "request": request}).encode()
+        socket.send_fds(forker, [message], [*given.values(), status_end.fileno()])
+    (pid,) = _number(status)
+    return Process(pid, status)
+
+
+def suits(environment: Mapping[str, str]) -> bool:
+    """Whether what is loaded already would be loaded in this environment."""
+    return settled(environment) == _SETTLED
+
+
+def _number(told: socket.socket) -> array.array[int]:
+    return array.array("i", told.recv(16))
+
+
+@cache
+def _forker(_: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """The process that forks for this one, and the socket by which it is asked; it ends when that is closed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    others = os.environ.keys() - settled(os.environ).keys()
+    environment = {name: os.environ[name] for name in others} | _SETTLED
+    with theirs:
+        forker = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
+            cwd=ROOT,
+            env=environment | {"OPENBLAS_NUM_THREADS": "1"},  # who forks has one thread
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+    return ours, forker
+
+
+# -- the process that forks
+
+
+def serve(asked: socket.socket) -> dict[str, Any] | None:
+    """Returns in each child, with what it is to be; and with None when nobody asks any more."""
+    running: dict[int, socket.socket] = {}
+    while True:
+        for ready in select.select([asked.fileno(), *running], [], [])[0]:
+            if ready != asked.fileno():
+                ended = os.waitid(os.P_PIDFD, ready, os.WEXITED)
+                assert ended is not None
+                code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+                with running.pop(ready) as status, suppress(OSError):
+                    status.send(array.array("i", [code]))
+                os.close(ready)
+                continue
+            text, files, _, _ = socket.recv_fds(asked, MESSAGE_MAX_BYTES, PIPES_MAX)
+            if not text:
+                return None
+            message = json.loads(text)
+            pid = os.fork()
+            if not pid:
+                for there in (asked, *running.values()):
+                    there.close()
+                for number in running:
+                    os.close(number)
+                _take(message["given"], files)
+                request: dict[str, Any] = message["request"]
+                return request
+            *pipes, number = files
+            for pipe in pipes:
+                os.close(pipe)
+            status = socket.socket(fileno=number)
+            with suppress(OSError):
+                status.send(array.array("i", [pid]))
+            running[os.pidfd_open(pid)] = status
+
+
+def _take(numbers: Sequence[int], files: Sequence[int]) -> None:
+    """Gives open files the numbers that they are to have, and closes the one behind them."""
+    high = [fcntl.fcntl(file, fcntl.F_DUPFD, HIGH_FD) for file in files[:-1]]
+    for file in files:
+        os.close(file)
+    for number, file in zip(numbers, high, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def load() -> None:
+    """Imports what any command could."""
+    for package in ("engine", "probes", "workloads"):
+        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+    gc.collect()
+    gc.freeze()
+
+
+def become(module: str, words: Sequence[str], environment: dict[str, str], folder: str) -> int:
+    """Runs a module as a program; its exit code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    time.tzset()
+    sys.argv = [module, *words]
+    sys.modules.pop(module if module != "engine" else "", None)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def main() -> None:
+    """What `_forker` starts. A child ends without undoing all that was loaded, which takes as long as a command."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal's, which is for the tests
+    load()
+    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    if request is None:
+        return
+    code = become(**request)
+    threading._shutdown()  # type: ignore[attr-defined]
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
