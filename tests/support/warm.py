@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX_BYTES = 1 << 17
 PIPES_MAX = 8
 HIGH_FD = 500
-# Names of variables that a Python has obeyed once it runs begin with these; its modules are the project's own.
-SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "OPENBLAS_", "SSL_")
+# Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
+SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "OPENBLAS_", "SSL_", "PGBED_WORKLOADS")
 _asking = threading.Lock()
 
 
