@@ -1,7 +1,8 @@
 """Fixtures of all tests: the real servers named by PGBED_SERVERS, started once per session and version.
 
 PGBED_SERVERS is a folder of LABEL -> install prefix (`nix flake check` and ./check set it). Without it the tests
-that need a server fail; they are not skipped, because a suite that skips them says nothing.
+that need a server fail; they are not skipped, because a suite that skips them says nothing. But for the tests outside
+the Nix build, clusters are copies of one that `initdb` made: see `tests.support.templates`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -23,6 +25,7 @@ from engine.host import environment
 from engine.host.account import Account, unprivileged
 from engine.postgres import builds, configs
 from engine.postgres.server import Server
+from tests.support import templates
 
 # A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
 hypothesis.settings.register_profile("pgbed", deadline=None)
@@ -33,6 +36,13 @@ MAJORS = (12, 14, 16, 17)
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.
 TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if templates.BY_THEMSELVES and config.option.markexpr != "outside":
+        folder = Path(tempfile.mkdtemp(prefix="pgbed-installs-", dir="/tmp"))
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ[templates.VARIABLE] = str(templates.installs(Path(os.environ[templates.VARIABLE]), folder))
 
 
 @pytest.fixture
@@ -48,12 +58,15 @@ def sliced_recording(tmp_path: Path) -> Path:
 
 
 def unpacked(name: str, run: Path) -> Path:
-    shutil.copytree(RECORDINGS / name, run)
-    (run / "cells").mkdir()
-    packed = run / "journal.db.gz"
-    (run / "journal.db").write_bytes(gzip.decompress(packed.read_bytes()))
-    packed.unlink()
+    (run / "cells").mkdir(parents=True)
+    shutil.copy(RECORDINGS / name / "manifest.json", run)
+    (run / "journal.db").write_bytes(_journal(name))
     return run
+
+
+@cache
+def _journal(name: str) -> bytes:
+    return gzip.decompress((RECORDINGS / name / "journal.db.gz").read_bytes())
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from engine.host.account import Account, unprivileged
 from engine.host.procfs import children, processes_in
 from engine.postgres.cluster import kill_leftover, last_words, living_server
 from engine.postgres.server import SOCKET_PATH_MAX, Server, ServerError, ignore_libpq_variables
+from tests.support.templates import by_itself
 
 MAJORS = (12, 14, 16, 17)
 Builds = Callable[[int | str], Build]
@@ -69,7 +70,7 @@ def test_servers_see_nothing_of_the_users_environment(
     for name in ("PATH", "LOCALE_ARCHIVE", "LD_LIBRARY_PATH", "LANG"):
         monkeypatch.setenv(name, "/the/users")
     monkeypatch.setenv("PGBED_SERVER_PATH", "/where/locale/is")
-    one = replace(build(16), provenance=provenance)
+    one = replace(by_itself(build(16)), provenance=provenance)
     with Server(one, small_config(one), cell_dir) as running:
         texts = Path(f"/proc/{running.pid}/environ").read_bytes().decode().split("\0")
     seen = dict(text.split("=", 1) for text in texts if text and not text.startswith("PG"))
@@ -84,7 +85,7 @@ def test_cluster_does_not_depend_on_the_users_locale_and_time_zone(
 ) -> None:
     for name, value in {"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo", "PGDATA": "/nowhere"}.items():
         monkeypatch.setenv(name, value)
-    with Server(build(major), small_config(build(major)), cell_dir) as running:
+    with Server(by_itself(build(major)), small_config(build(major)), cell_dir) as running:
         running.create_database()
         with running.connect() as connection:
             row = connection.execute(
@@ -95,7 +96,7 @@ def test_cluster_does_not_depend_on_the_users_locale_and_time_zone(
 
 def test_builtin_locale_provider_is_used_by_17(build: Builds, small_config: Configs, cell_dir: Path) -> None:
     builtin = replace(
-        build(17), label="17-builtin", initdb_args=("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+        by_itself(build(17)), label="17-builtin", initdb_args=("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
     )
     with Server(builtin, small_config(builtin), cell_dir) as running:
         running.create_database()
@@ -223,7 +224,7 @@ def test_a_server_that_does_not_start_says_its_last_words(major: int, build: Bui
 
 
 def test_initdb_that_fails_says_why(build: Builds, small_config: Configs, cell_dir: Path) -> None:
-    wrong = replace(build(16), initdb_args=("--locale=xx_XX.UTF-8",))
+    wrong = replace(by_itself(build(16)), initdb_args=("--locale=xx_XX.UTF-8",))
     with (
         pytest.raises(ServerError, match=r"initdb of .* failed: .*invalid locale"),
         Server(wrong, small_config(build(16)), cell_dir),
@@ -290,14 +291,14 @@ def test_killing_the_engine_leaves_no_server_behind(major: int, what: str, build
 
 def test_killing_the_engine_during_initdb_leaves_nothing_running(build: Builds, cell_dir: Path) -> None:
     engine = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(ENGINE), build(16).prefix, str(cell_dir), "idle"],
+        [sys.executable, "-c", textwrap.dedent(ENGINE), by_itself(build(16)).prefix, str(cell_dir), "idle"],
         cwd=Path(__file__).parents[3],
     )
     assert wait_until(lambda: bool(processes_in(cell_dir / "data")))
     engine.kill()
     engine.wait()
     assert wait_until(lambda: not processes_in(cell_dir / "data"))
-    kill_leftover(cell_dir, build(16).bin, unprivileged().uid)
+    kill_leftover(cell_dir, by_itself(build(16)).bin, unprivileged().uid)
     assert not (cell_dir / "data").exists()
 
 

@@ -1,0 +1,72 @@
+"""Installs whose `initdb` copies the cluster that the real one made for the same options before.
+
+To make a cluster takes most of a second of CPU, and the tests start hundreds of servers, whose clusters would all be
+alike. What is about `initdb` itself uses the installs as they are (`by_itself`, BY_THEMSELVES), and so do all tests
+outside the Nix build.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from engine.core.model import Build
+
+VARIABLE = "PGBED_SERVERS"
+# For `bench` as a process: the installs as they are.
+BY_THEMSELVES: dict[str, str] = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+REAL = "initdb.real"
+INITDB = """#!/bin/sh
+real={real} folder={made}
+data= options=
+for word; do
+  case $word in
+    --pgdata=*) data=${{word#--pgdata=}} ;;
+    *) options="$options $word" ;;
+  esac
+done
+case $options in */*) exec "$real" "$@" ;; esac
+made=$folder/$options
+if [ ! -d "$made" ]; then
+  {mkdir} "$made.$$" || exit
+  if ! "$real" --pgdata="$made.$$/data" $options > "$made.$$/log" 2>&1; then
+    {cat} "$made.$$/log"
+    {rm} -r "$made.$$"
+    exit 1
+  fi
+  {mv} -T "$made.$$" "$made" 2> /dev/null || {rm} -r "$made.$$"  # another was first
+fi
+{cat} "$made/log"
+exec {cp} -a --sparse=always "$made/data/." "$data"
+"""
+
+
+def installs(servers: Path, folder: Path) -> Path:
+    """Such an install for each of a folder of LABEL -> install, in a folder that every user may enter."""
+    folder.chmod(0o755)
+    for real in servers.iterdir():
+        one = folder / real.name
+        (one / "bin").mkdir(parents=True)
+        for entry in real.resolve().iterdir():
+            if entry.name != "bin":
+                (one / entry.name).symlink_to(entry)
+        for program in (real.resolve() / "bin").iterdir():
+            (one / "bin" / (REAL if program.name == "initdb" else program.name)).symlink_to(program)
+        made = one / "made"
+        made.mkdir()
+        made.chmod(0o1777)
+        script = one / "bin" / "initdb"
+        programs = {name: shutil.which(name) for name in ("cat", "cp", "mkdir", "mv", "rm")}
+        words = {"real": (real / "bin" / "initdb").resolve(), "made": made, **programs}
+        script.write_text(INITDB.format(**{name: shlex.quote(str(word)) for name, word in words.items()}))
+        script.chmod(0o755)
+    return folder
+
+
+def by_itself(build: Build) -> Build:
+    """The build with its own `initdb`."""
+    real = build.bin / REAL
+    return replace(build, prefix=str(real.resolve().parents[1])) if real.exists() else build
