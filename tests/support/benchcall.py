@@ -23,7 +23,12 @@ from tests.support import warm
 
 CELLS = ("--interleave", "cells")
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB", *CELLS)
-LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1", *CELLS)
+# A step that goes on until it is ended: as fast as it can, or with a wait in each commit, where it only has to run.
+BUSY = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1", *CELLS)
+WAITING = ("--set", "synchronous_commit=on", "--set", "commit_delay=20000", "--set", "commit_siblings=0")
+LONG = (*BUSY, *WAITING)
+# A step of some seconds, of the same kind.
+SECONDS = (*LONG, "--rows-written", "5000")
 PATIENCE_S = 60.0
 CALL_TIMEOUT_S = 240.0
 STALL_END_S = 150.0  # where the machine becomes slower, a stall lasts until a minute of the new rate has passed

@@ -20,13 +20,15 @@ from workloads.options import Clients, about, given
 from workloads.page import Control, Page, Word
 from workloads.process import Gates, await_quota, await_slice, check_stop, clock, recorder
 
+ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)"}
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clients: Clients = 1
     questions: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)], about("Questions that each client asks.", metavar="N")
     ] = 1000
-    answer: Annotated[Literal["one", "two"], about("What is asked for.")] = "one"
+    answer: Annotated[Literal["one", "two", "late"], about("What is asked for.")] = "one"
 
 
 class Toy:
@@ -95,7 +97,7 @@ def main() -> int:
     spec = msgspec.json.decode(sys.stdin.buffer.read())
     roles = tuple(Role(client, "ask") for client in range(1, spec["clients"] + 1))
     page = Page(spec["page_fd"], len(roles))
-    sql = b"SELECT 1" if spec["answer"] == "one" else b"SELECT 2"
+    sql = ASKED[spec["answer"]]
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         record = recorder(page, slot, 1)

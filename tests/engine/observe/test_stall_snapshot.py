@@ -15,9 +15,8 @@ import pytest
 from engine.core.model import Build
 from engine.journal.reader import EventRow, JournalReader, StepRow
 from engine.postgres.server import SUPERUSER
-from tests.support.benchcall import STALL_END_S, Bench, wait_for
+from tests.support.benchcall import LONG, STALL_END_S, Bench, wait_for
 
-LONG = ("--rows", "2000", "--rows-written", "50000000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
 WARM_UP_S = 7.0
 
 

@@ -16,7 +16,21 @@ import pytest
 from engine.journal.lock import is_locked
 from engine.journal.reader import EventRow, JournalReader, RoleSecond, StepRow
 from engine.journal.runs import CONTROL
-from tests.support.benchcall import LONG, SMALL, Bench, connect, nothing_left, postmaster, processes_of, wait_for
+from tests.support import templates
+from tests.support.benchcall import (
+    LONG,
+    SECONDS,
+    SMALL,
+    Bench,
+    connect,
+    nothing_left,
+    postmaster,
+    processes_of,
+    wait_for,
+)
+from tests.support.made_run import make_run
+
+QUERIES = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
 
 
 def states(bench: Bench) -> list[tuple[str, str]]:
@@ -71,11 +85,14 @@ def test_a_server_that_does_not_start_shows_its_last_log_lines(bench: Bench, lab
     nothing_left(bench)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_cleanly_and_resume_goes_on(bench: Bench, label: str, number: signal.Signals) -> None:
-    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
-    bench.detached("--pg", label, "--repeats", "2", *small)
-    bench.await_step("qr100", cell=2)
+@pytest.mark.parametrize(
+    ("number", "step", "plan"), [(signal.SIGINT, "qr100", QUERIES), (signal.SIGTERM, "l.i1", SECONDS)]
+)
+def test_a_signal_stops_cleanly_and_resume_goes_on(
+    bench: Bench, label: str, number: signal.Signals, step: str, plan: tuple[str, ...]
+) -> None:
+    bench.detached("--pg", label, "--repeats", "2", *plan)
+    bench.await_step(step, cell=2)
     os.kill(bench.engine_pid(), number)
     bench.await_end()
     assert states(bench) == [("finished", ""), ("interrupted", f"{number.name} received")]
@@ -87,9 +104,8 @@ def test_a_signal_stops_cleanly_and_resume_goes_on(bench: Bench, label: str, num
 
 
 def test_kill_9_of_the_engine_leaves_no_orphan_and_resume_loses_only_the_running_cell(bench: Bench, label: str) -> None:
-    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
-    bench.detached("--pg", label, "--repeats", "2", *small)
-    bench.await_step("qr100", cell=2)
+    bench.detached("--pg", label, "--repeats", "2", *SECONDS)
+    bench.await_step("l.i1", cell=2)
     os.kill(bench.engine_pid(), signal.SIGKILL)
     nothing_left(bench)
     assert bench("watch", "--once").stdout.strip() == "1 of 2 cells finished, engine not running"
@@ -107,6 +123,7 @@ def test_kill_9_of_the_engine_leaves_no_orphan_and_resume_loses_only_the_running
 @pytest.mark.parametrize("delay_s", [0.0, 0.15, 0.5, 1.0])
 def test_kill_9_of_the_engine_while_it_starts_is_resumable(bench: Bench, label: str, delay_s: float) -> None:
     arguments = ("--pg", label, "--repeats", "1", "--steps", "l.i0", *SMALL)
+    bench = Bench(bench.out, templates.BY_THEMSELVES)
     bench.detached(*arguments)
     time.sleep(delay_s)
     if is_locked(bench.run):
@@ -158,9 +175,8 @@ def test_a_second_engine_is_refused(bench: Bench, label: str) -> None:
 
 
 def test_a_monitor_that_does_not_answer_for_seconds_costs_no_cell(bench: Bench, label: str) -> None:
-    small = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
-    bench.detached("--pg", label, "--repeats", "1", *small)
-    bench.await_step("qr100")
+    bench.detached("--pg", label, "--repeats", "1", *SECONDS)
+    bench.await_step("l.i1")
     with connect(bench) as connection:
         query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbed monitor'"
         ((monitor,),) = connection.execute(query).fetchall()
@@ -350,12 +366,10 @@ def seconds_of(bench: Bench, step: StepRow) -> list[RoleSecond]:
         return [second for role in reader.roles(step.id) for second in reader.role_seconds(role.id)]
 
 
-def test_a_truncated_journal_is_one_line_for_every_reader(bench: Bench, label: str) -> None:
-    done = bench("--pg", label, "--repeats", "1", "--steps", "l.i0", *SMALL)
-    assert done.returncode == 0, done.stderr
-    for name in ("journal.db-wal", "journal.db-shm"):
-        (bench.run / name).unlink(missing_ok=True)
-    os.truncate(bench.run / "journal.db", 6000)
+def test_a_truncated_journal_is_one_line_for_every_reader(bench: Bench) -> None:
+    run = make_run(bench.out / "made", repeats=1, unfinished=(1,))
+    (run / "cells").mkdir(exist_ok=True)
+    os.truncate(run / "journal.db", 6000)
     for command in (("watch", "--once"), ("compare",), ("export",), ("resume",)):
         refused = bench(*command)
         assert refused.returncode == 2, (command, refused.stdout)

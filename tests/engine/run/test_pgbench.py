@@ -17,7 +17,7 @@ from engine.journal.reader import JournalReader, StepRow
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, nothing_left, wait_for
 
 WARM_TICKS = 8
-SMALL = ("--pgbench-scale", "1", "--warmup-seconds", "1", "--set", "shared_buffers=32MB")
+SMALL = ("--pgbench-scale", "1", "--warmup-seconds", "0", "--set", "shared_buffers=32MB")
 
 
 def run(bench: Bench, label: str, workload: str, *words: str) -> dict[str, dict[str, Any]]:
@@ -30,8 +30,8 @@ def run(bench: Bench, label: str, workload: str, *words: str) -> dict[str, dict[
 
 
 def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, tmp_path: Path) -> None:
-    words = ("--pg", label, "--repeats", "2", "--workload", "pgbench-select", "--clients", "1,3", "--seconds", "2")
-    done = bench("run", *words, *SMALL, "--plain")
+    words = ("--pg", label, "--repeats", "2", "--workload", "pgbench-select", "--clients", "1,3", "--seconds", "1")
+    done = bench("run", *words, *SMALL, "--warmup-seconds", "1", "--plain")
     assert done.returncode == 0, done.stderr + done.stdout
     assert "pgbench-select scale 1 simple" in done.stdout and "tx/s" in done.stdout
     with JournalReader(bench.run) as reader:
@@ -42,7 +42,7 @@ def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, 
             assert totals is not None and totals.report["log_every"] == 16
             role, summed = totals.roles["pgbench"], totals.report["pgbench"]
             assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]
-            assert abs(totals.seconds - 2) < 0.5 and role.backend_cpu_ns > 0 and role.client_cpu_ns > 0
+            assert abs(totals.seconds - 1) < 0.5 and role.backend_cpu_ns > 0 and role.client_cpu_ns > 0
             roles = reader.roles(step.id)
             assert len({row.backend_pid for row in roles}) == len(roles) == role.connections
             counted = sum(second.statements for row in roles for second in reader.role_seconds(row.id))
@@ -203,10 +203,12 @@ def warm(bench: Bench, step: StepRow) -> bool:
         return len(reader.role_seconds(reader.roles(step.id)[0].id)) >= WARM_TICKS
 
 
-def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, label: str) -> None:
-    words = ("--repeats", "1", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
+def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, label: str, tmp_path: Path) -> None:
+    script = tmp_path / "waits.sql"
+    script.write_text("SELECT pg_sleep(0.004);\n")  # it has to go on, not to be fast
+    words = ("--repeats", "1", "--workload", f"pgbench:{script}", "--clients", "2", "--seconds", "600", *SMALL)
     bench.detached("--pg", label, *words)
-    step = bench.await_step("select.c2")
+    step = bench.await_step("script.c2")
     wait_for(lambda: warm(bench, step), "some seconds of the step")
     assert "tx/s" in bench("watch", "--once").stdout
     backend = bench.backend(step, "pgbench")
@@ -242,7 +244,7 @@ def test_a_run_with_other_scripts_is_not_compared(bench: Bench, label: str, tmp_
     for text in ("SELECT 1;", "SELECT 2;"):
         script = tmp_path / "same.sql"
         script.write_text(text)
-        run(bench, label, f"pgbench:{script}", "--clients", "1", "--seconds", "1")
+        run(bench, label, f"pgbench:{script}", "--clients", "1", "--transactions", "50")
         runs.append(str(bench.run))
     done = bench("compare", *runs)
     assert done.returncode == 2 and "cannot be compared: scripts is" in done.stderr
@@ -266,7 +268,7 @@ def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
         "--unlogged",
         "--foreign-keys",
     )
-    found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--seconds", "1", *options)
+    found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--transactions", "50", *options)
     with JournalReader(bench.run) as reader:
         sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
     assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages

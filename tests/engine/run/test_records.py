@@ -19,7 +19,7 @@ from engine.core.model import Build, Config
 from engine.host.account import own_folder
 from engine.journal.runs import find_run, planned
 from engine.postgres import configs
-from tests.support.benchcall import LONG, SMALL, Bench, nothing_left
+from tests.support.benchcall import LONG, SECONDS, SMALL, Bench, nothing_left
 from tests.support.made_run import make_run
 
 NOBODY = 65534
@@ -219,9 +219,8 @@ def test_five_who_resume_at_once_start_one_engine(bench: Bench, build: Callable[
 
 
 def test_kept_clusters_do_not_stand_in_the_way_of_resume(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    arguments = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
-    bench.detached("--pg", build(16).label, "--repeats", "2", "--keep", *arguments)
-    bench.await_step("qr100", cell=2)
+    bench.detached("--pg", build(16).label, "--repeats", "2", "--keep", *SECONDS)
+    bench.await_step("l.i1", cell=2)
     assert bench("stop").returncode == 0
     assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 2
     done = bench("resume")

@@ -60,7 +60,8 @@ def test_it_is_planned_run_watched_compared_and_exported(toy: Bench, label: str,
 
 
 def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
-    toy.detached("--pg", label, "--repeats", "1", "--workload", "toy", "--questions", "1000000000")
+    words = ("--workload", "toy", "--questions", "1000000000", "--answer", "late")
+    toy.detached("--pg", label, "--repeats", "1", *words)
     step = toy.await_step("ask")
     assert step.headline is not None and step.headline.unit == "questions/s"
     wait_for(lambda: warm(toy, step), "some seconds of the step")
@@ -82,6 +83,8 @@ def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, labe
         words = ("--pg", label, "--repeats", "1", "--workload", "toy", "--questions", "50", "--answer", answer)
         assert toy("run", *words, "--plain").returncode == 0
         runs.append(str(toy.run))
+        said = {"name": "toy", "title": "50 questions", "clients": 1, "identity": {"answer": answer}}
+        assert said.items() <= read_manifest(toy.run).workload.items()
     done = toy("compare", *runs)
     assert done.returncode == 2 and "cannot be compared: answer is one in the one and two in the other" in done.stderr
 
@@ -117,11 +120,3 @@ def test_the_screen_offers_it(toy: Bench, label: str, monkeypatch: pytest.Monkey
         assert screen.estimate is not None and screen.estimate["steps"] == ["ask"]
 
     launched(act, toy.out)
-
-
-def test_its_record_says_what_it_is(toy: Bench, label: str) -> None:
-    done = toy("run", "--pg", label, "--workload", "toy", "--questions", "5", "--repeats", "1", "--plain")
-    assert done.returncode == 0, done.stderr
-    workload = read_manifest(toy.run).workload
-    said = {"name": "toy", "title": "5 questions", "clients": 1, "identity": {"answer": "one"}}
-    assert said.items() <= workload.items()
