@@ -75,12 +75,12 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
 
 
 def pair_drift(base: CellResult, other: CellResult) -> list[str]:
-    """How the machine differed between the two cells of a pair: as they began, and as they ended.
+    """How the machine differed between the two cells of a pair: as they began, and as they ended; if it was suspended.
 
     A cell's beginning is never held against an end: the one is idle and cool, the other is not.
     """
     first, second = (base, other) if base.cell.ordinal <= other.cell.ordinal else (other, base)
-    moved: dict[str, None] = {}
+    moved = dict.fromkeys((*first.suspended, *second.suspended))
     for before, after in ((first.before, second.before), (first.after, second.after)):
         if before and after:
             kernels = base.cell.subject.kernel != other.cell.subject.kernel  # then the kernel is what is compared

@@ -59,6 +59,7 @@ class CellResult:
     before: Environment | None = None
     after: Environment | None = None
     drift: tuple[str, ...] = ()
+    suspended: tuple[str, ...] = ()  # each time that the machine was, during a step: a sentence
     seconds: float = 0.0  # that it took in all
 
     @property
@@ -158,9 +159,12 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
         converted(origin.get(key), dict[str, dict[str, Any] | None] | None, where)  # type: ignore[arg-type]
         for key in ("environment", "environment_after")
     )
-    drift = tuple(str(event.data.get("text", "")) for event in events if event.kind == "drift")
+    drift, suspended = (
+        tuple(str(event.data.get("text", "")) for event in events if event.kind == kind)
+        for kind in ("drift", "suspended")
+    )
     seconds = ((attempt.ended_ns or attempt.started_ns) - attempt.started_ns) / 1e9
-    return replace(result, steps=steps, before=before, after=after, drift=drift, seconds=seconds)
+    return replace(result, steps=steps, before=before, after=after, drift=drift, suspended=suspended, seconds=seconds)
 
 
 def _stall(event: EventRow, step: StepRow) -> StallRecord:

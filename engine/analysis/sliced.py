@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from statistics import fmean
+from operator import attrgetter
+from statistics import NormalDist, fmean
 
 import numpy as np
 
@@ -28,7 +29,15 @@ MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used i
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
+MOST_EARLY = 0.02  # by which statements may take longer in the beginning of a slice's counted part than later
 LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
+
+# Time and statements of a slice's counted part: of its beginning, and of the rest.
+EARLY: tuple[Callable[[SliceRow], int], ...] = (attrgetter("early_ns"), attrgetter("early_ops"))
+LATE: tuple[Callable[[SliceRow], int], ...] = (
+    lambda row: row.counted_ns - row.early_ns,
+    lambda row: row.ops - row.early_ops,
+)
 
 Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of the baseline and of the other
 
@@ -123,6 +132,7 @@ def findings(cells: ComparedCells) -> list[str]:
         if check.suspect and check.ratios >= LEAST_CHECKS:
             found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
         for pairs, step in steps:
+            found += _slow_beginnings(pairs, step, ALPHA / tests)
             typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
             ratios = log_ratios(pairs, step, RATE)
             if len(typicals) < len(pairs) or not ratios:
@@ -135,6 +145,39 @@ def findings(cells: ComparedCells) -> list[str]:
                     f"{math.expm1(middle.log_ratio):+.1%} in a typical block"
                 )
     return found
+
+
+def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> list[str]:
+    """Says so where the warm part of slices was too short: statements took longer just after it than later on."""
+    ratios = []
+    for side in (side for pair in pairs for side in _beginnings(pair, step)):
+        with suppress(ValueError):  # too little was done
+            ratios.append(slices.log_ratio(*side))
+    errors = [ratio.variance for ratio in ratios]
+    if not ratios or None in errors:
+        return []
+    mean = fmean(ratio.theta for ratio in ratios)
+    error = math.sqrt(sum(filter(None, errors))) / len(ratios)
+    if mean <= math.log1p(MOST_EARLY) or mean <= NormalDist().inv_cdf(1 - level) * error:
+        return []
+    return [
+        f"{step}: statements took {math.expm1(mean):.1%} longer in the first 10 ms that slices count than later on; "
+        "longer slices (--slice-ms) would show less of it"
+    ]
+
+
+def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
+    """Of each server the time per statement: later in its slices, and in their beginnings, where those are known."""
+    whole = whole_blocks(pair, step)
+    for side in ([base for _, base, _ in whole], [other for _, _, other in whole]):
+        rows = [block for block in side if all(0 < row.early_ns < row.counted_ns for row in block)]
+        if not rows:
+            continue
+        late, early = (
+            Slices(*(np.array([[part(row) for row in block] for block in rows]) for part in parts))
+            for parts in (LATE, EARLY)
+        )
+        yield late, early
 
 
 def leak_share(rows: Iterable[SliceRow]) -> float | None:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One instant on both clocks, in nanoseconds."""
+    """One instant on both clocks, in ns; and on CLOCK_BOOTTIME, which goes on while the machine is suspended."""
 
     monotonic_ns: int
     wall_ns: int
+    boot_ns: int = 0
 
     @classmethod
     def now(cls) -> Anchor:
         """The instant of the call."""
-        return cls(time.monotonic_ns(), time.time_ns())
+        return cls(time.monotonic_ns(), time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
     def monotonic(self, wall_ns: int) -> int:
         """The monotonic time of a wall-clock time."""
@@ -30,6 +31,10 @@ class Anchor:
     def step_ns(self, later: Anchor) -> int:
         """By how much the wall clock was set forward (or back, negative) between two anchors."""
         return (later.wall_ns - self.wall_ns) - (later.monotonic_ns - self.monotonic_ns)
+
+    def suspended_ns(self, later: Anchor) -> int:
+        """How long the machine was suspended between two anchors."""
+        return (later.boot_ns - self.boot_ns) - (later.monotonic_ns - self.monotonic_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
 Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
-SCHEMA = (1, 4)  # of the journal: major, minor
+SCHEMA = (1, 5)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
 OLD_HEADLINES = {

@@ -15,7 +15,8 @@ from engine.core.text import visible
 from engine.host.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
-ADDED_COLUMNS = (("slice", "ragged_ns", "INTEGER NOT NULL DEFAULT 0"),)  # since 1.4; those of new journals: schema.sql
+# By later minor versions; those of new journals: schema.sql.
+ADDED_COLUMNS = tuple(("slice", name, "INTEGER NOT NULL DEFAULT 0") for name in ("ragged_ns", "early_ns", "early_ops"))
 WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 

@@ -185,6 +185,8 @@ class SliceRow:
     stopped: int
     switch_ns: int
     ragged_ns: int = 0
+    early_ns: int = 0
+    early_ops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,10 +344,10 @@ class JournalReader:
         """The slices of a step in order, of later blocks than the one given.
 
         There are none of a step that was not sliced, nor in a journal older than schema 1.3; in one older than 1.4 none
-        is ragged, as steps by work were not sliced.
+        is ragged, as steps by work were not sliced; in one older than 1.5 nothing is known of their beginnings.
         """
         columns = self._columns("slice")
-        without = {} if "ragged_ns" in columns else {"ragged_ns": "0"}
+        without = {name: "0" for name in ("ragged_ns", "early_ns", "early_ops") if name not in columns}
         where, order = "step_id = ? AND block > ?", "block, place"
         return self._read(SliceRow, "slice", where, step, after_block, order=order, instead=without) if columns else []
 

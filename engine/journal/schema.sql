@@ -1,4 +1,4 @@
--- The journal's schema, version 1.4. The only place where it is described.
+-- The journal's schema, version 1.5. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
@@ -99,7 +99,8 @@ CREATE TABLE IF NOT EXISTS sample (
 
 -- One row per event. An event that lasts is written when it begins (ended_ns NULL) and updated.
 -- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
--- stall, drift (the machine changed), clock_step (the wall clock was set), gap (a tick that came late),
+-- stall, drift (the machine changed), clock_step (the wall clock was set), suspended (the machine was), gap (a tick
+-- that came late),
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
 -- shortened (a step in slices whose difference is known well enough ends early: text),
 -- plan (how many `repeats` there are to be, and why: text; after a look also `level` and the steps `unknown`),
@@ -151,6 +152,8 @@ CREATE TABLE IF NOT EXISTS slice (
     stopped INTEGER NOT NULL,              -- background processes stopped after it
     switch_ns INTEGER NOT NULL,            -- from the end of its time until it was quiet and all was read
     ragged_ns INTEGER NOT NULL DEFAULT 0,  -- since 1.4: some clients had made their rounds, others had not
+    early_ns INTEGER NOT NULL DEFAULT 0,   -- since 1.5: the beginning of the counted part (0: not told apart)
+    early_ops INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (step_id, block, place)
 ) WITHOUT ROWID;
 

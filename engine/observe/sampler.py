@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -308,13 +308,11 @@ class StepSampler:
         return tuple(cause.record() for cause in causes(evidence))
 
     def _watch_clock(self, t_ns: int) -> None:
-        now = Anchor.now()
-        step_ns = self._anchor.step_ns(now)
-        self._anchor = now
-        if abs(step_ns) >= CLOCK_STEP_NS:
-            self.sources.log.anchor = (now.monotonic_ns, now.wall_ns)
-            text = f"the wall clock was set by {step_ns / 1e9:+.1f} s"
-            self._note("clock_step", t_ns, t_ns, {"text": text, "step_ns": step_ns})
+        before, self._anchor = self._anchor, Anchor.now()
+        if abs(before.step_ns(self._anchor)) >= CLOCK_STEP_NS:
+            self.sources.log.anchor = (self._anchor.monotonic_ns, self._anchor.wall_ns)
+        for kind, data in clock_events(before, self._anchor):
+            self._note(kind, t_ns, t_ns, data)
 
     def _watch_postmaster(self, t_ns: int, server: ServerSample) -> None:
         """Notes while the postmaster is stopped: backends go on, so that no stall tells it."""
@@ -342,3 +340,18 @@ class StepSampler:
         return self.sources.journal.add_event(
             kind, started_ns, data, ended_ns=ended_ns, attempt=self.attempt, step=self.step
         )
+
+
+def clock_events(before: Anchor, now: Anchor) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What happened to the clocks between two ticks: events' kinds and data.
+
+    A wall clock that went on while the machine was suspended is right: nobody set it.
+    """
+    suspended_ns = before.suspended_ns(now)
+    if suspended_ns >= CLOCK_STEP_NS:
+        yield "suspended", {"text": f"the machine was suspended for {suspended_ns / 1e9:.1f} s"}
+    else:
+        suspended_ns = 0
+    step_ns = before.step_ns(now) - suspended_ns
+    if abs(step_ns) >= CLOCK_STEP_NS:
+        yield "clock_step", {"text": f"the wall clock was set by {step_ns / 1e9:+.1f} s", "step_ns": step_ns}

@@ -38,6 +38,7 @@ from workloads import gate, histogram
 from workloads.page import UNLIMITED, Control, Page, Word
 
 LOOK_S = 50e-6  # between two looks at whether a server is quiet
+EARLY_NS = 10_000_000  # the beginning of the counted part, whose statements should not be slower than later ones
 END_LOOK_S = 0.02  # between two looks at whether a role has ended, or all is over
 SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
 QUIET_PATIENCE_S = 300.0
@@ -61,7 +62,8 @@ class Slice(NamedTuple):
     mean of those roles' counted parts; `cpu_ns`, `cpu_ops` and `runq_ns` are of the whole slice. `leak_ns` is CPU time
     that the server used since its slice before this one, in others' slices. `stopped` processes were stopped after it;
     `switch_ns` is what passed from the end of its time until the gate of the next could open. By work, `ragged_ns` is
-    how long some of the headline's roles had made their rounds and others had not.
+    how long some of the headline's roles had made their rounds and others had not. `early_ns` and `early_ops` are
+    of the beginning of the counted part; 0 where statements are slow.
     """
 
     block: int
@@ -79,6 +81,8 @@ class Slice(NamedTuple):
     stopped: int
     switch_ns: int
     ragged_ns: int
+    early_ns: int
+    early_ops: int
 
 
 SLICE = struct.Struct(f"<{len(Slice._fields)}q")
@@ -225,7 +229,10 @@ class Conductor:
         first = driven.counts()
         driven.quota += rounds
         opened_ns = driven.open()
-        begun = self._warmed_up(driven, [each._replace(ended_ns=opened_ns) for each in first])
+        begun = early = [each._replace(ended_ns=opened_ns) for each in first]
+        if self._warm_ns:
+            begun = self._next_ends(driven, self._warm_ns)
+            early = self._next_ends(driven, EARLY_NS)
         if rounds and not self._await_rounds(driven):
             return None
         while not rounds and (left_ns := opened_ns + block.slice_ns - time.monotonic_ns()) > 0 and not driven.ended:
@@ -242,16 +249,16 @@ class Conductor:
             self._lengths.append((due_ns - opened_ns, ragged_ns))
         driven.used = driven.processes.used_ns()
         driven.stop(self.orders.stop, before)
+        counted_ns, ops = _between(begun, last)
+        early_ns, early_ops = _between(begun, early)
         used = [
             sum(now[which] - before.get(pid, (0, 0))[which] for pid, now in driven.used.items()) for which in (0, 1)
         ]
         return Slice(
             block.ordinal, place, side, opened_ns,
             counted_from_ns=min(each.ended_ns for each in begun),
-            counted_ns=sum(
-                max(0, end.ended_ns - start.ended_ns) for start, end in zip(begun, last, strict=True)
-            ) // len(last),
-            ops=sum(end.statements - start.statements for start, end in zip(begun, last, strict=True)),
+            counted_ns=counted_ns,
+            ops=ops,
             rows=sum(end.rows - start.rows for start, end in zip(begun, last, strict=True)),
             cpu_ns=used[0],
             cpu_ops=sum(end.statements - start.statements for start, end in zip(first, last, strict=True)),
@@ -260,21 +267,21 @@ class Conductor:
             stopped=len(driven.stopped),
             switch_ns=time.monotonic_ns() - due_ns,
             ragged_ns=ragged_ns,
+            early_ns=early_ns,
+            early_ops=early_ops,
         )  # fmt: skip
 
-    def _warmed_up(self, driven: Driven, opened: list[Count]) -> list[Count]:
-        """Where counting begins: each role's first end of a statement after the warm part, if there is one."""
-        if not self._warm_ns:
-            return opened
-        time.sleep(self._warm_ns / 1e9)
-        begun = []
+    def _next_ends(self, driven: Driven, after_ns: int) -> list[Count]:
+        """Each role of the headline at its first end of a statement after so long, or where it has no more to do."""
+        time.sleep(after_ns / 1e9)
+        ends = []
         for slot in driven.side.headline:
-            warm = found = count(driven.page, slot)
-            while found.statements == warm.statements and not driven.ended and not driven.used_quota(slot):
+            then = found = count(driven.page, slot)
+            while found.statements == then.statements and not driven.ended and not driven.used_quota(slot):
                 time.sleep(LOOK_S)
                 found = count(driven.page, slot)
-            begun.append(found)
-        return begun
+            ends.append(found)
+        return ends
 
     def _await_rounds(self, driven: Driven) -> bool:
         """Waits until all roles of the headline have made their rounds; False where one has ended, or all is over."""
@@ -305,6 +312,13 @@ class Conductor:
             except (BlockingIOError, BrokenPipeError):
                 return
             self._unsent.popleft()
+
+
+def _between(first: Sequence[Count], last: Sequence[Count]) -> tuple[int, int]:
+    """The mean time between two looks at some roles, and the statements that ended in it."""
+    pairs = list(zip(first, last, strict=True))
+    ns = sum(max(0, end.ended_ns - start.ended_ns) for start, end in pairs) // len(pairs)
+    return ns, sum(end.statements - start.statements for start, end in pairs)
 
 
 def main() -> None:

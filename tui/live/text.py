@@ -15,6 +15,7 @@ from tui.marks import SIDES, Line, Span, cut, line, width
 from tui.screens.base import LEAST
 
 BAR_CELLS = 16
+WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
 # The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq us", 8), ("wait", 11),
@@ -277,7 +278,7 @@ def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
     mark = ""
     if event.kind == "stall":
         mark = "stall" if lasts(event, at_ns) else "worse"
-    elif event.kind in ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "server_stopped"):
+    elif event.kind in WARNINGS:
         mark = "warning"
     glyph = {"stall": "! ", "worse": "! ", "warning": "? "}.get(mark, "")
     return line((f" {began} ", "dim"), (glyph + event_words(event, at_ns), mark))

@@ -1,5 +1,7 @@
 """What a comparison tells of its cells being of one kind: what was looked at, found alike or not."""
 
+import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,19 @@ def test_a_machine_that_changed_within_a_pair_comes_first_and_by_its_sentence(tm
     assert "the CPU's clock changed" in found[0].text
     assert Check("17.0", "CPU clock", False, "2000 to 3400 MHz") in found
     assert [check.ok for check in found] == sorted(check.ok for check in found)
+
+
+def test_a_pair_in_which_the_machine_was_suspended_is_left_out_by_its_sentence(tmp_path: Path) -> None:
+    path, text = make_run(tmp_path / "r"), "the machine was suspended for 40.0 s"
+    with sqlite3.connect(path / "journal.db") as connection:
+        (attempt,) = connection.execute("SELECT min(id) FROM attempt").fetchone()
+        connection.execute(
+            "INSERT INTO event (attempt_id, kind, started_ns, data) VALUES (?, 'suspended', 1, ?)",
+            (attempt, json.dumps({"text": text})),
+        )
+    comparison = compare([path])
+    assert Check("17.0", "machine", False, f"pair 1: {text}") in comparison.checks("17.0")
+    assert {ratio.pairs for ratio in comparison.ratios} == {2}
 
 
 def test_settings_that_are_what_is_compared_are_named_and_alright(tmp_path: Path) -> None:

@@ -139,6 +139,22 @@ def test_a_ratio_that_rare_events_make_is_a_finding_with_both_figures(tmp_path: 
     assert [float(each) for each in told.groups()] == pytest.approx([-2.0, 0.0], abs=0.15)
 
 
+@pytest.mark.parametrize(("early_ops", "told"), [(9500, True), (9900, False), (10_100, False)])
+def test_statements_that_are_slower_where_slices_begin_to_count_are_a_finding(
+    tmp_path: Path, early_ops: int, told: bool
+) -> None:
+    def slices(cell: Cell, step: str) -> list[SliceRow]:
+        rows = made_slices(cell, step, {"16.3": 1_000_000.0, "17.0": 1_000_000.0}, blocks=100, noise=0.01)
+        return [replace(each, early_ns=10_000_000, early_ops=early_ops) for each in rows]
+
+    findings = compare([make_run(tmp_path / "r", slices=slices)]).findings
+    pattern = r"qr100: statements took (\S+)% longer in the first 10 ms that slices count"
+    said = [match for each in findings if (match := re.search(pattern, each))]
+    assert len(said) == told
+    if told:
+        assert float(said[0][1]) == pytest.approx(6.7, abs=0.3)  # the later ones are faster than the mean
+
+
 def test_a_server_that_is_slower_all_the_time_is_no_such_finding(tmp_path: Path) -> None:
     assert compare([in_slices(tmp_path / "r", stalled=0, slower=0.9)]).findings == ()
 

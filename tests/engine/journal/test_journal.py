@@ -219,17 +219,18 @@ def test_a_journal_from_before_probes_has_none_and_can_be_gone_on_with(tmp_path:
         assert reader.steps(1)[0].totals == TOTALS
 
 
-def test_slices_of_a_journal_from_before_equal_work_are_not_ragged(tmp_path: Path) -> None:
+def test_slices_of_older_journals_lack_what_later_ones_tell_of_them(tmp_path: Path) -> None:
     run = tmp_path / "run"
     early = SliceRow(1, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
     with written(run) as journal:
         journal.add_slice(early)
     with sqlite3.connect(run / "journal.db") as connection:
-        connection.execute("ALTER TABLE slice DROP COLUMN ragged_ns")
+        for column in ("ragged_ns", "early_ns", "early_ops"):
+            connection.execute(f"ALTER TABLE slice DROP COLUMN {column}")
         connection.execute("UPDATE meta SET value = '3' WHERE key = 'schema_minor'")
     with JournalReader(run) as reader:
         assert reader.slices(1) == [early]
-    late = replace(early, block=2, ragged_ns=16)
+    late = replace(early, block=2, ragged_ns=16, early_ns=17, early_ops=18)
     with JournalWriter.open(run) as journal:
         journal.add_slice(late)
     with JournalReader(run) as reader:
