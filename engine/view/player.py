@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Self
 
 from engine.core.clock import Clock
 from engine.core.errors import UserError
-from engine.core.model import SLA_FRACTION, Cell, Subject, sla
+from engine.core.model import SLA_FRACTION, Subject, sla
 from engine.journal import outcome
 from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.view.abreast import Beside, Together
+from engine.view.base_cells import BaseCells
 from engine.view.events import lasts
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import Sla, ViewState, machine, role_lines
@@ -60,7 +60,7 @@ class Player:
         self._series: dict[int, StepSeries] = {}  # by step: all that a replay came to, live the newest
         self._wanted: Subject | None = None  # the side that is looked at, once one was chosen
         self._notices: list[EventRow] = []  # what probes reported, and times without their figures
-        self._rates = cache(self.reader.rates)  # of an attempt that has finished
+        self._bases = BaseCells(self.reader)
         self._recorded = cache(self.reader.steps)  # of an attempt that is replayed
         self.replay = cell is not None
         with legible(run):
@@ -305,9 +305,9 @@ class Player:
         tick = [second for second in seconds if second.t_ns == newest_ns]
         rates = series.rates.get(kind)
         rate = rates.at(newest_ns) if rates and not silent else None
-        base = self._base_rate(view.cell, step.name)
+        bases = self._bases.attempts(view.cell, self._attempts.values())
         counted_s = series.worked_s(newest_ns)
-        done = series.done(kind, newest_ns)
+        compared = counted_s > SETTLED_S and step.kind != "index"
         share = series.active_share(newest_ns)
         samples = {
             source: (round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data)
@@ -328,8 +328,8 @@ class Player:
             headline=kind,
             rate_per_s=rate if step.headline and step.headline.live else None,
             median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,
-            base_per_s=base,
-            relative=done / counted_s / base if base and counted_s > SETTLED_S and step.kind != "index" else None,
+            base_per_s=self._bases.rate(bases, step.name),
+            relative=self._bases.relative(bases, series, kind, newest_ns) if compared else None,
             sla=self._sla(series, until_ns),
             roles=role_lines(series.roles, tick, lasting, kind),
             machine=machine(samples, rate or 0.0),
@@ -375,19 +375,6 @@ class Player:
         # The newest burst may be counted a second late: verdicts go by engine.model.sla, once it has ended.
         fraction = series.done("insert", until_ns) / target / max(1.0, counted_s - 1.0)
         return Sla(min(1.0, fraction), fraction >= SLA_FRACTION)
-
-    def _base_rate(self, cell: Cell | None, step: str) -> float | None:
-        """The median rate of the base over this step: of its finished cells of the same config and kernel."""
-        if cell is None:
-            return None
-        base = replace(cell.subject, build=self.manifest.base, arm="")
-        finished = [
-            attempt.id
-            for attempt in self._attempts.values()
-            if attempt.state == "finished" and attempt.cell in self._cells and self._cells[attempt.cell].subject == base
-        ]
-        rates = [rate for attempt in finished if (rate := self._rates(attempt).get(step))]
-        return median(rates) if rates else None
 
     def _wall(self, attempt: Attempt, t_ns: int) -> int:
         if attempt.session_id not in self._sessions:

@@ -6,7 +6,8 @@ needs (histograms, samples) is read for that moment.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from statistics import median
@@ -120,6 +121,17 @@ class StepSeries:
         """What the roles of a kind had done by a time: rows, or queries."""
         return int(self._done.get(kind, Series()).at(t_ns) or 0)
 
+    def done_after(self, kind: str, worked_s: float) -> float | None:
+        """What the roles of a kind had done after so much active time; None where the step was not so long."""
+        done, active = self._done.get(kind), self.active.get(kind)
+        return _between(active.until, done.value, worked_s * 1e9) if done and active else None
+
+    def worked_for(self, kind: str, amount: float) -> float | None:
+        """The active time, in s, after which the roles of a kind had done so much; None where they never did."""
+        done, active = self._done.get(kind), self.active.get(kind)
+        worked_ns = _between(done.value, active.until, amount) if done and active else None
+        return None if worked_ns is None else worked_ns / 1e9
+
     def _take(self, tick: list[Count]) -> None:
         until, length = tick[0].t_ns, max(count.dt_ns for count in tick)
         self._ends.append(until)
@@ -136,3 +148,12 @@ class StepSeries:
             self.rates.setdefault(kind, Series()).add(until, length, number * SECOND_NS / length)
             self.active.setdefault(kind, Series()).add(self._worked_ns[-1], length, number * SECOND_NS / length)
             self.slowest.setdefault(kind, Series()).add(until, length, slowest_us[kind] / 1000)
+
+
+def _between(known: Sequence[float], values: Sequence[float], at: float) -> float | None:
+    """The value that belongs to `at`, between those of two neighbours of `known`, which rises from 0 as values do."""
+    index = bisect_left(known, at)
+    if index == len(known):
+        return None
+    low, value = (known[index - 1], values[index - 1]) if index else (0.0, 0.0)
+    return value + (values[index] - value) * (at - low) / (known[index] - low) if known[index] > low else value

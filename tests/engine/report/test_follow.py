@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.support.growing_abreast import abreast
 from tests.support.made_run import RATES, SECOND_NS, make_run
 
 CONFIGS = ("cx5", "cx7")
+BASE_PER_S = 2_000_000 // 12  # what the base's cells did in l.i0, second by second
 
 
 class UnderWay:
@@ -62,7 +64,7 @@ def opened() -> Iterator[list[UnderWay]]:
 def test_the_rate_is_that_of_the_seconds_counted(tmp_path: Path, opened: list[UnderWay]) -> None:
     """Ten seconds at the base's rate are 1.000 of it, however long ago the last tick was."""
     opened.append(run := UnderWay(tmp_path / "r", 1))
-    run.add("insert", [int(RATES["l.i0"])] * 10)
+    run.add("insert", [BASE_PER_S] * 10)
     view = Player(run.run).look()
     assert view.length_s > 50
     assert view.relative == pytest.approx(1.0, rel=1e-3)
@@ -78,12 +80,11 @@ def test_the_yardstick_is_the_base_under_the_same_config_and_not_its_double(
     """Cells: 16.3 cx5, its double, 17.0 cx5, 16.3 cx7, its double, 17.0 cx7: the first three have finished."""
 
     def slow(cell: Any, step: str, totals: Any) -> Any:
-        from dataclasses import replace
-
-        return replace(totals, seconds=totals.seconds * 4) if cell.subject.arm else totals
+        less = replace(totals.roles["insert"], rows=totals.roles["insert"].rows // 4)
+        return replace(totals, roles=totals.roles | {"insert": less}) if cell.subject.arm else totals
 
     opened.append(run := UnderWay(tmp_path / "r", 2, configs=CONFIGS, aa=True, change=slow))
-    run.add("insert", [50_000] * 10)
+    run.add("insert", [BASE_PER_S // 2] * 10)
     assert Player(run.run).look().relative == pytest.approx(0.5, rel=1e-3)
     opened.append(other := UnderWay(tmp_path / "other", 3, configs=CONFIGS, aa=True, change=slow))
     other.add("insert", [50_000] * 10)
@@ -96,7 +97,31 @@ def test_all_query_workers_are_one_rate(tmp_path: Path, opened: list[UnderWay]) 
         run.add(name, [40_000] * 10, statements=4000)
     found = follow.record(view := Player(run.run).look(), ())
     assert (found["rate_per_s"], found["unit"]) == (8000, "queries/s")
-    assert view.relative == pytest.approx(8000 / RATES["qr100"], rel=1e-3)
+    base = view.base_per_s
+    assert base == pytest.approx(RATES["qr100"], rel=1e-3)
+    with JournalReader(run.run) as reader:
+        (first,) = [step for step in reader.steps(1) if step.name == "qr100"]
+        (query,) = [role.id for role in reader.roles(first.id) if role.name == "query"]
+        by_second = reader.role_seconds(query)[0].statements
+    assert view.relative == pytest.approx(8000 / by_second, rel=1e-3)
+
+
+def test_a_step_that_slows_down_as_its_table_grows_is_held_against_the_base_at_equal_work(
+    tmp_path: Path, opened: list[UnderWay]
+) -> None:
+    """Both are twice as fast in the beginning as later on: a fifth of the step against the whole would be 1.4."""
+    opened.append(run := UnderWay(tmp_path / "r", 1))
+    with sqlite3.connect(run.run / "journal.db") as connection:
+        connection.execute(
+            "UPDATE role_second SET rows = CASE WHEN (t_ns - started_ns) / 1000000000 <= 5 THEN 200000 ELSE 100000 END"
+            " FROM role JOIN step ON step.id = role.step_id"
+            " WHERE role_second.role_id = role.id AND step.name = 'l.i0' AND role.name = 'insert'"
+        )
+    run.add("insert", [190_000] * 5)
+    assert Player(run.run).look().relative == pytest.approx(0.95, rel=1e-3)
+    opened.append(faster := UnderWay(tmp_path / "faster", 1))
+    faster.add("insert", [400_000] * 10)  # more than the base did in all: nothing to hold it against
+    assert Player(faster.run).look().relative is None
 
 
 def test_a_look_reads_only_what_is_new(tmp_path: Path, opened: list[UnderWay], monkeypatch: pytest.MonkeyPatch) -> None:
