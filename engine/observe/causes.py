@@ -208,11 +208,14 @@ def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
     length_ns = max(1, evidence.ended_ns - evidence.started_ns)
     waiting = share(sum(second.in_flight_ns == 0 for second in seconds), len(seconds))
     for partner in evidence.partners:
-        theirs = shares_of(_overlapping(partner.seconds, evidence))
-        why = f", on CPU for {theirs.cpu:.0%}" if theirs.cpu >= 0.5 else ""
-        part = min(shares.idle, waiting) * share(partner.in_flight_ns, length_ns)
-        age_s = partner.in_flight_ns / SECOND_NS
-        text = f"waits for the {partner.role} role, whose statement has run for {age_s:.1f} s{why}"
+        theirs = _overlapping(partner.seconds, evidence)
+        busy = shares_of(theirs).cpu
+        why = f", on CPU for {busy:.0%}" if busy >= 0.5 else ""
+        # Once a stall is over, so is the statement that was waited for: its greatest age counts.
+        age_ns = max([partner.in_flight_ns, *(second.in_flight_ns for second in theirs)])
+        part = min(shares.idle, waiting) * share(age_ns, length_ns)
+        runs = "has run" if partner.in_flight_ns else "ran"
+        text = f"waits for the {partner.role} role, whose statement {runs} for {age_ns / SECOND_NS:.1f} s{why}"
         found.append(_cause("partner", part, text))
     return found
 

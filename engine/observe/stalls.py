@@ -53,9 +53,10 @@ class StallRule:
 class Stall:
     """One stall of one connection, as known so far; `ended_ns` is None while it lasts.
 
-    `started_ns` is when the statement in flight was sent, or the start of the first slow second. `duration_s` runs
-    to the end, or to the latest call. `depth` is the lowest rate over the median, 0 (nothing moved) to 1.
-    `missed_rows` is median x duration - rows done. `causes` is filled by the engine: most likely first.
+    `started_ns` is when the statement in flight was sent, or the start of the first slow second. `ending_ns` is when it
+    will have ended if the fast seconds since then go on. `duration_s` runs to either, or to the latest call. `depth` is
+    the lowest rate over the median, 0 (nothing moved) to 1. `missed_rows` is median x duration - rows done. `causes` is
+    filled by the engine: most likely first.
     """
 
     role: str
@@ -69,6 +70,7 @@ class Stall:
     missed_rows: int
     median_per_s: float
     causes: tuple[dict[str, Any], ...] = ()
+    ending_ns: int | None = None
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""
@@ -164,7 +166,7 @@ class Detector:
         self._finished = True
         if self.stall is None:
             return ()
-        return self._end(self._good[0].start_ns if self._good else max(t_ns, self._last_ns))
+        return self._end(self._ending_ns() if self._good else max(t_ns, self._last_ns))
 
     def _before(self, tick: _Tick, in_flight_ns: int, coarse: bool) -> tuple[Change, ...]:
         level = self._median()
@@ -205,7 +207,7 @@ class Detector:
         if not over and (level == 0 or tick.rate_per_s > self.rule.leave_fraction * level):
             self._good.append(tick)
             if _seconds(self._good) + JITTER_S >= self.rule.leave_s:
-                return self._end(self._good[0].start_ns)
+                return self._end(self._ending_ns())
         else:
             for fast in self._good:
                 self._count(fast)
@@ -213,15 +215,20 @@ class Detector:
             self._count(tick)
             if not over and self._settled():
                 return self._end(tick.end_ns, new_level=True)
-        self._update(tick.end_ns)
+        ending_ns = self._ending_ns() if self._good else None
+        self._update(tick.end_ns if ending_ns is None else ending_ns)
+        self.stall = dataclasses.replace(self.stall, ending_ns=ending_ns)
         return (Change("went_on", self.stall),)
+
+    def _ending_ns(self) -> int:
+        """When the fast seconds began; the first of them may hold the end of the statement that was too long."""
+        assert self.stall is not None
+        return max(self._good[0].start_ns, self._over_ns, self.stall.started_ns)
 
     def _end(self, ended_ns: int, new_level: bool = False) -> tuple[Change, ...]:
         assert self.stall is not None
-        # The first good second may hold the end of the statement that was too long.
-        ended_ns = max(ended_ns, self._over_ns, self.stall.started_ns)
         self._update(ended_ns)
-        stall = dataclasses.replace(self.stall, ended_ns=ended_ns)
+        stall = dataclasses.replace(self.stall, ended_ns=ended_ns, ending_ns=None)
         if new_level:
             self._history.clear()
             self._remember(self._stalled)

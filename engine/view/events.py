@@ -16,8 +16,16 @@ def lasts(event: EventRow, at_ns: int) -> bool:
 
 
 def until_ns(event: EventRow, at_ns: int) -> int:
-    """When an event ended, or the time while it lasts."""
-    return at_ns if event.ended_ns is None or lasts(event, at_ns) else event.ended_ns
+    """When an event ended, or the time while it lasts; of a stall that is ending, since when it seems to be over."""
+    if event.ended_ns is not None and not lasts(event, at_ns):
+        return event.ended_ns
+    return _ending_ns(event) or at_ns
+
+
+def _ending_ns(event: EventRow) -> int | None:
+    """Since when a stall seems to be over, while that is not certain yet."""
+    found = event.data.get("ending_ns")
+    return found if event.ended_ns is None and isinstance(found, int) else None
 
 
 def stall_seconds(stall: EventRow, at_ns: int) -> float:
@@ -33,8 +41,8 @@ def cause(stall: EventRow) -> str:
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:
-    """`STALL insert 3.2s so far: backend 123 is stopped (SIGSTOP)`."""
-    lasting = " so far" if lasts(stall, at_ns) else ""
+    """`STALL insert 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
+    lasting = "" if not lasts(stall, at_ns) else ", ending" if _ending_ns(stall) else " so far"
     because = f": {text}" if (text := cause(stall)) else ""
     return f"STALL {visible(str(stall.role))} {stall_seconds(stall, at_ns):.1f}s{lasting}{because}"
 
@@ -71,10 +79,22 @@ def _autovacuum(data: dict[str, Any]) -> str:
     return f"{what} {data['elapsed_s']}s{removed}"
 
 
-_AT_END = ("total_s", "elapsed_s")  # known once such an event is over
+def _lock_wait(data: dict[str, Any]) -> str:
+    who, held = data.get("pid"), data.get("holders")
+    words = f"pid {who} waits for {data.get('lock', 'a lock')} on {data.get('target', '?')}"
+    words += f" held by pid {', '.join(map(str, held))}" if isinstance(held, list) and held else ""
+    if "waited_ms" not in data:
+        return words
+    failed = " in vain" if data.get("failed") else ""
+    return f"{words.replace(' waits ', ' waited ', 1)}{failed} for {data['waited_ms'] / 1000:.1f} s"
+
+
+# What is known once such an event is over; of a lock wait the first line that is logged says how long it was then.
+_AT_END = ("total_s", "elapsed_s", "waited_ms", "failed")
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "checkpoint": _checkpoint,
     "autovacuum": _autovacuum,
+    "lock_wait": _lock_wait,
     "autovacuum_cancelled": lambda data: f"autovacuum of {data.get('relation', '')} was cancelled",
     "mark": lambda data: f"mark: {data.get('text', '')}",
 }

@@ -127,6 +127,12 @@ def test_a_coupled_role_waits_for_its_partner() -> None:
     assert cause.text == "waits for the delete role, whose statement has run for 10.0 s, on CPU for 97%"
 
 
+def test_a_partner_whose_statement_is_over_explains_the_stall_that_is_over_with_it() -> None:
+    theirs = [second(t, Wait("", "active"), in_flight_ns=(t - 100) * S) for t in range(101, 111)]
+    cause = first(replace(throughout(IDLE, in_flight=False), partners=(Partner("insert", 0, theirs),)))
+    assert (cause.name, cause.text) == ("partner", "waits for the insert role, whose statement ran for 10.0 s")
+
+
 def test_a_backend_that_waits_for_its_client_blames_the_client() -> None:
     cause = first(throughout(IDLE, in_flight=False, client_cpu_ns=S))
     assert cause.name == "client" and "client was on CPU for 100%" in cause.text

@@ -159,6 +159,9 @@ def test_depth_missed_rows_and_times_of_a_partial_stall() -> None:
     assert stall.depth == 0
     assert stall.missed_rows == 4000 - 550
     assert {change.stall.started_ns for change in changes} == {stall.started_ns}
+    # In the first fast second after it the stall is ending, and its length stands still.
+    assert [change.stall.ending_ns for change in changes] == [None, None, None, stall.ended_ns, None]
+    assert [change.stall.duration_s for change in changes] == [2, 3, 4, 4, 4]
 
 
 def test_one_slow_second_is_no_stall() -> None:
@@ -169,6 +172,8 @@ def test_a_short_recovery_does_not_end_a_stall() -> None:
     _, stalls = run([Feed(1000)] * 10 + [Feed(0)] * 3 + [Feed(1000)] + [Feed(0)] * 3 + [Feed(1000)] * 5)
     assert [(since_start(s.started_ns), since_start(s.ended_ns)) for s in stalls] == [(10, 17)]
     assert stalls[0].missed_rows == 6000
+    changes, _ = run([Feed(1000)] * 10 + [Feed(0)] * 3 + [Feed(1000)] + [Feed(0)] * 2)
+    assert [change.stall.ending_ns is not None for change in changes][-4:] == [True, False, False, False]
 
 
 def test_warm_up_is_suppressed_and_a_stall_that_outlasts_it_is_not() -> None:

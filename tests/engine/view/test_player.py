@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UserError
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import EventRow, JournalReader, StepRow
+from engine.view.events import event_words, stall_words
 from engine.view.player import SPEEDS, Player
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
@@ -76,11 +77,34 @@ def test_a_stall_is_told_while_it_lasts_and_after(tmp_path: Path) -> None:
         assert [each.id for each in view.stalled] == [stall]
         assert {role.name: role.stalled for role in view.roles} == {"insert": True, "delete": False}
         live.second(insert=0)
+        ended_ns = live.hand.at_ns
+        live.second()
+        live.journal.update_event(stall, None, live.stall_record() | {"ending_ns": ended_ns})
+        live.journal.commit()
+        (ending,) = player.look().stalled
+        assert stall_words(ending, live.hand.at_ns).endswith(" 1.0s, ending"), "its end is not counted on"
         live.end_stall(stall)
         live.second()
         view = player.look()
         assert not view.stalled and [each.id for each in view.stalls] == [stall]
         assert not any(role.stalled for role in view.roles)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"waited_ms": 1000.2}, "pid 7 waits for ShareLock on relation 16 held by pid 8, 9"),
+        ({"waited_ms": 3456.7}, "pid 7 waited for ShareLock on relation 16 held by pid 8, 9 for 3.5 s"),
+        (
+            {"waited_ms": 9.0, "failed": True, "holders": []},
+            "pid 7 waited for ShareLock on relation 16 in vain for 0.0 s",
+        ),
+    ],
+)
+def test_a_lock_wait_tells_who_waited_for_what_and_how_long(data: dict[str, object], words: str) -> None:
+    known = {"pid": 7, "lock": "ShareLock", "target": "relation 16", "holders": [8, 9], **data}
+    ended = None if "waits" in words else 5
+    assert event_words(EventRow(1, 1, 1, "lock_wait", 1, ended, None, known), 10) == words
 
 
 def test_the_next_step_of_the_engine_is_shown_when_it_begins(tmp_path: Path) -> None:
