@@ -26,7 +26,7 @@ from engine.host.account import make_passable, own_folder, unprivileged
 from engine.host.lock import exclusive_run
 from engine.journal.database import database_path
 from engine.journal.lock import holder, is_locked
-from engine.journal.runs import planned
+from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
 from engine.plan.confirm import confirm
 from engine.plan.prepare import Prospect, prepare
@@ -172,7 +172,7 @@ def stop(run: Path, console: Console) -> None:
         if time.monotonic() - reported > PATIENCE_S:
             reported = time.monotonic()
             console.print("still stopping the server and removing its cluster", soft_wrap=True)
-    console.print(f"stopped; to continue: bench resume {run.name}", soft_wrap=True)
+    console.print(f"stopped; to continue: bench resume {reference(run)}", soft_wrap=True)
 
 
 @contextmanager
@@ -203,12 +203,12 @@ def _spawn(run: Path, console: Console, *, detach: bool, notices: tuple[str, ...
         if not _wait_open(run, process):
             return _died(run, process.returncode)
         if detach:
-            console.print(f"running detached: {run}{_HOW_TO_RETURN.format(run.name)}", soft_wrap=True)
+            console.print(f"running detached: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
             return 0
         if interface.wanted(console):
             interface.show(run.parent, run, glyphs=glyphs)
             if is_locked(run):
-                console.print(f"the run continues: {run}{_HOW_TO_RETURN.format(run.name)}", soft_wrap=True)
+                console.print(f"the run continues: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
                 return 0
         else:
             console.print(f"run {run}", soft_wrap=True)
@@ -247,7 +247,7 @@ def _died(run: Path, code: int) -> int:
     if is_locked(run):
         raise _taken(run)
     if code < 0:
-        raise UserError(f"the engine {_ended(code)} during startup; to continue: bench resume {run.name}")
+        raise UserError(f"the engine {_ended(code)} during startup; to continue: bench resume {reference(run)}")
     lines = (run / "engine.log").read_text(errors="replace").strip().splitlines()
     raise UserError(lines[-1].removeprefix("bench: ") if lines else f"the engine {_ended(code)} during startup")
 
@@ -257,7 +257,7 @@ def _ended(code: int) -> str:
 
 
 def _taken(run: Path) -> UserError:
-    return UserError(f"{run}: an engine is running it now; watch it with `bench watch {run.name}`")
+    return UserError(f"{run}: an engine is running it now; watch it with `bench watch {reference(run)}`")
 
 
 def _conclude(run: Path, code: int, console: Console) -> int:
@@ -267,15 +267,15 @@ def _conclude(run: Path, code: int, console: Console) -> int:
 
     manifest = planned(run)
     if code == STOPPED:
-        console.print(f"stopped; to continue: bench resume {manifest.run}", soft_wrap=True)
+        console.print(f"stopped; to continue: bench resume {reference(run)}", soft_wrap=True)
         return code
     if code not in (0, 1):
         console.print(f"the engine {_ended(code)}; see {run / 'engine.log'}", soft_wrap=True)
-        console.print(f"to continue: bench resume {manifest.run}", soft_wrap=True)
+        console.print(f"to continue: bench resume {reference(run)}", soft_wrap=True)
         return 1
     comparison = compare([run])
     render.print_comparison(comparison, console, brief=True)
     if manifest.probes_in_arm:
         probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observers))
-    console.print(f"every cell, response times, stalls and sizes: bench compare {manifest.run}", soft_wrap=True)
+    console.print(f"every cell, response times, stalls and sizes: bench compare {reference(run)}", soft_wrap=True)
     return code

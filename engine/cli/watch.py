@@ -15,7 +15,7 @@ from engine.cli import interface
 from engine.cli.options import GLYPHS, OUT, PLAIN, console, of_run
 from engine.cli.output import echo
 from engine.core.errors import UserError
-from engine.journal.runs import find_cell, runs_in
+from engine.journal.runs import find_cell, reference, runs_in
 
 
 @click.command()
@@ -48,7 +48,7 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
     try:
         follow.follow(folder, console(plain))
     except KeyboardInterrupt:
-        echo(f"stopped watching; the run continues (bench watch {folder.name})", err=True)
+        echo(f"stopped watching; the run continues (bench watch {reference(folder)})", err=True)
         raise
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
+from engine.core.incidents import incidents, most_telling
 from engine.core.model import Build, Sla, Subject
 from engine.core.sweep import Sweep
 
@@ -92,6 +93,32 @@ class StallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Incident:
+    """Stalls of one client that overlap."""
+
+    stalls: tuple[StallRecord, ...]
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning of the first to the end of the last."""
+        began_ns = min(stall.started_ns for stall in self.stalls)
+        return (max(stall.ended_ns for stall in self.stalls) - began_ns) / 1e9
+
+    @property
+    def roles(self) -> str:
+        """Who stalled, in order."""
+        return ", ".join(dict.fromkeys(stall.role for stall in self.stalls))
+
+    @property
+    def main(self) -> StallRecord:
+        """The stall that tells most about it."""
+        return most_telling(
+            self.stalls,
+            lambda stall: (stall.causes[0].name, stall.causes[0].score or 0.0) if stall.causes else ("", 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StatementTime:
     """A statement of a script (they count from 1), and its mean time as the client that ran it says.
 
@@ -163,6 +190,12 @@ class CellStep:
     stalls: tuple[StallRecord, ...] = ()
     slices: int = 0
     statements: tuple[StatementTime, ...] = ()
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """Its stalls, those of one client that overlap together."""
+        groups = incidents(self.stalls, lambda stall: (stall.client, stall.started_ns, stall.ended_ns))
+        return [Incident(group) for group in groups]
 
     def figure(self, metric: str) -> float | None:
         """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from engine.core.errors import UserError, unknown
@@ -21,6 +22,11 @@ def default_out() -> Path:
     if os.geteuid() == 0:
         return Path("/var/tmp/pgbed")
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "pgbed"
+
+
+def reference(run: Path) -> str:
+    """How a command line that is printed names a run: by its name where it is found by that, else by its folder."""
+    return shlex.quote(run.name if run.parent == default_out() else str(run))
 
 
 def runs_in(out: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from engine.core.format import span
 from engine.core.text import visible
 from engine.journal.reader import EventRow
 from engine.view.abreast import Abreast, so_far_words
-from engine.view.events import event_words, stall_words
+from engine.view.events import event_words, incident_words, incidents_of
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 
@@ -113,7 +113,7 @@ def line(view: ViewState) -> str:
         parts.append(f"{view.rate_per_s:,.0f} {_unit(view)}")
     if view.relative is not None:
         parts.append(f"{view.relative:.3f} of base")
-    parts += [f"! {stall_words(stall, view.at_ns)}" for stall in view.stalled]
+    parts += [f"! {incident_words(found, view.at_ns)}" for found in view.incidents_now]
     return visible("  ".join(parts))
 
 
@@ -126,7 +126,7 @@ def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
         rates = [(side.name, side.rate_per_s) for side in abreast.sides]
         parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
     parts += [words for side in abreast.sides if (words := so_far_words(abreast, side, ended=bool(view.doing)))]
-    return parts + [f"! {side.name} {stall_words(stall, view.at_ns)}" for side, stall in abreast.stalled()]
+    return parts + [f"! {side.name} {incident_words(found, view.at_ns)}" for side, found in abreast.incidents_now()]
 
 
 def _unit(view: ViewState) -> str:
@@ -147,10 +147,11 @@ class _News:
         found = []
         step = view.step.name if view.step is not None else ""
         sides = view.abreast.sides if view.abreast is not None else ()
-        stalls = [(f"{side.name} ", stall) for side in sides for stall in side.stalls]
-        for name, stall in stalls or [("", stall) for stall in view.stalls]:
-            if stall.ended_ns is not None and self._is_new("event", stall.id):
-                found.append(f"{step}: ! {name}{stall_words(stall, view.at_ns)}")
+        known = [(f"{side.name} ", each) for side in sides for each in incidents_of(side.stalls)]
+        for name, incident in known or [("", each) for each in view.incidents]:
+            over = all(stall.ended_ns is not None for stall in incident)
+            if over and self._is_new("event", incident[0].id):
+                found.append(f"{step}: ! {name}{incident_words(incident, view.at_ns)}")
         for notice in notices:
             text = event_words(notice, view.at_ns)
             if self._is_new("event", notice.id) and text not in self._texts:

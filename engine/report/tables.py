@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.analysis import metrics
 from engine.analysis.results import load, published_by_cell
-from engine.core.comparison import CellStep, Comparison, Ratio, StallRecord, middle
+from engine.core.comparison import CellStep, Comparison, Incident, Ratio, middle
 from engine.core.format import size
 from engine.core.model import role_place
 from probes.table import PHASES
@@ -208,11 +208,11 @@ def _bucket_table(
 
 def _stalls(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     cells = comparison.of(subject, step)
-    longest = _longest_stall(cells)
+    longest = _longest_incident(cells)
     if longest is not None:
         seconds = f"! {sum(cell.stall_s for cell in cells):.1f}"
         stalled = f"{sum(bool(cell.stalls) for cell in cells)} of {len(cells)}"
-        yield (seconds, stalled, f"{longest.duration_s:.1f} {longest.role}", longest.cause), WORSE
+        yield (seconds, stalled, f"{longest.seconds:.1f} {longest.roles}", longest.main.cause), WORSE
 
 
 def _hangs(comparison: Comparison) -> Section:
@@ -220,14 +220,15 @@ def _hangs(comparison: Comparison) -> Section:
     section = Section("Where the longest stalls were blocked when they began", ("step and build", WHERE))
     for step in comparison.steps:
         for name in comparison.names:
-            longest = _longest_stall(comparison.of(name, step))
-            for place, line in enumerate(longest.where if longest is not None else ()):
+            longest = _longest_incident(comparison.of(name, step))
+            for place, line in enumerate(longest.main.where if longest is not None else ()):
                 section.add(f"{step} {name}" if place == 0 else "", line)
     return section
 
 
-def _longest_stall(cells: Sequence[CellStep]) -> StallRecord | None:
-    return max((stall for cell in cells for stall in cell.stalls), key=lambda stall: stall.duration_s, default=None)
+def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
+    found = (incident for cell in cells for incident in cell.incidents)
+    return max(found, key=lambda incident: incident.seconds, default=None)
 
 
 def _kept_up(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.core.model import Cell, Manifest
 from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
-from engine.view.events import lasts
+from engine.view.events import incidents_of, lasts
 from engine.view.slice_series import Lane, SliceSeries, SoFar
 from engine.view.step_series import StepSeries
 
@@ -73,9 +73,14 @@ class Abreast:
         """The cells' places in the run, from 1: `3+4`."""
         return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))
 
-    def stalled(self) -> list[tuple[Side, EventRow]]:
-        """The stalls that last at this moment, on whichever side."""
-        return [(side, stall) for side in self.sides for stall in side.stalls if lasts(stall, self.at_ns)]
+    def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
+        """The incidents that last at this moment, on whichever side."""
+        return [
+            (side, found)
+            for side in self.sides
+            for found in incidents_of(side.stalls)
+            if any(lasts(stall, self.at_ns) for stall in found)
+        ]
 
 
 class Together:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.core.format import short
+from engine.core.incidents import incidents, most_telling
 from engine.core.text import visible
 from engine.journal.reader import EventRow
 
@@ -35,16 +36,50 @@ def stall_seconds(stall: EventRow, at_ns: int) -> float:
 
 def cause(stall: EventRow) -> str:
     """The likeliest cause in words; empty while none is known."""
+    return visible(str(_first_cause(stall).get("text", "")))
+
+
+def _first_cause(stall: EventRow) -> dict[str, Any]:
     causes = stall.data.get("causes")
     likeliest = causes[0] if isinstance(causes, list) and causes else None
-    return visible(str(likeliest.get("text", ""))) if isinstance(likeliest, dict) else ""
+    return likeliest if isinstance(likeliest, dict) else {}
+
+
+def _likeliest(stall: EventRow) -> tuple[str, float]:
+    found = _first_cause(stall)
+    score = found.get("score")
+    return str(found.get("name", "")), score if isinstance(score, int | float) else 0.0
+
+
+def _client(stall: EventRow) -> int:
+    client = stall.data.get("client")
+    return client if isinstance(client, int) else 1
+
+
+def incidents_of(stalls: Iterable[EventRow]) -> list[tuple[EventRow, ...]]:
+    """Stalls, those of one client that overlap together."""
+    return incidents(stalls, lambda stall: (_client(stall), stall.started_ns, stall.ended_ns))
+
+
+def main_stall(incident: Sequence[EventRow]) -> EventRow:
+    """The stall of an incident that tells most about it."""
+    return most_telling(incident, _likeliest)
+
+
+def incident_words(incident: Sequence[EventRow], at_ns: int) -> str:
+    """`STALL insert, delete 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
+    roles = ", ".join(dict.fromkeys(visible(str(stall.role)) for stall in incident))
+    began_ns = min(stall.started_ns for stall in incident)
+    seconds = max(0, max(until_ns(stall, at_ns) for stall in incident) - began_ns) / 1e9
+    lasting = [stall for stall in incident if lasts(stall, at_ns)]
+    state = "" if not lasting else ", ending" if all(map(_ending_ns, lasting)) else " so far"
+    because = f": {text}" if (text := cause(main_stall(incident))) else ""
+    return f"STALL {roles} {seconds:.1f}s{state}{because}"
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:
-    """`STALL insert 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
-    lasting = "" if not lasts(stall, at_ns) else ", ending" if _ending_ns(stall) else " so far"
-    because = f": {text}" if (text := cause(stall)) else ""
-    return f"STALL {visible(str(stall.role))} {stall_seconds(stall, at_ns):.1f}s{lasting}{because}"
+    """A stall by itself, in the words of an incident."""
+    return incident_words((stall,), at_ns)
 
 
 def event_words(event: EventRow, at_ns: int) -> str:

@@ -21,7 +21,7 @@ from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.view.abreast import Beside, Together
 from engine.view.base_cells import BaseCells
-from engine.view.events import lasts
+from engine.view.events import incidents_of, lasts
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import Sla, ViewState, machine, role_lines
 
@@ -227,7 +227,7 @@ class Player:
         at_ns = self.position_ns
         with legible(self.run):
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
-        begins = [stall.started_ns for stall in stalls]
+        begins = [incident[0].started_ns for incident in incidents_of(stalls)]
         wanted = [t for t in begins if t > at_ns] if by > 0 else [t for t in begins if t < at_ns - SECOND_NS]
         if not wanted:
             return False

@@ -21,6 +21,7 @@ from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.journal.runs import runs_in
+from engine.view.events import incidents_of
 from engine.view.step_series import SECOND_NS
 
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal", "tags.json")
@@ -31,7 +32,8 @@ Spans = tuple[tuple[int, int], ...]  # from, until: monotonic ns, in order and a
 class RunSummary:
     """One run. `state` is running, finished, unfinished, failed, not started or unreadable; `trouble` says why.
 
-    `when_ns` is Unix time. `stalled_s` is how long any role stood still, in `stalls` pieces, over all its cells.
+    `when_ns` is Unix time. `stalled_s` is how long any role stood still, over all its cells; of `stalls` those of one
+    client that overlap are one.
     """
 
     folder: Path
@@ -71,7 +73,8 @@ class RunSummary:
 class CellStep:
     """One step of one cell. `step` is empty, and there is no rate, for a cell that came to none.
 
-    `flags` are pairs (text, mark). `stalls` are of monotonic time, as `started_ns`; `ended_ns` is None while it runs.
+    `flags` are pairs (text, mark). `stalled` are the times in which any role stalled, as monotonic as `started_ns`;
+    `ended_ns` is None while it runs.
     """
 
     run: RunSummary
@@ -84,13 +87,14 @@ class CellStep:
     started_ns: int = 0
     ended_ns: int | None = None
     rate_per_s: float | None = None
-    stalls: Spans = ()
+    stalls: int = 0
+    stalled: Spans = ()
     flags: tuple[tuple[str, str], ...] = ()
 
     @property
     def stalled_s(self) -> float:
         """The total time in which any role stalled."""
-        return seconds_of(self.stalls)
+        return seconds_of(self.stalled)
 
 
 class RunCache:
@@ -174,7 +178,7 @@ def read_run(folder: Path) -> RunSummary:
     reasons = [attempt.reason or "" for attempt in attempts if attempt.cell in failed]
     # Step by step: the clocks of two starts of the engine have nothing to do with each other.
     by_step = _by_step(events)
-    stalls = [span for found in by_step.values() for span in _stalls(found)]
+    spans = [span for found in by_step.values() for span in _stalls(found)]
     return replace(
         run,
         state="running" if is_locked(folder) else ended,
@@ -182,8 +186,8 @@ def read_run(folder: Path) -> RunSummary:
         planned=max(len(wanted), len(finished)),
         repeats=outcome.repeats(manifest, decisions),
         failed=len(failed),
-        stalls=len(stalls),
-        stalled_s=seconds_of(stalls),
+        stalls=sum(len(incidents_of(found)) for found in by_step.values()),
+        stalled_s=seconds_of(spans),
         trouble=reasons[-1] if reasons else "",
     )
 
@@ -288,7 +292,8 @@ def _of_step(
         started_ns=step.started_ns,
         ended_ns=step.ended_ns,
         rate_per_s=step.rate_per_s,
-        stalls=_stalls(events),
+        stalls=len(incidents_of(event for event in events if event.kind == "stall")),
+        stalled=_stalls(events),
         flags=tuple(flags),
     )
 

@@ -11,7 +11,7 @@ from engine.core.model import Cell, progress, role_place
 from engine.host.counters import CPU_COLUMNS
 from engine.journal.reader import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow, service_counts
 from engine.view.abreast import Abreast
-from engine.view.events import lasts
+from engine.view.events import incidents_of, lasts
 from engine.view.step_series import SECOND_NS, StepSeries
 from workloads import histogram
 
@@ -111,6 +111,16 @@ class ViewState:
     def stalled(self) -> tuple[EventRow, ...]:
         """The stalls that last at this moment."""
         return tuple(stall for stall in self.stalls if lasts(stall, self.at_ns))
+
+    @property
+    def incidents(self) -> list[tuple[EventRow, ...]]:
+        """The stalls so far, those of one client that overlap together."""
+        return incidents_of(self.stalls)
+
+    @property
+    def incidents_now(self) -> list[tuple[EventRow, ...]]:
+        """Those that last at this moment."""
+        return [found for found in self.incidents if any(lasts(stall, self.at_ns) for stall in found)]
 
     @property
     def unit(self) -> str:

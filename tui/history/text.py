@@ -106,7 +106,7 @@ _CELLS: tuple[Column, ...] = (
     Column("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
     Column("rate/s", 6, lambda row, _: (short(row.rate_per_s), "rate"), right=True),
     Column("took", 6, lambda row, _: (_took(row), ""), least=110, right=True),
-    Column("stalls", 9, lambda row, _: stalled(len(row.stalls), row.stalled_s)),
+    Column("stalls", 9, lambda row, _: stalled(row.stalls, row.stalled_s)),
     Column("flags", 15, _flags),
     Column("run", 32, lambda row, _: (row.run.name, "dim"), least=130),
 )
@@ -181,7 +181,7 @@ def ribbon(row: CellStep, columns: int) -> Line:
     left, right = " 00:00:00 ", f" {clock((row.ended_ns - row.started_ns) / 1e9)} "
     cells = max(1, columns - len(left) - len(right))
     axis = (row.started_ns, row.ended_ns)
-    return ((left, "dim"), *strip(cells, axis, row.ended_ns, row.stalls), (right, "dim"))
+    return ((left, "dim"), *strip(cells, axis, row.ended_ns, row.stalled), (right, "dim"))
 
 
 def counted(number: int, word: str) -> str:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from engine.core.errors import UserError
 from engine.core.format import seconds_of
 from engine.journal.reader import EventRow
-from engine.view.events import stall_words
+from engine.view.events import incident_words, main_stall
 from engine.view.player import Player, legible
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
@@ -294,14 +294,13 @@ class LiveScreen(BenchScreen):
             self._try(lambda: self._choose_stall(by))
 
     def _choose_stall(self, by: int) -> None:
-        stalls = self._stalls
-        if not stalls or self.view is None:
+        if self.view is None or not (found := self.view.incidents):
             self.notify_line("no stall in this step so far")
             return
-        ids = [stall.id for stall in stalls]
-        place = (ids.index(self._cursor) + by if self._cursor in ids else 0 if by > 0 else -1) % len(ids)
-        self._cursor = ids[place]
-        self.notify_line(f"{place + 1}/{len(ids)} {stall_words(stalls[place], self.view.at_ns)}")
+        places = [place for place, incident in enumerate(found) if self._cursor in {stall.id for stall in incident}]
+        place = (places[0] + by if places else 0 if by > 0 else -1) % len(found)
+        self._cursor = main_stall(found[place]).id
+        self.notify_line(f"{place + 1}/{len(found)} {incident_words(found[place], self.view.at_ns)}")
         self._redraw()
 
     def _seek_stall(self, player: Player, by: int) -> None:
@@ -312,10 +311,10 @@ class LiveScreen(BenchScreen):
         """The stall that was chosen, or the last one: what everything did around it."""
         from tui.live.stall import StallScreen
 
-        if not self._stalls or self.player is None or self.view is None:
+        if self.player is None or self.view is None or not (found := self.view.incidents):
             self.notify_line("no stall in this step so far")
             return
-        chosen = self._chosen_stall or self._stalls[-1]
+        chosen = self._chosen_stall or main_stall(found[-1])
         self.app.push_screen(StallScreen(self.player, self.view, chosen))
 
     def action_zoom(self) -> None:

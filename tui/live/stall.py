@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from engine.core.errors import UserError
 from engine.journal.reader import EventRow
+from engine.view.events import main_stall
 from engine.view.player import Player, legible
 from engine.view.view_state import ViewState
 from tui.keys import key
@@ -71,9 +72,9 @@ class StallScreen(BenchScreen):
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
 
     def action_stall(self, by: int) -> None:
-        stalls = self._view.stalls
-        ids = [stall.id for stall in stalls]
-        if self._stall.id in ids:
-            self._stall = stalls[(ids.index(self._stall.id) + by) % len(ids)]
+        found = self._view.incidents
+        places = [place for place, incident in enumerate(found) if self._stall in incident]
+        if places:
+            self._stall = main_stall(found[(places[0] + by) % len(found)])
         self.query_one(VerticalScroll).scroll_home(animate=False)
         self._read()

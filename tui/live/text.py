@@ -7,7 +7,7 @@ from engine.core.format import clock, short, span, three
 from engine.core.model import Manifest, workload_title
 from engine.journal.reader import EventRow
 from engine.view.abreast import reach_words, so_far_words
-from engine.view.events import cause, event_words, lasts, stall_seconds, stall_words
+from engine.view.events import event_words, incident_words, lasts
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
@@ -165,16 +165,15 @@ def ages(view: ViewState) -> Line:
     spans: list[Span] = [(" in flight", "dim")]
     for role in view.roles:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
-    if view.stalled:
-        return line((f" ! {stall_words(view.stalled[0], view.at_ns)}", "stall"))
-    if view.abreast is not None and (others := view.abreast.stalled()):
-        side, stall = others[0]
-        return line((f" ! {side.name} {stall_words(stall, view.at_ns)}", "stall"))
-    if view.stalls:
-        last = view.stalls[-1]
-        because = cause(last)
-        many = f"{len(view.stalls)} stall{'s' if len(view.stalls) > 1 else ''}"
-        spans.append((f" | {many}, last {last.role} {stall_seconds(last, view.at_ns):.1f}s", ""))
+    if now := view.incidents_now:
+        return line((f" ! {incident_words(now[0], view.at_ns)}", "stall"))
+    if view.abreast is not None and (others := view.abreast.incidents_now()):
+        side, incident = others[0]
+        return line((f" ! {side.name} {incident_words(incident, view.at_ns)}", "stall"))
+    if found := view.incidents:
+        words, _, because = incident_words(found[-1], view.at_ns).removeprefix("STALL ").partition(": ")
+        many = f"{len(found)} stall{'s' if len(found) > 1 else ''}"
+        spans.append((f" | {many}, last {words}", ""))
         spans.append((f": {because}" if because else "", "dim"))
     else:
         spans.append((" | no stall in this step", "dim"))
@@ -295,7 +294,7 @@ def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
     lines += sentences(view, LEAST[0])
     if view.abreast is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
-    lines += [line((f" ! {stall_words(stall, view.at_ns)}", "stall")) for stall in view.stalled]
+    lines += [line((f" ! {incident_words(found, view.at_ns)}", "stall")) for found in view.incidents_now]
     lines += [
         line(f" {role.name:<8} {short(role.rate_per_s):>6}/s  max {_ms(role.max_us)} ms  {_wait(role)}")
         for role in view.roles

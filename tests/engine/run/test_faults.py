@@ -159,7 +159,7 @@ def test_an_engine_that_is_killed_as_it_starts_says_how_to_go_on(bench: Bench, l
     os.kill(started[0], signal.SIGKILL)
     output, errors = process.communicate(timeout=60)
     said = output + errors
-    assert f"bench resume {bench.run.name}" in said and "exit code -9" not in said, said
+    assert f"bench resume {bench.run}" in said and "exit code -9" not in said, said
     assert process.returncode in (1, 2)
     bench("stop")
 
@@ -268,7 +268,7 @@ def test_ctrl_c_while_the_engine_is_being_started_leaves_no_engine_behind(bench:
         check=False,
     )
     assert done.returncode == 130, done.stderr
-    assert f"bench resume {bench.run.name}" in done.stdout
+    assert f"bench resume {bench.run}" in done.stdout
     nothing_left(bench)
 
 
@@ -311,7 +311,7 @@ def test_a_signal_in_the_terminal_stops_the_run_and_says_how_to_go_on(
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, output
-    assert f"bench resume {bench.run.name}" in output
+    assert f"bench resume {bench.run}" in output
     assert "Traceback" not in output
     nothing_left(bench)
 
@@ -331,7 +331,7 @@ def test_a_run_in_the_background_of_a_script_is_spared_by_its_ctrl_c_and_ended_b
         assert is_locked(bench.run)
         os.kill(pid, signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
-    assert process.returncode == 143 and f"bench resume {bench.run.name}" in output
+    assert process.returncode == 143 and f"bench resume {bench.run}" in output
     nothing_left(bench)
 
 

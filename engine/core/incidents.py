@@ -1,0 +1,40 @@
+"""Stalls of one client that overlap are one incident: its roles wait for each other; what stops one stops all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+FOREVER_NS = 2**63
+
+# Causes that say little: nothing was found; another role of the client is waited for, whose own stall says why.
+LEAST_TELLING = ("", "unknown", "partner")
+
+
+def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | None]]) -> list[tuple[T, ...]]:
+    """Groups of stalls of one client that overlap or touch, by when they began.
+
+    `span` gives a stall's client, when it began, and when it ended (None while it lasts), in ns.
+    """
+    found: dict[int, list[list[T]]] = {}
+    reached: dict[int, int] = {}
+    for stall in sorted(stalls, key=lambda stall: span(stall)[1]):
+        client, began_ns, ended_ns = span(stall)
+        if client in reached and began_ns <= reached[client]:
+            found[client][-1].append(stall)
+        else:
+            found.setdefault(client, []).append([stall])
+        reached[client] = max(reached.get(client, 0), FOREVER_NS if ended_ns is None else ended_ns)
+    groups = [tuple(group) for of_client in found.values() for group in of_client]
+    return sorted(groups, key=lambda group: span(group[0])[1])
+
+
+def most_telling(stalls: Sequence[T], cause: Callable[[T], tuple[str, float]]) -> T:
+    """The stall of an incident that tells most. `cause` gives the likeliest cause's name ('': none) and score."""
+
+    def weight(stall: T) -> tuple[int, float]:
+        name, score = cause(stall)
+        return LEAST_TELLING.index(name) if name in LEAST_TELLING else len(LEAST_TELLING), score
+
+    return max(stalls, key=weight)  # the first of equals
