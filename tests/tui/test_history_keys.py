@@ -120,6 +120,12 @@ def test_two_picked_runs_are_compared(out: Path, monkeypatch: pytest.MonkeyPatch
     assert calls == [("compare_runs", [out / NAME, out / "20261119-100000-16.3-17.0"])]
 
 
+def test_3_compares_the_run_at_the_cursor(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = asked(monkeypatch)
+    shown(out, "down", "3")
+    assert calls == [("compare_runs", [out / "20261119-100000-16.3-17.0"])]
+
+
 def test_tags_are_given_and_taken(out: Path) -> None:
     async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
         run = out / NAME

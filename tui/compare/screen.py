@@ -44,6 +44,10 @@ class CompareScreen(BenchScreen):
         key("down,j", "move(1, 0)", "line below", "compare.down", show=False),
         key("left", "move(0, -1)", "subject before", "compare.left", show=False),
         key("right", "move(0, 1)", "next subject", "compare.right", show=False),
+        key("pageup", "page(-1)", "page up", "compare.page_up", show=False),
+        key("pagedown", "page(1)", "page down", "compare.page_down", show=False),
+        key("home", "move(-1000000, 0)", "first line", "compare.first", show=False),
+        key("end", "move(1000000, 0)", "last line", "compare.last", show=False),
         key("b", "base", "base", "compare.base"),
         key("c", "metrics", "show", "compare.metrics"),
         key("s", "sort", "sort", "compare.sort"),
@@ -130,6 +134,10 @@ class CompareScreen(BenchScreen):
         if down and self.focused is not None and self.focused.id == "dots":
             down, right = 0, down
         self._move_to(self._cursor[0] + down, self._cursor[1] + right)
+
+    def action_page(self, by: int) -> None:
+        """As far as the table is high, less a line."""
+        self._move_to(self._cursor[0] + by * max(1, self.query_one("#table").size.height - 2), self._cursor[1])
 
     def _move_to(self, place: int, subject: int) -> None:
         """Chooses a line and a subject, or the nearest there are."""

@@ -36,6 +36,7 @@ class HistoryScreen(BenchScreen):
         key("escape", "back", "back", "history.back"),
         key("c", "all_cells", "cells", "history.cells"),
         key("w", "watch", "live", "history.live"),
+        key("3", "compare", "compare the run", "history.compare", show=False),
         key("v", "pick", "pick", "history.pick"),
         key("slash", "filter", "find", "history.filter"),
         key("s", "sort", "sort", "history.sort"),
@@ -232,6 +233,14 @@ class HistoryScreen(BenchScreen):
     def action_watch(self) -> None:
         if run := self._run():
             self.bench.look_at(run.folder)
+
+    def action_compare(self) -> None:
+        """Compares the run at the cursor; without one, what was compared before."""
+        run = self.listing.current_run()
+        if run is None or run.folder in (self.context.compared or [self.context.run]):
+            self.bench.action_open("compare")
+        else:
+            self.bench.compare_runs([run.folder])
 
     def action_pick(self) -> None:
         """Picks a run, or no more; the second one is compared with the first."""
