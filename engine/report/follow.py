@@ -49,6 +49,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         "elapsed_s": view.length_s if in_step else 0.0,
         "fraction": view.fraction if shown else None,
         "eta_s": view.eta_s if in_step else None,
+        "left_s": view.left_s if shown else None,
         "rate_per_s": (view.rate_per_s or 0.0) if in_step and _unit(view) else 0.0,
         "unit": _unit(view) if in_step else "",
         "relative": view.relative if in_step else None,
@@ -101,7 +102,7 @@ def line(view: ViewState) -> str:
     if view.abreast is not None and view.step is not None:
         return visible("  ".join(_parts_abreast(view, view.abreast, view.step.name)))
     number = min(view.cells_done + view.cells_failed + 1, view.cells)
-    parts = [f"cell {number}/{view.cells}", f"{view.cell.subject.name} r{view.cell.repeat}"]
+    parts = [f"cell {number}/{view.cells}{_left(view)}", f"{view.cell.subject.name} r{view.cell.repeat}"]
     if view.step is None or view.doing:
         return visible("  ".join([*parts, view.doing]))
     parts.append(view.step.name)
@@ -117,9 +118,17 @@ def line(view: ViewState) -> str:
     return visible("  ".join(parts))
 
 
+def _left(view: ViewState) -> str:
+    return f", {span(view.left_s)} left" if view.left_s is not None else ""
+
+
 def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
     """Every build's rate so far, and how it compares with the base's."""
-    parts = [f"cells {abreast.numbers} of {view.cells}", f"r{abreast.shown.cell.repeat}", view.doing or step]
+    parts = [
+        f"cells {abreast.numbers} of {view.cells}{_left(view)}",
+        f"r{abreast.shown.cell.repeat}",
+        view.doing or step,
+    ]
     if not view.doing and view.fraction is not None:
         parts.append(f"{view.fraction:4.0%}")
     if not view.doing:

@@ -22,6 +22,7 @@ from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader,
 from engine.view.abreast import Beside, Together
 from engine.view.base_cells import BaseCells
 from engine.view.events import incidents_of, lasts
+from engine.view.schedule import left_s
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import Sla, ViewState, machine, role_lines
 
@@ -120,7 +121,11 @@ class Player:
 
     def _live(self, running: bool) -> ViewState:
         attempts = list(self._attempts.values())
+        now_ns = self._clock.monotonic_ns()
         blank = self._blank("running" if running else self._ended())
+        if running:
+            wanted = outcome.wanted(self.manifest, self._decisions)
+            blank = replace(blank, left_s=left_s(wanted, attempts, now_ns, abreast=self.manifest.sliced))
         if not attempts:
             return replace(
                 blank, doing="starting the engine" if running else "no cell was started; r in Launch resumes the run"
@@ -129,7 +134,6 @@ class Player:
         view = replace(blank, cell=self._cells.get(attempt.cell))
         if not running and attempt.state == "running":
             view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
-        now_ns = self._clock.monotonic_ns()
         if step is None:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
             doing = self._waiting("starting the server", attempt, attempt.started_ns) if running else view.doing
@@ -324,7 +328,7 @@ class Player:
             length_s=length_s,
             fraction=fraction,
             eta_s=length_s * (1 - fraction) / fraction if fraction and goes_on else None,
-            silent_s=(until_ns - newest_ns) / 1e9 if silent else None,
+            silent_s=(until_ns - newest_ns) / 1e9 if silent and goes_on else None,
             headline=kind,
             rate_per_s=rate if step.headline and step.headline.live else None,
             median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,

@@ -80,6 +80,7 @@ class ViewState:
     cells_failed: int
     cell: Cell | None = None
     repeats: int = 0
+    left_s: float | None = None  # until the run ends, while it runs and a cell has finished
     doing: str = ""
     at_ns: int = 0
     wall_ns: int = 0

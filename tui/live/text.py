@@ -73,7 +73,8 @@ def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_
     if view.sla is not None:
         kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # 94.9 % is not 95 %
         spans.append((f" ok{kept}", "") if view.sla.passed else (f" x{kept}", "sla"))
-    spans.append((f" {view.cells_done} cells done", "dim"))
+    left = f", {span(view.left_s)} left" if view.left_s is not None else ""
+    spans.append((f" {view.cells_done}/{view.cells} cells{left}", "dim"))
     if view.cells_failed:
         spans.append((f" x {view.cells_failed} failed", "worse"))
     if interface_percent is not None:

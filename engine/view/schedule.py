@@ -1,0 +1,36 @@
+"""When a run will end, by what its finished cells took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from engine.core.model import Cell
+from engine.journal.reader import Attempt
+
+
+def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, abreast: bool) -> float | None:
+    """How long the cells that are wanted and have not finished will take; None before any has finished.
+
+    Where cells run `abreast`, those of a repeat are one piece of work, else each is by itself. A piece takes as long as
+    those before it did on average, less what has passed of the one under way.
+    """
+    newest = {attempt.cell: attempt for attempt in attempts}
+    pieces: dict[object, list[Attempt | None]] = {}
+    for cell in cells:
+        pieces.setdefault(cell.repeat if abreast else cell.id, []).append(newest.get(cell.id))
+    took, begun_ns, todo = [], [], 0
+    for piece in pieces.values():
+        known = [attempt for attempt in piece if attempt is not None]
+        first_ns = min((attempt.started_ns for attempt in known), default=0)
+        if len(known) == len(piece) and all(attempt.state == "finished" for attempt in known):
+            took.append(max(attempt.ended_ns or first_ns for attempt in known) - first_ns)
+            continue
+        todo += 1
+        if any(attempt.state == "running" for attempt in known):
+            begun_ns.append(first_ns)
+    if not took:
+        return None
+    usual_ns = fmean(took)
+    under_way_ns = sum(max(0.0, usual_ns - (now_ns - since_ns)) for since_ns in begun_ns)
+    return (under_way_ns + usual_ns * (todo - len(begun_ns))) / 1e9
