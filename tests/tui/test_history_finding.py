@@ -82,7 +82,9 @@ def test_times_of_another_year_have_their_year() -> None:
 
 def test_the_ribbon_marks_where_the_stalls_were() -> None:
     second = 10**9
-    row = CellStep(RUN, "c", "b", "k", 1, "l.i1", 0, 100 * second, 160 * second, 1.0, ((130 * second, 131 * second),))
+    row = CellStep(
+        RUN, "c", "b", "k", 1, "l.i1", 0, 100 * second, 160 * second, 1.0, 1, ((130 * second, 131 * second),)
+    )
     text = "".join(part for part, _ in history_text.ribbon(row, 80))
     assert len(text) == 80 and text.startswith(" 00:00:00 ...") and text.endswith("... 00:01:00 ")
     assert text[10:70].index("!") == 30

@@ -237,7 +237,7 @@ class HistoryScreen(BenchScreen):
     def action_compare(self) -> None:
         """Compares the run at the cursor; without one, what was compared before."""
         run = self.listing.current_run()
-        if run is None or run.folder in (self.context.compared or [self.context.run]):
+        if run is None or run.folder in (self.context.run, *self.context.compared):
             self.bench.action_open("compare")
         else:
             self.bench.compare_runs([run.folder])

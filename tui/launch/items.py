@@ -228,6 +228,7 @@ def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterato
 
 # -- the preflight
 
+ANOTHER_RUN = "another run"  # what blocks a start while one is measuring
 SIGNS = {"ok": ("ok", "dim"), "warn": ("?", "warning"), "fail": ("x", "error")}
 
 
@@ -261,11 +262,11 @@ def own_checks(plan: Request, offer: Choices, needed_bytes: int, free_bytes: int
     if running:
         found.append(
             {
-                "name": "another run",
+                "name": ANOTHER_RUN,
                 "status": "warn" if plan.allow_concurrent else "fail",
                 "found": running[0],
                 "reason": "two runs at a time measure each other",
-                "remedy": "wait for it, or choose concurrent in the design",
+                "remedy": "wait for it, or choose concurrent in the design; F does",
             }
         )
     return tuple(found)

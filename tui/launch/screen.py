@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import structs
 from textual.binding import Binding
 
 from engine.core.errors import UserError
@@ -54,7 +55,10 @@ class LaunchScreen(PlanScreen):
             )
             self.bench.say(warning, "warning")
         else:
-            words = ("run", *arguments(self.plan), "--out", str(self.context.out), "--detach")
+            plan = structs.replace(
+                self.plan, allow_concurrent=self.plan.allow_concurrent or launch_items.ANOTHER_RUN in blocks
+            )
+            words = ("run", *arguments(plan), "--out", str(self.context.out), "--detach")
             self._do("preparing the builds and starting", self._started(words))
 
     async def _started(self, words: tuple[str, ...]) -> None:

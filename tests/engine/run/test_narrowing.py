@@ -51,7 +51,7 @@ def slices(blocks: int, spread: float, effect: float = 1.0) -> Iterator[Slice]:
     for block in range(1, blocks + 1):
         for place, side in enumerate((0, 1, 1, 0)):
             ops = round(10_000 * (effect if side else 1.0) * random.lognormvariate(0, spread))
-            yield Slice(block, place, side, 0, 0, 50_000_000, ops, ops, 1, ops, 0, 0, 0, 0, 0)
+            yield Slice(block, place, side, 0, 0, 50_000_000, ops, ops, 1, ops, 0, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_stalls_of_every_side_are_known(tmp_path: Path) -> None:
         live.stall(0)
         view = player.look()
         assert not view.stalls
-        assert [(side.name, stall.role) for side, stall in seen(view).stalled()] == [("16.3", "query")]
+        assert [(side.name, stall.role) for side, (stall,) in seen(view).incidents_now()] == [("16.3", "query")]
 
 
 def test_what_probes_report_of_every_side_is_known(tmp_path: Path) -> None:
