@@ -59,11 +59,13 @@ class Step:
     connections in the order of their slots in the page; a step without any consists of its maintenance.
     `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
     count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
-    A step of kind query is as long as the page's END_NS says, once that is set. `sliced` steps may be driven in slices:
-    their roles obey the gate (`workloads.gate`). By "time" where the state that they leave does not depend on how much
-    was done; by "work" where that is fixed, and as much for each client: then the headline's roles obey the quota, too,
-    and make a statement a round. Neighbours that are `interchangeable` are done in the opposite order in every other
-    repeat, so that a drift within cells cancels. A client process that serves several roles has `threads`.
+    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`). By "time" where they last so
+    long whatever is done in them: then they are as long as the page's END_NS says, once that is set. By "work" where
+    that is fixed, and as much for each client: then the headline's roles obey the quota, too, and make a statement a
+    round. Clients that are not `gated` know no gate: they and their server processes are stopped between slices, and
+    their launcher tells later what was done in each (`workloads.turns`). Neighbours that are `interchangeable` are done
+    in the opposite order in every other repeat, so that a drift within cells cancels. A client process that serves
+    several roles has `threads`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Step:
     interchangeable: bool = False
     ages: Ages = "page"
     threads: int = 1
+    gated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ class Plan:
 class Place:
     """Where a step's clients run: against which database, counting in which page (an inherited descriptor).
 
-    `folder` is a private one that they may write to, removed with the cell.
+    `folder` is a private one that they may write to, removed with the cell. `found` is what the report of the first
+    step of the run that found something says of it (see `Launch`): the same for all cells.
     """
 
     dsn: str
@@ -125,6 +129,7 @@ class Place:
     seed: int
     repeat: int
     folder: str
+    found: Record = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,8 @@ class Launch:
     It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
     Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
-    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher.
+    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher. Its
+    `found` is an object that later launches of the run are given: `Place.found`.
     """
 
     command: tuple[str, ...]

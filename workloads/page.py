@@ -11,6 +11,7 @@ an aligned word is read whole, so no lock is needed.
         192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
         256..3583          histogram of service time (send to last row), see `workloads.histogram`
         3584..6911         histogram of response time from the intended start (rate-limited roles only)
+    then the turns of a server whose clients know no gate, see `workloads.turns`
 
 Times are CLOCK_MONOTONIC nanoseconds.
 """
@@ -30,6 +31,7 @@ ERROR_OFFSET, ERROR_BYTES = 64, 1024
 RING_OFFSET = 192
 SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
+KEPT_TURNS, TURN_WORDS = 4096, 4  # turns of 50 ms: more than three minutes
 UNLIMITED = 2**63 - 1  # as a quota
 
 
@@ -49,6 +51,7 @@ class Control(IntEnum):
     QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.gate`
     END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
     PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
+    TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.turns`
 
 
 class State(IntEnum):
@@ -96,6 +99,7 @@ class Word(IntEnum):
     RETRIES = 46  # further tries
     SKIPPED = 47  # transactions that were due, and never begun
     LATE = 48  # transactions that took longer than the limit
+    DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, but without a time
     BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
@@ -112,6 +116,7 @@ OUTCOMES = {
         Word.RETRIES,
         Word.SKIPPED,
         Word.LATE,
+        Word.DROPPED,
     )
 }
 
@@ -144,6 +149,11 @@ class Page:
     def slot(self, role: int) -> int:
         return CONTROL_WORDS + role * SLOT_WORDS
 
+    @property
+    def turns(self) -> int:
+        """Where the turns begin."""
+        return self.slot(self.roles)
+
     def word(self, role: int, word: Word) -> int:
         return self.words[self.slot(role) + word]
 
@@ -175,4 +185,4 @@ class Page:
 
 
 def page_bytes(roles: int) -> int:
-    return (CONTROL_WORDS + roles * SLOT_WORDS) * 8
+    return (CONTROL_WORDS + roles * SLOT_WORDS + KEPT_TURNS * TURN_WORDS) * 8

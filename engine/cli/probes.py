@@ -64,7 +64,7 @@ _add_switch("off", "Detach a probe from", on=False)
 @click.option("--probe", "wanted", default="default", show_default=True, metavar="NAME,…", help="Probes to measure.")
 @click.option("--pg", "label", default="16.3", show_default=True, metavar="LABEL", help="Build to measure with.")
 @click.option("--workload", default="insert", show_default=True, help="Workload to run.")
-@click.option("--steps", metavar="STEP,…", help="Steps to compare  [default: l.i1].")
+@click.option("--steps", metavar="STEP,…", help="Steps to compare  [default: l.i1; pgbench: all].")
 @click.option(
     "--pairs",
     type=click.IntRange(1, 1000),
@@ -107,9 +107,12 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
 
 
 def _usual(name: str) -> dict[str, Any]:
-    """A workload's options where nothing else is asked for: as many rows as a step of some seconds needs."""
+    """A workload's options where nothing else is asked for: as many rows as a step of some seconds needs.
+
+    One whose steps are not sized by rows has its own: all of its steps.
+    """
     try:
         known = {option.name for option in options_of(workload(name).options)}
     except UnknownName as error:
         raise planfile.refused(error) from None
-    return {name: value for name, value in USUAL.items() if name in known}
+    return USUAL if USUAL.keys() <= known else {}

@@ -93,7 +93,7 @@ def _amount(prospect: Prospect) -> str:
     pairs = guess.cells // servers
     least = f"{manifest.looks[0].pairs} to " if manifest.looks and pairs > manifest.looks[0].pairs else ""
     ends = ", ends as soon as every step is known" if manifest.looks else ""
-    query = f", {guess.query_step_s:.0f} s of it for each query step" if guess.query_step_s else ""
+    query = f", {guess.query_step_s:.0f} s of it for each step of a fixed length" if guess.query_step_s else ""
     of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each{query}"
     return f"{least}{of_each}, {in_all}{ends}"
 

@@ -55,9 +55,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     interleave: Annotated[
         Literal["auto", "slices", "cells"],
         about(
-            "What takes turns: whole cells, or slices of load, write and query steps, with the servers of a repeat up "
-            "side by side. Slices see much smaller differences on a machine that others use, too. auto: slices where "
-            "they can be."
+            "What takes turns: whole cells, or slices of load, write and query steps and of pgbench's, with the "
+            "servers of a repeat up side by side. Slices see much smaller differences on a machine that others use, "
+            "too. auto: slices where they can be."
         ),
     ] = "auto"
     slice_ms: Annotated[

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from engine.core.errors import UserError
 from engine.core.model import StepTotals
+from engine.core.record import converted, parsed
 from engine.host.account import make_passable
 from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
 from engine.journal.lock import take
@@ -146,6 +147,12 @@ class JournalWriter:
             work=work,
             plan=json.dumps(plan),
         )
+
+    def found(self) -> dict[str, Any]:
+        """What the first step of the run that found something reports of it; empty while none has."""
+        found = "json_extract(totals, '$.report.found')"
+        row = self._db.execute(f"SELECT {found} FROM step WHERE {found} IS NOT NULL ORDER BY id LIMIT 1").fetchone()
+        return converted(parsed(row[0], "journal.db"), dict[str, Any], "journal.db: found") if row else {}
 
     def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
         """Records a step's end and what was counted over it."""

@@ -19,6 +19,7 @@ from engine.host.counters import Host
 from engine.host.procfs import difference
 from engine.journal.writer import JournalWriter
 from engine.observe import connection
+from engine.observe.ages import ActiveAges
 from engine.observe.causes import causes
 from engine.observe.connection import RoleWatch
 from engine.observe.evidence import Evidence, HostSecond, Partner
@@ -114,6 +115,7 @@ class StepSampler:
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
         self._stopped_event: int | None = None  # while the postmaster is
         self._observed = Observed({}, ())
+        self._active_ages = ActiveAges()
         self._snapshots = Snapshots(sources.activity)
         self._host_seconds: deque[HostSecond] = deque(maxlen=connection.HISTORY_S)
 
@@ -135,7 +137,7 @@ class StepSampler:
         if t_ns >= self._due_ns:
             self._tick(t_ns)
             self._due_ns += TICK_NS * (1 + (t_ns - self._due_ns) // TICK_NS)
-        elif t_ns - self._looked_ns >= LOOK_NS:
+        elif t_ns - self._looked_ns >= LOOK_NS and self._may_ask:
             self._look(t_ns)
 
     def finish(self, t_ns: int) -> None:
@@ -179,6 +181,14 @@ class StepSampler:
     def _active_ns(self, t_ns: int) -> int:
         """The time without the server's pauses."""
         return t_ns if self._page is None else gate.active_ns(self._page, t_ns)
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether the server may be asked for ages: not while it is stopped for another's slice.
+
+        A backend that was stopped while it told what it does would have the one that asks wait for it at full speed.
+        """
+        return self._ages == "page" or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
@@ -258,12 +268,20 @@ class StepSampler:
 
         Ages that come from there stay as they are in such a second.
         """
+        if not self._may_ask:
+            return self._observed
         try:
             observed = self.sources.activity.sample()
         except MonitorError:
             return Observed({}, ())
+        now_ns = time.monotonic_ns()
+        active_ns = self._active_ns(now_ns)
+        self._active_ages.remember(now_ns, active_ns)
         for role in self.roles:
-            role.observe(observed.waits.get(role.backend_pid))
+            wait = observed.waits.get(role.backend_pid)
+            if wait is not None and active_ns != now_ns and self._ages != "page":
+                wait = dataclasses.replace(wait, age_ns=self._active_ages.of(wait.age_ns))
+            role.observe(wait)
         return observed
 
     def _record_stall(self, role: RoleWatch, change: Change) -> None:

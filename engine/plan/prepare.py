@@ -51,7 +51,7 @@ class Guess:
 
     `cells` is how many there will be: all that are planned, or as many as fit into the time.
     `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
-    `query_step_s` is the longest of the query steps in slices, all servers together; None where there are none.
+    `query_step_s` is the longest of the steps by time in slices, all servers together; None where there are none.
     """
 
     cells: int

@@ -162,10 +162,7 @@ def header(comparison: Comparison) -> list[str]:
     if workload.non_default:
         lines.append(f"non-default workload options: {', '.join(workload.non_default)}")
     if comparison.design != "cells":
-        lines.append(
-            f"servers side by side, load, write and query steps in {comparison.design}: "
-            "not pooled with runs of whole cells"
-        )
+        lines.append(f"servers side by side, driven in {comparison.design}: not pooled with runs of whole cells")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")

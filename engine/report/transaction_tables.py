@@ -16,16 +16,23 @@ STOPPED = (
     f"pgbench is stopped before and after the measured time, which may be more than {STOP_SHARE:.0%} of this mean; "
     "give more seconds or transactions"
 )
+DROPPED = (
+    "dropped: in flight when pgbench was stopped for another server's slice; counted, but without a response time",
+)
 
 
 def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
     """The tables that have rows."""
-    yield from (section for section in (_outcomes(comparison), *_statements(comparison, notes)) if section.rows)
+    yield from (section for section in (_outcomes(comparison, notes), *_statements(comparison, notes)) if section.rows)
 
 
-def _outcomes(comparison: Comparison) -> tables.Section:
-    """Shares of the transactions that were due, all cells of a subject together."""
-    section = tables.Section("What became of transactions (of all that were due)", ("step and build", *OUTCOMES))
+def _outcomes(comparison: Comparison, notes: tables.Notes) -> tables.Section:
+    """Shares of the transactions that were due, all cells of a subject together; of what there was."""
+    every = [cell for step in comparison.steps for name in comparison.names for cell in comparison.of(name, step)]
+    seen = tuple(outcome for outcome in OUTCOMES if any(_count(cell, outcome) for cell in every))
+    marks = {"dropped": notes.mark(DROPPED)} if "dropped" in seen else {}
+    columns = (f"{outcome}{marks.get(outcome, '')}" for outcome in seen)
+    section = tables.Section("What became of transactions (of all that were due)", ("step and build", *columns))
     for step in comparison.steps:
         rows = []
         for name in comparison.names:
@@ -35,7 +42,7 @@ def _outcomes(comparison: Comparison) -> tables.Section:
                 due = sum(cell.ops for cell in cells) + sum(
                     counts[outcome] for outcome in ("serialization", "deadlock", "failed", "skipped")
                 )
-                shares = (tables.percent(counts[outcome] / due if due else None) for outcome in OUTCOMES)
+                shares = (tables.percent(counts[outcome] / due if due else None) for outcome in seen)
                 rows.append(((f"  {name}", *shares), ""))
         section.add_step(step, rows)
     return section

@@ -17,7 +17,6 @@ import msgspec
 import engine
 from engine.core.model import Manifest
 from engine.host.account import Account, bound_to_engine
-from engine.journal.reader import SliceRow
 from engine.plan.slices import SliceSeed
 from engine.run.attempt import Attempt
 from engine.run.conductor import SLICE, Orders, Slice
@@ -108,7 +107,7 @@ def run_abreast(
 ) -> None:
     """Runs the cells of a repeat side by side: steps that may be sliced in slices, others one cell after the other.
 
-    With `scatter`, that of the log ratios from pair to pair, query steps end as soon as they are narrow enough for it.
+    With `scatter`, that of log ratios from pair to pair, steps by time end as soon as they are narrow enough for it.
     A cell that fails ends by itself; the others go on, unsliced from then on, and have no pair to be compared in.
     """
     left = list(attempts)
@@ -164,10 +163,8 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
 
 
 def _keep(conductor: Conducting, runners: Sequence[StepRunner]) -> list[Slice]:
-    """Records the slices that ended since, and returns them."""
-    new = conductor.slices()
-    for each in new:
-        runner = runners[each.side]
-        row = {name: value for name, value in each._asdict().items() if name != "side"}
-        runner.journal.add_slice(SliceRow(step_id=runner.step, **row))
-    return new
+    """Records the slices that ended since, or are known only now, and returns them."""
+    for each in conductor.slices():
+        if (record := runners[each.side].slices) is not None:  # else its cell has failed
+            record.add(each)
+    return [each for runner in runners if runner.slices is not None for each in runner.slices.keep()]

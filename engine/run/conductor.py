@@ -3,7 +3,8 @@
 A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
 counters pages (`workloads.gate`). A slice is over when its time is, or its rounds are made, and no statement is in
 flight; then the counters are read, and background processes that were at work get SIGSTOP until their server's next
-slice. The postmaster never does: it must obey its death signal.
+slice. The postmaster never does: it must obey its death signal. Clients that know no gate, such as pgbench, get SIGSTOP
+when the time is over, wherever they are, and so do their backends; what was done in such a slice is told later.
 
 By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
 role of the headline makes as many rounds in all slices of a block, so that tables are of one size at its end: for steps
@@ -34,7 +35,7 @@ import msgspec
 from engine.core.model import Stopping, Subject
 from engine.plan.slices import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.run.driven import Count, Driven, Processes, Side, count
-from workloads import gate, histogram
+from workloads import gate, histogram, turns
 from workloads.page import UNLIMITED, Control, Page, Word
 
 LOOK_S = 50e-6  # between two looks at whether a server is quiet
@@ -63,7 +64,9 @@ class Slice(NamedTuple):
     that the server used since its slice before this one, in others' slices. `stopped` processes were stopped after it;
     `switch_ns` is what passed from the end of its time until the gate of the next could open. By work, `ragged_ns` is
     how long some of the headline's roles had made their rounds and others had not. `early_ns` and `early_ops` are
-    of the beginning of the counted part; 0 where statements are slow.
+    of the beginning of the counted part; 0 where statements are slow. Of clients that know no gate, `ops` and `cpu_ops`
+    are not known yet: they are what was done at the end of `turn`, less what was at the end of the one before it
+    (`workloads.turns`).
     """
 
     block: int
@@ -81,8 +84,9 @@ class Slice(NamedTuple):
     stopped: int
     switch_ns: int
     ragged_ns: int
-    early_ns: int
-    early_ops: int
+    early_ns: int = 0
+    early_ops: int = 0
+    turn: int = -1
 
 
 SLICE = struct.Struct(f"<{len(Slice._fields)}q")
@@ -193,7 +197,13 @@ class Conductor:
                 time.sleep(END_LOOK_S)
 
     def _warm_part(self) -> int:
-        """How long the part of each slice is that is not counted, by the statements that there have been."""
+        """How long the part of each slice is that is not counted, by the statements that there have been.
+
+        None of slices whose counts come from a log: where that has one in some statements, it does not tell so short
+        a time.
+        """
+        if not all(driven.gated for driven in self._driven):
+            return 0
         counts = histogram.merge(driven.service() for driven in self._driven)
         median_us = histogram.quantile_us(counts, 0.5) or 0
         return 0 if median_us > SLOW_STATEMENT_US else WARM_NS
@@ -223,9 +233,11 @@ class Conductor:
     def _slice(self, block: Block, place: int, side: int, rounds: int) -> Slice | None:
         """One turn: so many rounds, or (0) the block's time. None where a role ended before it had made its rounds."""
         driven = self._driven[side]
+        if not driven.gated:
+            return self._cut_slice(block, place, side)
         page = driven.page
         before = driven.processes.used_ns()
-        leak_ns = sum(cpu - driven.used.get(pid, (cpu, 0))[0] for pid, (cpu, _) in before.items())
+        leak_ns = driven.leaked_ns(before)
         first = driven.counts()
         driven.quota += rounds
         opened_ns = driven.open()
@@ -235,8 +247,8 @@ class Conductor:
             early = self._next_ends(driven, EARLY_NS)
         if rounds and not self._await_rounds(driven):
             return None
-        while not rounds and (left_ns := opened_ns + block.slice_ns - time.monotonic_ns()) > 0 and not driven.ended:
-            time.sleep(min(left_ns / 1e9, 0.1))
+        if not rounds:
+            driven.work_until(opened_ns + block.slice_ns)
         due_ns = time.monotonic_ns()
         gate.shut(page)
         self._await_quiet(driven)
@@ -251,24 +263,51 @@ class Conductor:
         driven.stop(self.orders.stop, before)
         counted_ns, ops = _between(begun, last)
         early_ns, early_ops = _between(begun, early)
-        used = [
-            sum(now[which] - before.get(pid, (0, 0))[which] for pid, now in driven.used.items()) for which in (0, 1)
-        ]
+        cpu_ns, runq_ns = driven.used_since(before)
         return Slice(
             block.ordinal, place, side, opened_ns,
             counted_from_ns=min(each.ended_ns for each in begun),
             counted_ns=counted_ns,
             ops=ops,
             rows=sum(end.rows - start.rows for start, end in zip(begun, last, strict=True)),
-            cpu_ns=used[0],
+            cpu_ns=cpu_ns,
             cpu_ops=sum(end.statements - start.statements for start, end in zip(first, last, strict=True)),
-            runq_ns=used[1],
+            runq_ns=runq_ns,
             leak_ns=leak_ns,
             stopped=len(driven.stopped),
             switch_ns=time.monotonic_ns() - due_ns,
             ragged_ns=ragged_ns,
             early_ns=early_ns,
             early_ops=early_ops,
+        )  # fmt: skip
+
+    def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
+        """One turn of a server whose clients know no gate: all of it counts, and what was done is told later."""
+        driven = self._driven[side]
+        before = driven.processes.used_ns()
+        leak_ns = driven.leaked_ns(before)
+        opened_ns = driven.open()
+        turn = turns.begun(driven.page) - 1
+        driven.work_until(opened_ns + block.slice_ns)
+        gate.shut(driven.page)
+        halted_ns = driven.halt()
+        driven.used = driven.processes.used_ns()
+        driven.stop(self.orders.stop, before)
+        cpu_ns, runq_ns = driven.used_since(before)
+        return Slice(
+            block.ordinal, place, side, opened_ns,
+            counted_from_ns=opened_ns,
+            counted_ns=halted_ns - opened_ns,
+            ops=0,
+            rows=0,
+            cpu_ns=cpu_ns,
+            cpu_ops=0,
+            runq_ns=runq_ns,
+            leak_ns=leak_ns,
+            stopped=len(driven.stopped) + len(driven.clients),
+            switch_ns=time.monotonic_ns() - halted_ns,
+            ragged_ns=0,
+            turn=turn,
         )  # fmt: skip
 
     def _next_ends(self, driven: Driven, after_ns: int) -> list[Count]:

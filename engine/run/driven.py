@@ -1,4 +1,8 @@
-"""A server as the conductor drives it: its gate, what its clients counted, what its processes use, who is stopped."""
+"""A server as the conductor drives it: its gate, what its clients counted, what its processes use, who is stopped.
+
+Clients that know no gate are stopped themselves, and then their backends, in the middle of whatever these do: a backend
+that went on would do in others' slices, or uncounted, what its client has asked for. All go on the other way round.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.core.model import Stopping, Subject
-from workloads import gate, histogram
+from workloads import gate, histogram, turns
 from workloads.page import UNLIMITED, Control, Page, State, Word
 
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
@@ -22,8 +26,8 @@ BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are st
 class Side(msgspec.Struct, frozen=True):
     """One server: the page of its clients, the slots whose statements are counted, and its postmaster.
 
-    `backends` are the clients': they obey the gate, and are never stopped. What `monitor` does is the engine's doing,
-    and not counted.
+    `backends` are the clients'. They are stopped only where `clients` are given: processes that know no gate. What
+    `monitor` does is the engine's doing, and not counted.
     """
 
     subject: Subject
@@ -33,6 +37,7 @@ class Side(msgspec.Struct, frozen=True):
     postmaster: int
     backends: tuple[int, ...] = ()
     monitor: int = 0
+    clients: tuple[int, ...] = ()
 
 
 class Count(NamedTuple):
@@ -88,7 +93,9 @@ class Processes:
 class Driven:
     """A server under the conductor: what it had used at the end of its last slice, and what of it is stopped.
 
-    `quota` is how many rounds of the step each role of the headline may begin, once its gate opens.
+    `quota` is how many rounds of the step each role of the headline may begin, once its gate opens. `clients` are
+    descriptors of those that know no gate, which stand still at first: of processes, so that another one that has the
+    number of one that has ended is not taken for it.
     """
 
     side: Side
@@ -97,25 +104,75 @@ class Driven:
     quota: int = UNLIMITED
     used: dict[int, tuple[int, int]] = field(default_factory=dict)
     stopped: list[int] = field(default_factory=list)
+    clients: list[int] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        for pid in self.side.clients:
+            with suppress(ProcessLookupError):  # its launcher sees that it has ended
+                self.clients.append(os.pidfd_open(pid))
 
     def open(self) -> int:
         """Continues what was stopped and opens the gate; returns when."""
-        for pid in self.stopped:
+        for pid in reversed(self.stopped):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.stopped = []
+        was_shut = bool(self.page.words[Control.PAUSED_SINCE_NS])
         opened_ns = gate.open_now(self.page)
         gate.allow(self.page, self.quota)
+        if self.gated:
+            return opened_ns
+        if was_shut:
+            turns.begin(self.page, opened_ns)
+        if not self.ended:  # a launcher whose step is over has stopped its clients itself
+            self._send_clients(signal.SIGCONT)
         return opened_ns
+
+    @property
+    def gated(self) -> bool:
+        """Whether its clients obey the gate."""
+        return not self.side.clients
+
+    def halt(self) -> int:
+        """Stops clients that know no gate, and their backends; returns when the clients were."""
+        self._send_clients(signal.SIGSTOP)
+        halted_ns = time.monotonic_ns()
+        for pid in filter(None, self.side.backends):
+            self._stop(pid)
+        gate.pause(self.page, halted_ns)
+        turns.end(self.page, halted_ns)
+        return halted_ns
 
     def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
         """Stops background processes: those at work in the slice since `before`, or all."""
         for pid, (cpu_ns, _) in self.used.items():
             busy = cpu_ns - before.get(pid, (0, 0))[0] > BUSY_NS
             if pid not in self.side.backends and (which == "all" or (which == "busy" and busy)):
-                self.stopped.append(pid)  # first: whatever happens, it is continued
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
+                self._stop(pid)
+
+    def _stop(self, pid: int) -> None:
+        self.stopped.append(pid)  # first: whatever happens, it is continued
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+
+    def _send_clients(self, number: signal.Signals) -> None:
+        for client in self.clients:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(client, number)
+
+    def leaked_ns(self, now: dict[int, tuple[int, int]]) -> int:
+        """CPU time that its processes used since its last slice."""
+        return sum(cpu - self.used.get(pid, (cpu, 0))[0] for pid, (cpu, _) in now.items())
+
+    def used_since(self, before: dict[int, tuple[int, int]]) -> tuple[int, int]:
+        """CPU time and run-queue wait at the end of its last slice, less those of `before`."""
+        both = [(now, before.get(pid, (0, 0))) for pid, now in self.used.items()]
+        return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
+
+    def work_until(self, until_ns: int) -> None:
+        """Waits while its clients work; less long where a role ends."""
+        while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:
+            time.sleep(min(left_ns / 1e9, 0.1))
 
     def counts(self) -> list[Count]:
         """What the headline's roles have done."""

@@ -1,4 +1,4 @@
-"""Ends a query step in slices early, once more of it would hardly narrow what is known of its builds.
+"""Ends a step that is sliced by time early, once more of it would hardly narrow what is known of its builds.
 
 It looks at the width of the difference within this pair of clusters only, never at the difference itself: to stop on
 that would choose the moment at which it looks largest. All servers get the same end, a whole second ahead of them, so
@@ -45,7 +45,7 @@ class Narrowing:
         self._blocks: list[dict[int, list[Slice]]] = [{} for _ in runners]
         self._look_s = 0.0
         self._step = step
-        self._over = step.kind != "query"  # others are as long as their work
+        self._over = step.sliced != "time"  # others are as long as their work
 
     def add(self, slices: Iterable[Slice]) -> None:
         """Takes the slices that ended since."""

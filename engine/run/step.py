@@ -28,6 +28,7 @@ from engine.postgres.statement import AsyncStatement
 from engine.run.clients import Launcher, launched
 from engine.run.control import Commands
 from engine.run.driven import Side
+from engine.run.slice_record import SliceRecord
 from engine.run.stop import StepFailed, Stop
 from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
@@ -74,6 +75,7 @@ class StepRunner:
         self._report: dict[str, Any] = {}  # of the last step with clients
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
+        self.slices: SliceRecord | None = None  # of the step with clients that runs
         self._page: Page | None = None  # of that step
         self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
         self._planstats = planstats.PROBE in self.manifest.observers
@@ -241,12 +243,14 @@ class StepRunner:
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
         self._end_ns = 0
-        with launched(self._launch_of(step), len(step.roles), self.server) as (page, launcher):
+        with launched(self._launch_of(step), len(step.roles), self.server) as (page, launcher), ExitStack() as ends:
             self._await_ready(page, launcher)
             if step.sliced:
                 self.sliced, self._page = (step, self._side(step, page)), page
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)
+            self.slices = SliceRecord(self.journal, sampler.step, page)
+            ends.callback(setattr, self, "slices", None)  # its page goes
             page.words[Control.START_NS] = sampler.started_ns
             self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
@@ -255,6 +259,7 @@ class StepRunner:
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
             launcher.await_end()
+            self.slices.keep()
             sampler.add_up()
             self._report = launcher.report()
         return sampler
@@ -276,7 +281,8 @@ class StepRunner:
 
         def of(page_fd: int) -> Launch:
             folder = str(self.server.socket_dir)
-            place = Place(self.server.dsn(DATABASE), page_fd, self.manifest.seed, self.cell.repeat, folder)
+            dsn, found = self.server.dsn(DATABASE), self.journal.found()
+            place = Place(dsn, page_fd, self.manifest.seed, self.cell.repeat, folder, found)
             return self.workload.launch(self.manifest.workload, step, place)
 
         return of
@@ -286,8 +292,16 @@ class StepRunner:
         backends = tuple(page.word(slot, Word.BACKEND_PID) for slot in range(page.roles))
         judged = step.headline.role if step.headline else ""
         headline = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == judged)
+        pids = () if step.gated else {page.word(slot, Word.CLIENT_PID) for slot in range(page.roles)}
         return Side(
-            self.cell.subject, page.fd, page.roles, headline, self.server.pid, backends, self.monitor.backend_pid
+            self.cell.subject,
+            page.fd,
+            page.roles,
+            headline,
+            self.server.pid,
+            backends,
+            self.monitor.backend_pid,
+            tuple(sorted(pids)),
         )
 
     def _await_ready(self, page: Page, launcher: Launcher) -> None:

@@ -72,7 +72,7 @@ class Runner:
         while (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, READ_S) if self.counting else left_s)
             if self.counting:
-                for text in self.pgbench.lines():
+                for text in (text for thread in self.pgbench.lines() for text in thread):
                     line = parse(text, lag=False, retries=False)
                     if line is not None:
                         self.counting.take(line)

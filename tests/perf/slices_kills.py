@@ -1,6 +1,6 @@
 """Does anything stay stopped or behind when a sliced run is killed? Engine, conductor and both, at random moments.
 
-    PGBED_SERVERS=... python -m tests.perf.slices_kills [BASE,OTHER] [--times 100] [--seed 1]
+    PGBED_SERVERS=... python -m tests.perf.slices_kills [BASE,OTHER] [--times 100] [--seed 1] [--plan insert|pgbench]
 
 A run of `bench` with --interleave slices is killed with SIGKILL, resumed, killed again, and so on; when it has all its
 cells, another begins. After each kill
@@ -30,11 +30,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.journal.lock import is_locked
+from engine.journal.reader import JournalReader
 from tests.faults.kills import awaited, finished, left_behind, lost, resumed, segments
 from tests.support.benchcall import Bench, conductor_of, stopped
 
-PLAN = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices",
-        "--steps", "l.i0,l.x,qr100,qp100", "--query-seconds", "3", "--repeats", "2")  # fmt: skip
+COMMON = ("--set", "shared_buffers=32MB", "--interleave", "slices", "--repeats", "2")
+PLANS = {
+    "insert": ("--rows", "2000", "--rows-written", "1000", "--steps", "l.i0,l.x,qr100,qp100", "--query-seconds", "3"),
+    "pgbench": ("--workload", "pgbench-tpcb", "--pgbench-scale", "1", "--warmup-seconds", "1", "--clients", "1,8",
+                "--seconds", "3"),
+}  # fmt: skip
 KINDS = ("engine", "conductor", "both")
 LONGEST_S = 5.0  # until the kill, from the first slices on or, sometimes, from the engine's start
 IN_SLICES = 0.75  # of the kills of an engine wait for slices
@@ -58,8 +63,9 @@ class Tally:
 class Campaign:
     """Kills one run after the other in a folder."""
 
-    def __init__(self, folder: Path, builds: str, chance: random.Random) -> None:
+    def __init__(self, folder: Path, builds: str, plan: str, chance: random.Random) -> None:
         self._folder, self._builds, self._chance = folder, builds, chance
+        self._plan = (*PLANS[plan], *COMMON)
         self._bench = Bench(folder / "0")
         self._begun = 0
         self._shared: set[str] = set()  # memory of all its servers
@@ -81,7 +87,7 @@ class Campaign:
         victims = ([] if kind == "conductor" else [engine]) + ([] if kind == "engine" else conductors)
         if not is_locked(bench.run) or not victims:  # the run was over before
             return
-        before = finished(bench)
+        before, clients = finished(bench), _pgbenchs(bench)
         self._shared |= segments(bench)
         for pid in victims:
             with suppress(ProcessLookupError):
@@ -97,6 +103,7 @@ class Campaign:
         yield from awaited(lambda: not is_locked(bench.run), "the engine does not end")
         yield from awaited(lambda: not bench.descendants(), "processes are left")
         yield from awaited(lambda: not any(map(_lives, conductors)), "the conductor is left")
+        yield from awaited(lambda: not any(map(_lives, clients)), "pgbench is left")
         yield from awaited(lambda: not list(bench.run.glob("cells/*/data")), "a cluster is left")
         yield from lost(bench, before)
         took_s = time.monotonic() - killed_s
@@ -121,7 +128,7 @@ class Campaign:
             yield from left_behind(bench, self._shared)
         self._begun += 1
         self._bench = Bench(self._folder / str(self._begun))
-        self._bench.detached("--pg", self._builds, *PLAN)
+        self._bench.detached("--pg", self._builds, *self._plan)
 
     def _stays_stopped(self) -> Iterator[str]:
         """The next step's conductor may stop the same processes: but not for as long as this."""
@@ -137,8 +144,16 @@ class Campaign:
 
 def _lives(pid: int) -> bool:
     with suppress(OSError):
-        return b"engine.run.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"engine.run.conductor" in line or b"pgbench" in line
     return False
+
+
+def _pgbenchs(bench: Bench) -> set[int]:
+    """All that the run has had."""
+    with JournalReader(bench.run) as reader:
+        steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
+        return {role.client_pid for step in steps for role in reader.roles(step.id) if role.name == "pgbench"}
 
 
 def main() -> int:
@@ -146,11 +161,12 @@ def main() -> int:
     parser.add_argument("builds", nargs="?", default="12.11-prebuilt,16.3-prebuilt")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plan", choices=PLANS, default="insert")
     asked = parser.parse_args()
     wrong, began_s = 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pgbed-kills-", dir="/tmp") as name:
         Path(name).chmod(0o755)
-        campaign = Campaign(Path(name), asked.builds, random.Random(asked.seed))
+        campaign = Campaign(Path(name), asked.builds, asked.plan, random.Random(asked.seed))
         while (times := sum(tally.times for tally in campaign.tallies.values())) < asked.times:
             kind = KINDS[times % len(KINDS)]
             for found in campaign.kill(kind):

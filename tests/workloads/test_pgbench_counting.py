@@ -96,6 +96,7 @@ def test_failures_retries_and_skipped_ones_are_counted_by_kind(page: Page) -> No
     found = {word.name: page.word(0, word) for word in Word if word >= Word.SERIALIZATION}
     assert found == {
         "SERIALIZATION": 1, "DEADLOCK": 0, "FAILED": 0, "RETRIED": 2, "RETRIES": 3, "SKIPPED": 1, "LATE": 1,
+        "DROPPED": 0,
     }  # fmt: skip
     assert page.word(0, Word.STATEMENTS) == 1
 

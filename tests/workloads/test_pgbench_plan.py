@@ -7,19 +7,42 @@ import pwd
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from workloads.base import Place
 from workloads.pgbench import command, workload
 from workloads.pgbench.options import Options, ScriptOptions
-from workloads.pgbench.workload import SCRIPTS, SELECT, TPCB
+from workloads.pgbench.spec import Found, Spec
+from workloads.pgbench.workload import SCRIPTS, SELECT
 
 
-def test_of_scripts_of_ones_own_each_transaction_is_in_the_log(tmp_path: Path) -> None:
+def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_found(tmp_path: Path) -> None:
     script = tmp_path / "slow.sql"
     script.write_text("SELECT pg_sleep(30);\n")
-    assert SCRIPTS.plan(ScriptOptions(script=(str(script),))).record["log_every"] == 1
-    assert SCRIPTS.plan(ScriptOptions(script=(str(script),), log_every=4)).record["log_every"] == 4
-    assert [workload.plan(Options()).record["log_every"] for workload in (SELECT, TPCB)] == [16, 1]
+    own = SCRIPTS.plan(ScriptOptions(script=(str(script),))).record
+    given = SCRIPTS.plan(ScriptOptions(script=(str(script),), log_every=4)).record
+    select, limited = (SELECT.plan(options).record for options in (Options(jobs=2), Options(rate=900.0)))
+    fast, slow = Found.of(30_000, 2), Found.of(300, 1)
+    assert (fast.log_every, slow.log_every, Found.of(1e6, 1).log_every) == (8, 1, 64)
+    for record, found, every, by_line in (
+        (own, None, 1, True),
+        (own, slow, 1, True),
+        (own, fast, 8, False),
+        (given, fast, 4, False),
+        (select, None, 1, False),
+        (select, slow, 1, True),
+        (select, fast, 8, False),
+        (limited, fast, 1, False),
+    ):
+        chosen = SELECT if record in (select, limited) else SCRIPTS
+        whole = {**record, "programs": {"pgbench": {"path": "/x", "version": "pgbench (PostgreSQL) 18.6"}}}
+        place = Place("", 0, 1, 1, "", msgspec.to_builtins(found) if found else {})
+        spec = msgspec.json.decode(chosen.launch(whole, chosen.steps(whole)[1], place).stdin, type=Spec)
+        assert (spec.log_every, spec.log_by_line) == (every, by_line)
+    assert SELECT.identity(select)["log_every"] == "auto" and SELECT.identity(limited)["log_every"] == 1
+    with pytest.raises(msgspec.ValidationError):  # a journal of another's
+        msgspec.convert({"log_every": 0}, Found)
 
 
 @pytest.mark.parametrize("options", [Options(rate=100.0, log_every=2), Options(max_tries=2, log_every=16)])
@@ -27,6 +50,26 @@ def test_what_only_a_full_log_tells_excludes_another(options: Options) -> None:
     with pytest.raises(ValueError, match=r"--(rate|max-tries) and --log-every \d+ exclude each other"):
         SELECT.plan(options)
     SELECT.plan(Options(rate=100.0, log_every=1))
+
+
+def test_what_goes_on_while_a_server_is_stopped_is_not_sliced(tmp_path: Path) -> None:
+    for option in ({"rate": 9.0}, {"connect": True}, {"transactions": 5}, {"transactions_total": 50}):
+        (name,) = option
+        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')}: "):
+            SELECT.abreast(option)
+        record = SELECT.plan(Options(**option)).record  # type: ignore[arg-type]
+        assert not any(step.sliced for step in SELECT.steps(record))
+    script = tmp_path / "rests.sql"
+    for text in ("SELECT 1;\n\\sleep 1 ms\n", "SELECT PG_Sleep (0.1);\n", "SELECT pg_sleep_for('1 s');\n"):
+        script.write_text(text)
+        with pytest.raises(ValueError, match=r"rests\.sql: it sleeps"):
+            SCRIPTS.abreast({"script": (str(script),)})
+        assert not SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)[1].sliced
+    script.write_text("SELECT 'pg_sleep';\n")
+    assert SCRIPTS.abreast({"script": (str(script),), "seconds": 4})["seconds"] == 4
+    made, *steps = SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)
+    assert not made.sliced and all(step.sliced == "time" and not step.gated for step in steps)
+    assert SCRIPTS.abreast({"script": ("none.sql",), "seconds": None})["seconds"] == 6  # that is refused by the plan
 
 
 def test_another_pgbench_of_the_same_version_is_another_workload() -> None:

@@ -46,7 +46,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
         _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
              lambda value: replace(plan, aa=value)),
         _choice("interleave", plan.interleave, ("auto", "slices", "cells"),
-                "slices: servers side by side, driven in turns in load, write and query steps; cells: one server at a "
+                "slices: servers side by side, driven in turns in all steps but index builds; cells: one server at a "
                 "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
         _yes("until known", plan.until_known, "ends as soon as all is known: looks after 3, 5 and 8 pairs in slices",

@@ -10,17 +10,19 @@ from typing import Any
 from workloads import histogram
 from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
+from workloads.pgbench.slices import Slices
 from workloads.process import BOUNDS_NS
 
 
 @dataclass(slots=True)
 class _Client:
-    """What is known of one client. `number` is of its last transaction in the log."""
+    """What is known of one client. `number` is of its last transaction in the log, which ended at `last_ns`."""
 
     before: int = 0  # `number` when the step began
     number: int = 0
     first_number: int = 0
-    first_ns: int = 0
+    first_active_ns: int = 0
+    last_active_ns: int = 0
     last_ns: int = 0
     ended_otherwise: int = 0  # transactions that failed or were skipped
 
@@ -30,7 +32,8 @@ class Counting:
     """Counts for a step on its page. A line stands for `every` transactions; times are those of the monotonic clock.
 
     `wall_ns` is what the log's clock is ahead of it. Until `began_ns` is set nothing is counted but where clients are.
-    Where not each transaction is in the log, how many there were is known by the numbers of those that are.
+    Where not each transaction is in the log, how many there were is known by the numbers of those that are. `slices`
+    are those of a step that is driven in slices.
     """
 
     page: Page
@@ -42,6 +45,7 @@ class Counting:
     ended_ns: int = 0  # 0 while the step lasts; transactions that end later are not counted
     buffered: int = 0  # lines of each client that pgbench may hold back
     lines: int = 0
+    slices: Slices | None = None
     _clients: list[_Client] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,9 +63,9 @@ class Counting:
             return
         self.lines += 1
         client.number = max(client.number, line.number)
-        client.last_ns = ended_ns
-        if not client.first_ns:
-            client.first_ns, client.first_number = ended_ns, client.number
+        if not client.last_ns:
+            client.first_active_ns, client.first_number = self._active_ns(ended_ns), client.number
+        client.last_ns, client.last_active_ns = ended_ns, self._active_ns(ended_ns)
         if line.retries:
             self._add(line.client, Word.RETRIED, self.every)
             self._add(line.client, Word.RETRIES, self.every * line.retries)
@@ -71,14 +75,16 @@ class Counting:
         else:
             self._count_times(line, ended_ns)
         self._set_statements(line.client, self._done(client), ended_ns)
+        if self.slices is not None:
+            self.slices.add(line.client, ended_ns, self._done(client))
 
     def project(self, now_ns: int) -> None:
         """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
+        most, active_ns = self.every * self.buffered + self.every - 1, self._active_ns(now_ns)
         for slot, client in enumerate(self._clients):
-            most = self.every * self.buffered + self.every - 1
-            if most and client.last_ns > client.first_ns:
-                per_ns = (client.number - client.first_number) / (client.last_ns - client.first_ns)
-                missing = min(most, round(per_ns * max(0, now_ns - client.last_ns)))
+            if most and client.last_active_ns > client.first_active_ns:
+                per_ns = (client.number - client.first_number) / (client.last_active_ns - client.first_active_ns)
+                missing = min(most, round(per_ns * max(0, active_ns - client.last_active_ns)))
                 self._set_statements(slot, self._done(client) + missing, client.last_ns)
 
     def settle(self) -> None:
@@ -100,13 +106,20 @@ class Counting:
         """Transactions before the step began, as far as is known."""
         return sum(client.before for client in self._clients)
 
+    def _active_ns(self, t_ns: int) -> int:
+        return t_ns if self.slices is None else self.slices.active_ns(t_ns)
+
     def _done(self, client: _Client) -> int:
         return max(0, client.number - client.before - client.ended_otherwise)
 
     def _count_times(self, line: Line, ended_ns: int) -> None:
         slot, service_us = line.client, max(0, line.time_us - line.lag_us)
-        if ended_ns - line.time_us * 1000 < self.began_ns:
+        begun_ns = ended_ns - line.time_us * 1000
+        if begun_ns < self.began_ns:
             return  # it was in flight while pgbench stood at the barrier, or was due before that
+        if self.slices is not None and self.slices.cuts(begun_ns, ended_ns):
+            self._add(slot, Word.DROPPED, self.every)
+            return
         if self.late_us and line.time_us > self.late_us:
             self._add(slot, Word.LATE, self.every)
         service_ns = service_us * 1000
@@ -136,11 +149,12 @@ def report(summary: Mapping[str, Any], counting: Counting, stopped_ns: int, *, u
     """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them.
 
     `stopped_ns` is how long pgbench was stopped, which times of statements include; `unended` one that had not ended
-    in time: then its counts are those of the log, which may lack the last transactions.
+    in time: then its counts are those of the log, which may lack the last transactions. In slices pgbench is stopped so
+    often that its times of statements say nothing.
     """
     own = {name: value for name, value in summary.items() if name != "statements"}
     found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
-    if "statements" in summary:
+    if "statements" in summary and counting.slices is None:
         found["statements"] = [
             _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
         ]

@@ -1,4 +1,7 @@
-"""The first step: the tables are made, the same way for all servers, brought into memory, and the scripts tried."""
+"""The first step: the tables are made, the same way for all servers, brought into memory, and the scripts tried.
+
+A warm-up shows how many transactions there are in a second, and so how many of them may be logged.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from psycopg.pq import abc
 
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
 from workloads.page import Control, Page, State, Word
-from workloads.pgbench import command
+from workloads.pgbench import command, summary
 from workloads.pgbench.program import Failed, Pgbench, Stopped
 from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
-from workloads.pgbench.spec import Spec
+from workloads.pgbench.spec import Found, Spec
 from workloads.process import clock
 
 LOOK_S = 0.05  # between two looks at STOP
@@ -30,9 +33,9 @@ WARM = (
 )
 
 
-def initialize(spec: Spec, page: Page, folder: Path) -> None:
-    """Does the step. Raises Failed, Stopped or SqlError."""
-    options = spec.options
+def initialize(spec: Spec, page: Page, folder: Path) -> Found:
+    """Does the step; returns what its warm-up found. Raises Failed, Stopped or SqlError."""
+    options, found = spec.options, Found()
 
     def check() -> None:
         if page.words[Control.STOP]:
@@ -59,11 +62,14 @@ def initialize(spec: Spec, page: Page, folder: Path) -> None:
             _call(argv, spec, folder, check, single)
         if options.warmup_seconds:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
-            _call(argv, spec, folder, check)
+            told = summary.parse(_call(argv, spec, folder, check))
+            if "tps" in told:
+                found = Found.of(told["tps"], min(options.jobs, spec.warm_clients))
         page.set_word(0, Word.ENDED_NS, clock())
         page.set_word(0, Word.STATE, State.DONE)
         while not page.words[Control.RELEASE]:
             time.sleep(0.002)
+    return found
 
 
 def _command(spec: Spec, folder: Path, scripts: Sequence[Script], **how: int) -> list[str]:
@@ -78,13 +84,14 @@ def _call(
     folder: Path,
     check: Callable[[], None],
     scripts: Sequence[Script] | None = None,
-) -> None:
-    """Runs a pgbench to its end. Raises Failed where it does not end well."""
+) -> str:
+    """Runs a pgbench to its end; returns what it printed. Raises Failed where it does not end well."""
     with Pgbench(argv, folder, threads=0) as pgbench:
         while not pgbench.has_ended(round(LOOK_S * 1000)):
             check()
         if pgbench.code:
             raise Failed(reason_of(pgbench.errors, spec.scripts if scripts is None else scripts, str(folder)))
+        return pgbench.output
 
 
 class _Session:

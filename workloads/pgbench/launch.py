@@ -4,7 +4,8 @@ pgbench knows no barrier: it begins as soon as its clients have connected. So it
 and continued when the step begins; what it did before is not counted, and what was in flight meanwhile has no latency.
 Under --rate it is not stopped: transactions that are due meanwhile would all be done at once when it goes on.
 At the end it is stopped again, so that the last samples are taken with all connections open, and then told by SIGALRM,
-which is what its own --time uses, to end by itself and to sum up.
+which is what its own --time uses, to end by itself and to sum up. Where the step is driven in slices, the conductor
+continues and stops it between begin and end; its --time, which would go on meanwhile, is longer than any step.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from workloads import gate
 from workloads.connection import SqlError, execute, open_connection
 from workloads.launcher import cancel
 from workloads.page import Control, Page, State, Word
@@ -30,6 +32,7 @@ from workloads.pgbench.initialization import initialize
 from workloads.pgbench.log import parse
 from workloads.pgbench.program import APPLICATION, Failed, Pgbench, Stopped
 from workloads.pgbench.scripts import error_of
+from workloads.pgbench.slices import Slices, logged_by_line
 from workloads.pgbench.spec import Spec
 from workloads.process import clock, die_with_parent, name_process
 
@@ -54,6 +57,7 @@ class Step:
     folder: Path
     halted_ns: int = 0  # when pgbench was stopped, while it is
     stopped_ns: int = 0  # how long it was, in all
+    sliced: bool = False  # others continue and stop it, too
 
     def run(self) -> None:
         """Runs it to its end. Raises Failed or Stopped."""
@@ -84,6 +88,7 @@ class Step:
         argv = [argv[0], *log, *argv[1:]]
         threads, by_line = min(options.jobs, self.clients), spec.log_by_line
         self.counting.buffered = 0 if by_line else -(-BUFFERED_LINES * threads // self.clients)
+        self.logged_ns = [0] * threads  # when the last transaction in the log of each ended
         with Pgbench(argv, self.folder, threads, by_line, waiting=options.connect) as self.pgbench:
             backends = [0] * self.clients if options.connect else self._await_connected()
             for slot, backend in enumerate(backends):
@@ -137,21 +142,26 @@ class Step:
             self._check()
             self._read()
             time.sleep(BARRIER_EVERY_S)
-        self.start_ns = self.page.words[Control.START_NS]
+        self.start_ns = self.counting.began_ns = self.page.words[Control.START_NS]
         while clock() < self.start_ns:
             time.sleep(0.0005)
+        # Gates are shut before a step in slices begins; where one has been opened since, there was a pause before.
+        self.sliced = not self.page.words[Control.GATE] or self.page.words[Control.PAUSED_NS] > 0
+        if self.sliced:
+            self.counting.slices = Slices(self.page, self.start_ns, self.spec.log_every)
         self._read()
-        self.counting.began_ns = self.start_ns
         for slot in range(self.clients):
             self.page.set_word(slot, Word.STARTED_NS, clock())
         self._set_states(State.RUNNING)
-        self._go_on()
+        if self.sliced:  # the conductor continues it, or has by now
+            self.stopped_ns, self.halted_ns = self.stopped_ns + self.start_ns - self.halted_ns, 0
+        else:
+            self._go_on()
 
     def _work(self) -> None:
         """Reads the log until the time is over, or pgbench has done its transactions."""
-        until_ns = self.start_ns + int(self.spec.step["seconds"]) * 1_000_000_000
-        while not self.timed or clock() < until_ns:
-            left_ms = max(1, (until_ns - clock()) // 1_000_000) if self.timed else READ_EVERY_MS
+        while not self.timed or self._left_ns() > 0:
+            left_ms = max(1, self._left_ns() // 1_000_000) if self.timed else READ_EVERY_MS
             if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)):
                 break
             self._read()
@@ -174,10 +184,19 @@ class Step:
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
 
+    def _left_ns(self) -> int:
+        """How much is left of the step's length, in active time."""
+        length_ns = self.page.words[Control.END_NS] or int(self.spec.step["seconds"]) * 1_000_000_000
+        return length_ns - (gate.active_ns(self.page, clock()) - self.start_ns)
+
     def _finish(self) -> None:
         """Lets pgbench end by itself once the engine has taken its samples, and reports what it says."""
         while not self.page.words[Control.RELEASE]:
+            if self.sliced:  # the conductor may have been about to continue it when the step ended
+                self.pgbench.send(signal.SIGSTOP)
             time.sleep(BARRIER_EVERY_S)
+        if self.sliced:
+            self.stopped_ns += self.page.words[Control.PAUSED_NS]
         if self.timed:
             self.pgbench.send(signal.SIGALRM)
             self._go_on()
@@ -198,6 +217,8 @@ class Step:
             # In a closed loop each client had one transaction in flight when the step ended.
             if not self.spec.options.rate:
                 self._correct(self.clients)
+        if self.counting.slices is not None:
+            self.counting.slices.finish()
         found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
         sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns)))
 
@@ -210,10 +231,17 @@ class Step:
 
     def _read(self) -> None:
         lag, retries = self.spec.options.rate is not None, self.spec.options.max_tries > 1
-        for text in self.pgbench.lines():
-            line = parse(text, lag=lag, retries=retries)
-            if line is not None:
-                self.counting.take(line)
+        threads, slices = self.pgbench.lines(), self.counting.slices
+        if slices is not None:
+            slices.look()
+        for thread, texts in enumerate(threads):
+            for text in texts:
+                line = parse(text, lag=lag, retries=retries)
+                if line is not None:
+                    self.counting.take(line)
+                    self.logged_ns[thread] = line.ended_us * 1000 - self.counting.wall_ns
+        if slices is not None:
+            slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
 
     def _check(self) -> None:
         self._check_stop()
@@ -273,7 +301,7 @@ def _run(spec: Spec, page: Page) -> None:
             if not script.builtin:
                 (Path(folder) / script.name).write_text(script.text)
         if spec.step["kind"] == "init":
-            initialize(spec, page, Path(folder))
+            sys.stdout.buffer.write(msgspec.json.encode({"found": initialize(spec, page, Path(folder))}))
         else:
             Step(spec, page, Path(folder)).run()
 

@@ -93,7 +93,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         about(
             "Log one of so many transactions, for rates and latencies: a full log costs pgbench 6 %.",
             metavar="N",
-            unset="16 for the built-in script that only reads, else 1",
+            unset="1, or what keeps it to 2,000 lines a second and thread in the first warm-up; at most 64",
         ),
     ] = None
     steps: Steps = ()

@@ -119,16 +119,16 @@ class Pgbench:
         """Waits for its end."""
         self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
-    def lines(self) -> list[bytes]:
-        """The lines of the log that have come since the last call."""
-        found: list[bytes] = []
+    def lines(self) -> list[list[bytes]]:
+        """The lines of the log that have come since the last call, those of each thread together, in order."""
+        found = []
         for ours, _ in self._logs:
             parts = [self._rests.get(ours, b"")]
             with contextlib.suppress(BlockingIOError):
                 while part := self._next(ours):
                     parts.append(part)
             *whole, self._rests[ours] = b"".join(parts).split(b"\n")
-            found += whole
+            found.append(whole)
         return found
 
     def _next(self, log: int) -> bytes:

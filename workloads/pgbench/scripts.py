@@ -37,6 +37,7 @@ lower max md5 min mod now nullif pg_backend_pid pg_sleep position power random r
 sign sqrt stddev string_agg substr substring sum to_char to_date to_timestamp trim unnest upper variance version
 """
 READ_ONLY_CALLS = frozenset(CALLED.split())
+SLEEP = re.compile(r"\bpg_sleep(_for|_until)?\s*\(", re.I)
 ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+)[^:]*:\s*(?P<why>.*)", re.S
 )
@@ -161,6 +162,12 @@ def _may_write(sql: str) -> bool:
 def sleeps(scripts: Iterable[Script]) -> bool:
     """Whether clients rest within a script, so that a session at rest says nothing."""
     return any(text.startswith("\\sleep") for script in scripts for _, text in commands(script.text))
+
+
+def waits(scripts: Iterable[Script]) -> bool:
+    """Whether a script takes a time by the clock, in its client or in the server, as far as its text tells."""
+    scripts = tuple(scripts)
+    return sleeps(scripts) or any(SLEEP.search(sql) for each in scripts for _, sql in commands(each.text))
 
 
 def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:

@@ -1,7 +1,7 @@
 """pgbench as a workload: see `workloads.base`.
 
 In its record `options` are what differs from the defaults, `scripts` what is run, `log_every` how many transactions
-there are to a line of the log, `programs` the pgbench that was found.
+there are to a line of the log (0: what the first cell's warm-up finds), `programs` the pgbench that was found.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from workloads.names import pick
 from workloads.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import DEFAULT_SECONDS, SHAPE, Options, ScriptOptions, common, recorded
-from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, writes
-from workloads.pgbench.spec import Spec
+from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, waits, writes
+from workloads.pgbench.spec import Found, Spec
 
 PROGRAM = "pgbench"
 ROLE = "pgbench"
 INIT = "init"
 INIT_STEPS = "dtgGvpf"
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts")
-LOG_EVERY_READ = 16
 SLOW_TPS = 500.0
 ROUGH_TPS = 5000.0  # of a client, on a small machine
 ROUGH_SCALE_S = 0.4  # to make 100,000 accounts
@@ -42,6 +41,14 @@ CLUSTER_BYTES = 64 << 20
 WRITTEN = 1.5  # what tables may grow by where rows are replaced
 SETUP_CONNECTIONS = 2  # of pgbench before its clients connect, and of who watches that
 CHECK_S = 10
+SLICED_SECONDS = 6  # of each server, where no length is asked for
+# Options whose steps cannot be driven in slices, and why: pgbench is stopped while it is another server's turn.
+NOT_SLICED = {
+    "rate": "transactions become due while their server is stopped",
+    "connect": "server processes that live for one transaction cannot be stopped in time",
+    "transactions": "its steps have no fixed length",
+    "transactions_total": "its steps have no fixed length",
+}
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
@@ -69,8 +76,6 @@ class Pgbench:
             wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
             steps = [step for step in steps if step["name"] in wanted]
         write = any(map(writes, scripts))
-        # How slow scripts of the user's own are, nobody knows: a log of some transactions may have none of a client.
-        full = write or options.rate or options.max_tries > 1 or not all(script.builtin for script in scripts)
         record: dict[str, Any] = {
             "name": self.name,
             "title": " ".join(filter(None, [f"scale {options.pgbench_scale}", options.protocol, _files(scripts)])),
@@ -78,7 +83,7 @@ class Pgbench:
             "steps": [{"name": INIT, "kind": INIT}, *steps],
             "options": given(options),
             "scripts": [asdict(script) for script in scripts],
-            "log_every": options.log_every or (1 if full else LOG_EVERY_READ),
+            "log_every": options.log_every or (1 if options.rate or options.max_tries > 1 else 0),
             "writes": write,
         }
         return Plan(record, programs=(PROGRAM,))
@@ -113,7 +118,13 @@ class Pgbench:
         return Written(own, recorded(record).define)
 
     def abreast(self, entries: Record) -> dict[str, Any]:
-        raise ValueError("pgbench cannot be driven in slices")
+        for name, why in NOT_SLICED.items():
+            if entries.get(name):
+                raise ValueError(f"--{name.replace('_', '-')}: {why}")
+        for script in _read(entries.get("script") or ()):
+            if waits([script]):
+                raise ValueError(f"{script.name}: it sleeps, and sleep goes on while its server is stopped")
+        return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
 
     def steps(self, record: Record) -> tuple[Step, ...]:
         options, scripts = recorded(record), _scripts(record)
@@ -126,6 +137,7 @@ class Pgbench:
             expected_s=options.pgbench_scale * ROUGH_SCALE_S + options.warmup_seconds,
         )
         ages = "page" if options.connect else "active" if options.rate or sleeps(scripts) else "session"
+        never = waits(scripts) or any(getattr(options, name) for name in NOT_SLICED)
         return (
             made,
             *(
@@ -137,6 +149,8 @@ class Pgbench:
                     roles=tuple(Role(client, ROLE) for client in range(1, step["clients"] + 1)),
                     connections=step["clients"] + SETUP_CONNECTIONS,
                     expected_s=_expected_s(step),
+                    sliced="" if never else "time",
+                    gated=False,
                     interchangeable=True,
                     ages=ages,  # type: ignore[arg-type]
                     threads=min(options.jobs, step["clients"]),
@@ -156,6 +170,8 @@ class Pgbench:
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
         program, options, scripts = record["programs"][PROGRAM], recorded(record), _scripts(record)
         made = [each["clients"] for each in record["steps"][1:]]
+        found = msgspec.convert(place.found, Found)
+        every = int(record["log_every"]) or found.log_every
         spec = Spec(
             page_fd=place.page_fd,
             folder=place.folder,
@@ -166,8 +182,8 @@ class Pgbench:
             scripts=scripts,
             step=dict(step.record),
             warm_clients=sorted(made)[len(made) // 2] if made else 1,
-            log_every=int(record["log_every"]),
-            log_by_line=int(record["log_every"]) == 1 and _may_be_slow(options, scripts),
+            log_every=every,
+            log_by_line=every == 1 and _may_be_slow(options, scripts, found.lines_per_s),
             seed=_seed(place.seed, step.name, place.repeat),
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
@@ -191,7 +207,7 @@ class Pgbench:
         text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _scripts(record))
         return {
             **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
-            "log_every": record.get("log_every", 1),
+            "log_every": record.get("log_every", 1) or "auto",
             "scripts": hashlib.sha256(text.encode()).hexdigest()[:12],
             "pgbench": f"{program.get('version', '')} {program.get('digest', '')[:12]}".strip(),
         }
@@ -282,16 +298,27 @@ def _step(name: str, clients: int, options: Options) -> dict[str, Any]:
     }
 
 
-def _may_be_slow(options: Options, scripts: Sequence[Script]) -> bool:
+def _may_be_slow(options: Options, scripts: Sequence[Script], lines_per_s: float | None) -> bool:
     """Whether there may be so few transactions that a block of the log takes long to fill.
 
-    Nobody knows it of scripts of the user's own; of the built-in ones there are hundreds in a second, unless limited.
+    `lines_per_s` are those of a thread in the warm-up. Where there was none nobody knows it of scripts of the user's
+    own; of the built-in ones there are hundreds in a second, unless limited.
     """
-    return options.rate <= SLOW_TPS if options.rate is not None else not any(script.builtin for script in scripts)
+    if options.rate is not None:
+        return options.rate <= SLOW_TPS
+    return not any(script.builtin for script in scripts) if lines_per_s is None else lines_per_s <= SLOW_TPS
 
 
 def _expected_s(step: Record) -> float:
     return float(step["seconds"] or step["transactions"] * step["clients"] / ROUGH_TPS)
+
+
+def _read(specs: Sequence[str]) -> tuple[Script, ...]:
+    """Scripts of the user's own; none where one cannot be read: that is said when they are planned."""
+    try:
+        return read_all(specs)
+    except ValueError:
+        return ()
 
 
 def _files(scripts: Sequence[Script]) -> str:

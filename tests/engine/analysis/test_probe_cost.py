@@ -12,9 +12,13 @@ import pytest
 
 from engine.analysis import probe_cost
 from engine.analysis.probe_cost import Cost
+from engine.cli.probes import _usual
 from engine.core.model import Build
 from engine.journal.reader import JournalReader
+from engine.plan import planfile
 from tests.support.benchcall import SMALL, Bench
+from workloads import workload
+from workloads.options import checked
 
 COST = Cost("", ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a run")
 
@@ -61,3 +65,11 @@ def test_bare_and_probed_cells_alternate_and_are_compared(
     assert arms == ["", "probed", "probed", ""]
     assert probed == [{()}, {("sched",)}, {("sched",)}, {()}]
     assert "16.3" in bench("probes", "list").stdout
+
+
+@pytest.mark.parametrize(("name", "steps"), [("insert", "l.i0 l.x l.i1"), ("pgbench-select", "init select.c1")])
+def test_any_workload_has_steps_to_measure_with(name: str, steps: str) -> None:
+    request = planfile.request({"builds": ["16.3"], "workload": name, **_usual(name)})
+    chosen = workload(name)
+    plan = chosen.plan(checked(chosen.options, request.options))
+    assert [step.name for step in chosen.steps(plan.record)][: len(steps.split())] == steps.split()

@@ -1,0 +1,33 @@
+"""How old a statement is in active time: it does not grow old while its server is stopped for another's slice."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+
+REMEMBERED = 1024  # moments, a quarter of a second from each other: some minutes
+
+
+class ActiveAges:
+    """Active time at moments that were looked at. Between two of them one part of the time is taken to be like another:
+    turns are shorter than that."""
+
+    def __init__(self) -> None:
+        self._times: deque[int] = deque(maxlen=REMEMBERED)
+        self._active: deque[int] = deque(maxlen=REMEMBERED)
+
+    def remember(self, t_ns: int, active_ns: int) -> None:
+        """It is `t_ns` now, in active time `active_ns`."""
+        self._times.append(t_ns)
+        self._active.append(active_ns)
+
+    def of(self, age_ns: int) -> int:
+        """How much of the time in which something has lasted by now was active; at most since the first moment."""
+        times, active = self._times, self._active
+        since_ns = max(times[0], times[-1] - age_ns)
+        place = min(bisect_right(times, since_ns), len(times) - 1)
+        begun_ns = active[place]
+        if times[place] > since_ns:
+            whole_ns = times[place] - times[place - 1]
+            begun_ns -= (active[place] - active[place - 1]) * (times[place] - since_ns) // whole_ns
+        return min(age_ns, active[-1] - begun_ns)

@@ -1,0 +1,149 @@
+"""pgbench in slices: servers side by side, their clients and backends stopped in turns, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.core.model import Build
+from engine.journal.reader import JournalReader, StepRow
+from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
+
+SMALL = ("--pgbench-scale", "1", "--warmup-seconds", "1", "--set", "shared_buffers=32MB", "--repeats", "1")
+
+
+@pytest.fixture(scope="module")
+def pair(build: Callable[[int | str], Build]) -> str:
+    return f"{build(14).label},{build(16).label}"
+
+
+@pytest.fixture(scope="module")
+def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
+    """A run of two builds, as it is without a word about slices."""
+    bench = Bench(new_folder() / "runs")
+    words = ("--workload", "pgbench-select", "--clients", "1,3", "--jobs", "2", "--seconds", "2", *SMALL, "--plain")
+    found = bench("run", "--pg", pair, *words)
+    assert found.returncode == 0, found.stderr + found.stdout
+    assert "slices: 2 servers fit side by side, 2 of 3 steps can be driven in turns" in found.stdout
+    assert "tx/s" in found.stdout
+    yield bench
+    bench.stop()
+
+
+def steps(bench: Bench, name: str) -> list[StepRow]:
+    """The step of that name of each cell."""
+    with JournalReader(bench.run) as reader:
+        attempts = reader.attempts()
+        return [step for attempt in attempts for step in reader.steps(attempt.id) if step.name == name]
+
+
+def client_states(bench: Bench) -> list[str]:
+    """The states of the pgbenchs that still are, of all steps of the newest run."""
+    with JournalReader(bench.run) as reader:
+        all_steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
+        pids = {row.client_pid for step in all_steps for row in reader.roles(step.id) if row.name == "pgbench"}
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            if b"pgbench" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+    return found
+
+
+def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> None:
+    nothing_left(done)
+    assert not client_states(done)
+    for name, clients in (("select.c1", 1), ("select.c3", 3)):
+        both = steps(done, name)
+        with JournalReader(done.run) as reader:
+            sides = [reader.slices(step.id) for step in both]
+        assert len(sides[0]) == len(sides[1]) >= 20
+        rows = sorted((*sides[0], *sides[1]), key=lambda row: row.opened_ns)
+        for earlier, later in pairwise(rows):
+            assert later.opened_ns >= earlier.counted_from_ns + earlier.counted_ns, "one ran while the other did"
+        for step, own in zip(both, sides, strict=True):
+            totals = step.totals
+            assert totals is not None
+            role = totals.roles["pgbench"]
+            counted, active_ns = sum(row.ops for row in own), sum(row.counted_ns for row in own)
+            assert all(row.ops == row.cpu_ops and row.stopped > clients for row in own)
+            assert 0 < counted <= role.statements and active_ns < totals.seconds * 1e9
+            # Slices are told to the last: what lacks is the first block, and what was begun of another.
+            assert active_ns > totals.seconds * 1e9 - 5 * 1.2 * 50e6
+            assert counted / active_ns * 1e9 == pytest.approx(role.statements / totals.seconds, rel=0.15)
+            assert totals.seconds == pytest.approx(2, abs=0.2) and totals.wall_seconds > 1.5 * totals.seconds
+            # As many were in flight at each stop as there are clients; of one in so many a line is in the log.
+            stops = len(own) + 4
+            every = totals.report["log_every"]
+            assert 0 < role.outcomes["dropped"] <= 2 * clients * stops + 20 * every
+            assert max(value for value, _ in role.histogram) > 0 and role.max_ns < 50e9
+            assert totals.report["pgbench"]["processed"] >= role.statements and "statements" not in totals.report
+
+
+def test_comparison_blocks_and_export_have_it(done: Bench, pair: str, tmp_path: Path) -> None:
+    told = done("compare").stdout
+    assert "driven in slices of 50 ms" in told and "dropped (1)" in told and "(1) dropped: in flight when" in told
+    rates = [ratio for ratio in done.ratios() if ratio["metric"] == "rate_per_s"]
+    assert {ratio["step"] for ratio in rates} == {"select.c1", "select.c3"}
+    assert all(0.2 < ratio["ratio"] < 5 for ratio in rates if ratio["ratio"] is not None)
+    blocks = json.loads(done("compare", "--slices", "select.c3", "--json").stdout)
+    (found,) = blocks["pairs"]
+    assert blocks["unit"] == "tx/s" and len(found["blocks"]) >= 10
+    assert all(sorted(block["order"]) == ["A", "A", "B", "B"] for block in found["blocks"])
+    assert all(block["base"]["rate_per_s"] is not None for block in found["blocks"])
+    assert "tx/s" in done("compare", "--slices", "select.c3").stdout
+    exported = done("export", "--to", str(tmp_path / "export"))
+    assert exported.returncode == 0, exported.stderr
+    lines = (tmp_path / "export" / "slices.csv").read_text().splitlines()
+    assert len(lines) > 80 and all(build in "".join(lines) for build in pair.split(","))
+
+
+@pytest.mark.parametrize("victim", ["conductor", "both", "client"])
+def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
+    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", *SMALL, "--stop", "all")
+    bench.detached("--pg", pair, *words)
+    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and len(steps(bench, "tpcb.c3")) == 2, "the step")
+
+    def told() -> bool:
+        with JournalReader(bench.run) as reader:
+            return all(len(reader.slices(step.id)) > 8 for step in steps(bench, "tpcb.c3"))
+
+    wait_for(told, "slices")
+    assert "tx/s" in bench("watch", "--once").stdout
+    engine = bench.engine_pid()
+    (conductor,) = conductor_of(engine)
+    pgbench = bench.client(steps(bench, "tpcb.c3")[0], "pgbench")
+    for pid in {"conductor": [conductor], "both": [engine, conductor], "client": [pgbench]}[victim]:
+        os.kill(pid, signal.SIGKILL)
+    if victim == "client":
+        wait_for(lambda: any(attempt.state == "failed" for attempt in bench.attempts()), "the cell to end")
+        wait_for(lambda: not stopped(bench.out) and "T" not in client_states(bench), "all to go on")
+        assert [attempt.state for attempt in bench.attempts()].count("running") == 1  # unsliced from now on
+        assert bench("stop").returncode == 0
+    bench.await_end()
+    nothing_left(bench)
+    wait_for(lambda: not client_states(bench), "pgbench to go")
+
+
+def test_what_cannot_be_sliced_is_refused_or_takes_whole_cells(bench: Bench, pair: str) -> None:
+    told = "--rate: transactions become due while their server is stopped"
+    asked = ("run", "--pg", pair, "--workload", "pgbench-tpcb", "--rate", "100", "--dry-run")
+    refused = bench(*asked, "--interleave", "slices")
+    (line,) = refused.stderr.strip().splitlines()
+    assert refused.returncode == 2 and told in line and line.endswith("use --interleave cells")
+    manifest = json.loads(bench(*asked, "--json").stdout)["manifest"]
+    assert manifest["interleave"] == "cells" and told in manifest["interleave_reason"]
+
+
+def test_steps_are_as_long_as_those_of_the_insert_benchmark_in_as_many_pairs(bench: Bench, pair: str) -> None:
+    planned = json.loads(bench("--pg", pair, "--workload", "pgbench-simple", "--dry-run", "--json").stdout)
+    manifest = planned["manifest"]
+    assert manifest["interleave"] == "slices" and manifest["repeats"] == 5
+    assert {step.get("seconds") for step in manifest["workload"]["steps"][1:]} == {6} and planned["query_step_s"] == 12
