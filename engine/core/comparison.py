@@ -110,6 +110,11 @@ class Incident:
         return ", ".join(dict.fromkeys(stall.role for stall in self.stalls))
 
     @property
+    def where(self) -> tuple[str, ...]:
+        """Where the backend of the most telling stall hung, or that of another."""
+        return self.main.where or next((stall.where for stall in self.stalls if stall.where), ())
+
+    @property
     def main(self) -> StallRecord:
         """The stall that tells most about it."""
         return most_telling(

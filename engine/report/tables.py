@@ -221,7 +221,7 @@ def _hangs(comparison: Comparison) -> Section:
     for step in comparison.steps:
         for name in comparison.names:
             longest = _longest_incident(comparison.of(name, step))
-            for place, line in enumerate(longest.main.where if longest is not None else ()):
+            for place, line in enumerate(longest.where if longest is not None else ()):
                 section.add(f"{step} {name}" if place == 0 else "", line)
     return section
 

@@ -57,7 +57,7 @@ def test_what_goes_on_while_a_server_is_stopped_is_not_sliced(tmp_path: Path) ->
         (name,) = option
         with pytest.raises(ValueError, match=f"--{name.replace('_', '-')}: "):
             SELECT.abreast(option)
-        record = SELECT.plan(Options(**option)).record  # type: ignore[arg-type]
+        record = SELECT.plan(Options(**option)).record
         assert not any(step.sliced for step in SELECT.steps(record))
     script = tmp_path / "rests.sql"
     for text in ("SELECT 1;\n\\sleep 1 ms\n", "SELECT PG_Sleep (0.1);\n", "SELECT pg_sleep_for('1 s');\n"):
