@@ -20,15 +20,15 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
         return await own_interpreter(*arguments, console=console)
     process, *pipes = warm.bench([sys.executable, "-m", "engine", *arguments], environment)
     readers, transports = [], []
-    for pipe in pipes:
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda reader=reader: asyncio.StreamReaderProtocol(reader),  # type: ignore[misc]
-            os.fdopen(pipe, "rb", 0),
-        )
-        readers.append(reader)
-        transports.append(transport)
     try:
+        for pipe in pipes:
+            reader = asyncio.StreamReader()
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda reader=reader: asyncio.StreamReaderProtocol(reader),  # type: ignore[misc]
+                os.fdopen(pipe, "rb", 0),
+            )
+            readers.append(reader)
+            transports.append(transport)
         out, err = await asyncio.gather(readers[0].read(), bench._lines(readers[1], console))
     except BaseException:
         process.kill()

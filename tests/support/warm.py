@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX_BYTES = 1 << 17
 PIPES_MAX = 8
 HIGH_FD = 500
+LOAD_TIMEOUT_S = 120.0
 # Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
 SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "OPENBLAS_", "SSL_", "PGBED_WORKLOADS")
 _asking = threading.Lock()
@@ -107,6 +108,12 @@ def run(command: Sequence[str], environment: dict[str, str], timeout_s: float) -
             os.close(pipe)
     out, err = (text.decode().replace("\r\n", "\n") for text in heard.values())
     return subprocess.CompletedProcess(command, code, out, err)
+
+
+@cache
+def ready() -> None:
+    """Waits until everything is loaded, for who cannot wait in the midst of something."""
+    run([sys.executable, "-m", "engine", "--version"], dict(os.environ), LOAD_TIMEOUT_S)
 
 
 def start(module: str, given: Mapping[int, int], environment: dict[str, str], words: Sequence[str] = ()) -> Process:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import asking
+from tests.support import asking, warm
 from tests.support.driving import STOPPED, check_screen, drive  # kept here for those that look for them here
 from tui import bench
 
@@ -26,4 +26,5 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """What screens ask is answered without the start of an interpreter; a module that has its own `asked` pays that."""
+    warm.ready()  # an application that waits for it shows nothing meanwhile
     monkeypatch.setattr(bench, "run", asking.run)

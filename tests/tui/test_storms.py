@@ -114,12 +114,12 @@ def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
         terminal.close()
 
 
-def test_ten_watch_one_run_and_are_killed_and_the_writer_never_knows(
+def test_several_watch_one_run_and_are_killed_and_the_writer_never_knows(
     tmp_path: Path, watchers: Callable[[Growing], Terminal]
 ) -> None:
     with growing(tmp_path) as live:
         live.second()
-        terminals = [watchers(live) for _ in range(10)]
+        terminals = [watchers(live) for _ in range(4)]  # two of them are killed, one leaves, one loses its terminal
         for terminal in terminals:
             terminal.until(b"in flight", patience_s=120)
         live.second(insert=4321)
