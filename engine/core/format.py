@@ -65,3 +65,11 @@ def size_bytes(value: str, default_unit: str) -> int:
     if match is None:
         raise UserError(f"'{value}' is not a size such as 40GB")
     return int(float(match[1]) * _UNITS[match[2] or default_unit])
+
+
+def number(text: str) -> int | float:
+    """A number as a server prints it; whole ones stay whole."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

@@ -27,6 +27,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from engine.core.closing import Closing
+from engine.core.format import number
 
 APPLICATION_NAME = "pgbed monitor"
 VIEWS = ("bgwriter", "checkpointer", "wal", "io", "database", "user_tables", "user_indexes")
@@ -278,14 +279,6 @@ def database_bytes(monitor: Monitor) -> int:
 def wal_lsn(monitor: Monitor) -> int:
     """The WAL insert position in bytes; the difference of two is the WAL written, on any version."""
     return _one(monitor, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-
-
-def number(text: str) -> Number:
-    """A number as the server prints it; whole ones stay whole."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
 
 
 def _one(monitor: Monitor, sql: str) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.closing import Closing
-from engine.postgres.pgstat import number
+from engine.core.format import number
 
 PREFIX = re.compile(r"^(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|")
 READ_BYTES = 1 << 20  # of one poll; what a flood of errors leaves over is read by the next polls

@@ -64,3 +64,8 @@ def test_the_list_of_commands_loads_none_of_them(tmp_path: Path) -> None:
     modules = loaded_by(f"import contextlib\nwith contextlib.suppress(SystemExit):\n    {call}", tmp_path)
     assert "engine.cli.main" in modules
     assert not modules & {place.partition(":")[0] for place, _ in ELSEWHERE.values()}
+
+
+def test_what_waits_for_an_engine_to_end_loads_nothing_heavy(tmp_path: Path) -> None:
+    modules = loaded_by("import engine.run.reaper, engine.run.conductor", tmp_path)
+    assert not {name for name in modules if name.split(".")[0] in HEAVY}

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core.format import number
 from engine.postgres import pgstat
 from engine.postgres.activity import Activity, Wait
-from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, number, question
+from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, question
 from engine.postgres.server import Server
 
 Servers = Callable[[int | str], Server]
