@@ -163,7 +163,12 @@ def bare(server: Server, clients: int, folder: Path, opened: ExitStack) -> Itera
             return [pid for (pid,) in connection.execute(WORKING, (APPLICATION,), prepare=True)]
 
         process = subprocess.Popen(
-            argv, stdout=subprocess.PIPE, text=True, env=os.environ | {"PGAPPNAME": APPLICATION}, **ACCOUNT.identity()
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"PGAPPNAME": APPLICATION},
+            **ACCOUNT.identity(),
         )
         try:
             while len(found := working()) < clients:
