@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from workloads import gate
 from workloads.page import KEPT_TURNS, TURN_WORDS, Control, Page
 
 
@@ -54,6 +55,20 @@ def turn(page: Page, number: int) -> Turn:
     """One of those that are kept."""
     place = _place(page, number)
     return Turn(page.words[place + _Place.OPENED_NS], page.words[place + _Place.CLOSED_NS])
+
+
+def active_ns(page: Page, t_ns: int) -> int:
+    """A time as active time, also one before the last pause; as `gate.active_ns` where there have been no turns."""
+    number = begun(page) - 1
+    if number < 0 or t_ns >= (opened_ns := turn(page, number).opened_ns):
+        return gate.active_ns(page, t_ns)
+    active = gate.active_ns(page, opened_ns)
+    for earlier in range(number - 1, max(-1, number - KEPT_TURNS), -1):
+        opened_ns, closed_ns = turn(page, earlier)
+        active -= closed_ns - opened_ns
+        if t_ns >= opened_ns:
+            return active + min(t_ns, closed_ns) - opened_ns
+    return active
 
 
 def tell(page: Page, number: int, done: int) -> None:

@@ -29,7 +29,7 @@ from engine.postgres.activity import Activity, Observed
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
-from workloads import gate
+from workloads import turns
 from workloads.base import Ages, Role
 from workloads.page import Control, Page, Word
 
@@ -180,7 +180,7 @@ class StepSampler:
 
     def _active_ns(self, t_ns: int) -> int:
         """The time without the server's pauses."""
-        return t_ns if self._page is None else gate.active_ns(self._page, t_ns)
+        return t_ns if self._page is None else turns.active_ns(self._page, t_ns)
 
     @property
     def _may_ask(self) -> bool:

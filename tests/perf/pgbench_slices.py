@@ -4,12 +4,13 @@
         [--seconds S] [--rounds N] [--log-every N]
 
 Two servers of one build are up side by side, and the conductor drives them in turns of 50 ms. The clients of one are a
-pgbench with its launcher, as in a run: sampled log, read and counted as it comes, ages asked of the server four times a
-second. Those of the other are a bare pgbench, select-only like it, without a log. They change servers from round to
-round. Shown for each number of clients, as geometric means over the rounds with 95 % intervals: the ratio of
-transactions per second of active time, of pgbench's own CPU per transaction, and of all CPU (pgbench, its launcher, its
-backends). The bare one's transactions are those of its summary, less those in flight at the end; what it did before it
-was first stopped, some milliseconds, is among them. Exit code 1 where an interval lies below the goal.
+pgbench with its launcher, as in a run: a log sampled as much as a warm-up says, or by --log-every, read and counted as
+it comes, ages asked of the server four times a second. Those of the other are a bare pgbench, select-only like it,
+without a log. They change servers from round to round. Shown for each number of clients, as geometric means over the
+rounds with 95 % intervals: the ratio of transactions per second of active time, of pgbench's own CPU per transaction,
+and of all CPU (pgbench, its launcher, its backends). The bare one's transactions are those of its summary, less those
+in flight at the end; what it did before it was first stopped, some milliseconds, is among them. Exit code 1 where an
+interval lies below the goal.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ from workloads.pgbench import command, summary
 from workloads.pgbench.options import Options
 from workloads.pgbench.program import APPLICATION
 from workloads.pgbench.scripts import Script
-from workloads.pgbench.spec import Spec
+from workloads.pgbench.spec import Found, Spec
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (("shared_buffers", "256MB"), ("fsync", "off"), ("max_connections", "80"), ("autovacuum", "off"))
 ASK_S, LOOK_S, LONGEST_S = 0.25, 0.002, 1_000_000
-SLICE_MS = 50
+SLICE_MS, WARM_SECONDS = 50, 2
 ACCOUNT = unprivileged()
 WORKING = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND query LIKE 'SELECT abalance%%'"
 
@@ -163,7 +164,12 @@ def bare(server: Server, clients: int, folder: Path, opened: ExitStack) -> Itera
             return [pid for (pid,) in connection.execute(WORKING, (APPLICATION,), prepare=True)]
 
         process = subprocess.Popen(
-            argv, stdout=subprocess.PIPE, text=True, env=os.environ | {"PGAPPNAME": APPLICATION}, **ACCOUNT.identity()
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"PGAPPNAME": APPLICATION},
+            **ACCOUNT.identity(),
         )
         try:
             while len(found := working()) < clients:
@@ -216,14 +222,26 @@ def one_round(servers: list[Server], clients: int, seconds: float, folder: Path,
     return [rates, *costs]
 
 
+def warm_up(server: Server, clients: int, folder: Path) -> int:
+    """One of how many transactions a run would log."""
+    program, dsn = os.environ["PGBED_PGBENCH"], server.dsn(DATABASE)
+    scripts = [Script("select-only")]
+    argv = command.run(
+        program, 18, Options(), scripts, str(folder), clients=clients, dsn=dsn, seed=1, seconds=WARM_SECONDS
+    )
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, **ACCOUNT.identity())
+    return Found.of(summary.parse(done.stdout)["tps"], 1).log_every
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="16.3-prebuilt")
     parser.add_argument("--clients", default="1,8,50")
     parser.add_argument("--seconds", type=float, default=10, help="of each pgbench and round")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--log-every", type=int, default=16)
+    parser.add_argument("--log-every", type=int)
     asked = parser.parse_args()
+    counts = [int(each) for each in asked.clients.split(",")]
     build = builds.local_build(asked.server, Path(os.environ["PGBED_SERVERS"]) / asked.server)
     good = True
     with ExitStack() as opened:
@@ -236,11 +254,13 @@ def main() -> int:
             call = command.initialize(os.environ["PGBED_PGBENCH"], Options(), server.dsn(DATABASE))
             subprocess.run(call, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **ACCOUNT.identity())
             servers.append(server)
+        every = asked.log_every or warm_up(servers[0], sorted(counts)[len(counts) // 2], folder)
+        print(f"1 of {every} transactions is logged")
         print(f"{'clients':>7} {'tps ratio':>24} {'pgbench CPU ratio':>24} {'all CPU ratio':>24}")
-        for clients in map(int, asked.clients.split(",")):
+        for clients in counts:
             rounds = []
             for _ in range(asked.rounds):
-                rounds.append(one_round(servers, clients, asked.seconds, folder, asked.log_every))
+                rounds.append(one_round(servers, clients, asked.seconds, folder, every))
                 servers.reverse()
             ratios = [interval(logs) for logs in zip(*rounds, strict=True)]
             texts = (f"{ratio:.3f} [{low:.3f}, {high:.3f}]" for ratio, low, high in ratios)

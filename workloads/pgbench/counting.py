@@ -47,9 +47,11 @@ class Counting:
     lines: int = 0
     slices: Slices | None = None
     _clients: list[_Client] = field(init=False)
+    _places: list[int] = field(init=False)  # of their words for what they have done
 
     def __post_init__(self) -> None:
         self._clients = [_Client() for _ in range(self.page.roles)]
+        self._places = [self.page.slot(slot) + Word.STATEMENTS for slot in range(self.page.roles)]
 
     def take(self, line: Line) -> None:
         """Counts a transaction that has ended."""
@@ -81,11 +83,13 @@ class Counting:
     def project(self, now_ns: int) -> None:
         """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
         most, active_ns = self.every * self.buffered + self.every - 1, self._active_ns(now_ns)
-        for slot, client in enumerate(self._clients):
-            if most and client.last_active_ns > client.first_active_ns:
-                per_ns = (client.number - client.first_number) / (client.last_active_ns - client.first_active_ns)
-                missing = min(most, round(per_ns * max(0, active_ns - client.last_active_ns)))
-                self._set_statements(slot, self._done(client) + missing, client.last_ns)
+        words = self.page.words
+        for slot, client in enumerate(self._clients if most else ()):  # often, and there may be hundreds
+            known_ns, since_ns = client.last_active_ns - client.first_active_ns, active_ns - client.last_active_ns
+            if known_ns > 0 and since_ns > 0:
+                missing = (client.number - client.first_number) * since_ns // known_ns
+                place = self._places[slot]
+                words[place] = max(words[place], self._done(client) + min(most, missing))
 
     def settle(self) -> None:
         """The log is complete: what it says takes the place of what was projected."""

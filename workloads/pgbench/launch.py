@@ -160,12 +160,16 @@ class Step:
 
     def _work(self) -> None:
         """Reads the log until the time is over, or pgbench has done its transactions."""
+        stood_still = False
         while not self.timed or self._left_ns() > 0:
             left_ms = max(1, self._left_ns() // 1_000_000) if self.timed else READ_EVERY_MS
+            stands_still = bool(self.page.words[Control.PAUSED_SINCE_NS])
             if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)):
                 break
-            self._read()
-            self.counting.project(clock())
+            if not (stood_still and stands_still):  # nothing comes while it is another server's turn
+                self._read()
+                self.counting.project(clock())
+            stood_still = stands_still
             self._check_stop()
         if self.timed:
             self._check()
