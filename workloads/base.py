@@ -141,10 +141,10 @@ class Launch:
     It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
     Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
-    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher. Its
-    `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each transaction
-    loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`), and these are
-    shown.
+    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher, or held.
+    Its `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each
+    transaction loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`),
+    and these are shown.
     """
 
     command: tuple[str, ...]

@@ -47,9 +47,14 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
     for peak in peaks:
         against = f" ({peak.ratio:.3f} of {base.subject}'s)" if base and peak.ratio and peak is not base else ""
         verdicts = _verdicts([ratio for ratio in ratios if ratio.subject == peak.subject], points)
-        parts.append(f"{peak.subject} peaks at {peak.rate_per_s:,.0f} {unit} with {peak.value:g}{against}{verdicts}")
+        parts.append(f"{peak.subject} peaks at {_rate(peak.rate_per_s)} {unit} with {peak.value:g}{against}{verdicts}")
     text = f"{low:g} to {high:g} {what}: {'; '.join(parts)}."
     return Sweep(what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)))
+
+
+def _rate(per_s: float) -> str:
+    """Whole where that says enough: `31,190`, `0.646`."""
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
 def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
@@ -61,7 +66,7 @@ def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
 
 def _sentence(change: RateChange, unit: str) -> str:
     parts = [
-        f"{level.rate_per_s:,.0f} {unit} from {level.from_s:.0f} to {level.until_s:.0f} s" for level in change.levels
+        f"{_rate(level.rate_per_s)} {unit} from {level.from_s:.0f} to {level.until_s:.0f} s" for level in change.levels
     ]
     more = f", and {len(parts) - MOST_LEVELS} more" if len(parts) > MOST_LEVELS else ""
     rates = ", ".join(parts[:MOST_LEVELS]) + more

@@ -13,8 +13,8 @@ ACROSS = 3  # subjects in one table of 80 columns
 STATEMENT_CHARS = 40
 STOP_SHARE = 0.02  # of a statement's mean time, which the client's stops may have made longer
 STOPPED = (
-    f"pgbench is stopped before and after the measured time, which may be more than {STOP_SHARE:.0%} of this mean; "
-    "give more seconds or transactions"
+    f"pgbench is stopped before and after the measured time, or waits for it, which may be more than {STOP_SHARE:.0%} "
+    "of this mean; give more seconds or transactions"
 )
 DROPPED = (
     "dropped: in flight when pgbench was stopped for another server's slice; counted, but without a response time",

@@ -150,8 +150,7 @@ class Loads:
             while not page.words[Control.RELEASE]:
                 time.sleep(LOOK_S)
             found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
-        said = report(self._corrected(found), self.counting, 0) | {"load": load}
-        sys.stdout.buffer.write(msgspec.json.encode(said))
+        sys.stdout.buffer.write(msgspec.json.encode(self._report(found) | {"load": load}))
 
     def _command(self) -> list[str]:
         spec, options = self.spec, Options(jobs=self.spec.options.jobs)
@@ -213,14 +212,14 @@ class Loads:
             if not line.outcome:
                 self.page.add_time(line.client, ended_ns, line.time_us * 1000)
 
-    def _corrected(self, found: dict[str, Any]) -> dict[str, Any]:
-        """pgbench's summary, with the time of the statement that waited for the step to begin without that wait."""
-        statements = [dict(each) for each in found.get("statements", [])]
+    def _report(self, found: dict[str, Any]) -> dict[str, Any]:
+        """What is kept of the step; the statement that waited for its begin may be told too long by all that wait."""
+        said = report(found, self.counting, 0)
         waited = 0 if self.spec.options.copy_truncate == "never" else 1
-        if waited < len(statements):
-            each_ms = self._waited_ns / 1e6 / max(1, found.get("processed", 0))
-            statements[waited]["mean_ms"] = max(0.0, statements[waited]["mean_ms"] - each_ms)
-        return found | ({"statements": statements} if statements else {})
+        for place, statement in enumerate(said.get("statements", [])):
+            if place == waited:
+                statement["stop_ms"] = self._waited_ns / 1e6 / max(1, found.get("processed", 0))
+        return said
 
     def _check(self) -> None:
         self._check_stop()

@@ -53,6 +53,8 @@ def test_every_transaction_is_counted_and_timed(loads: Bench) -> None:
                 assert len({role.backend_pid for role in roles}) == clients and all(role.backend_pid for role in roles)
                 told = [each["statement"] for each in totals.report["statements"]]
                 assert told[0] == "BEGIN;" and told[1].startswith("TRUNCATE") and told[2].startswith("COPY")
+                stops = [each["stop_ms"] > 0 for each in totals.report["statements"]]
+                assert stops == [False, True, False, False]  # by the lock until the step begins
                 assert totals.report["load"]["rows"] == 3000
                 digests.add(totals.report["load"]["sha256"])
                 assert not [event for event in reader.events(step.id) if event.kind in ("lock_wait", "stall")]
