@@ -256,7 +256,7 @@ def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: st
     (attempt,) = bench.attempts()
     assert attempt.state == "failed"
     # A client may find its connection closed before it has read why.
-    told = "pgbench ended: signal 9" if victim == "client" else "(terminating connection due to|aborted)"
+    told = "pgbench ended: signal 9" if victim == "client" else "(terminating connection due to|aborted|backend died)"
     assert attempt.reason is not None and re.search(told, attempt.reason), attempt.reason
     nothing_left(bench)
 
