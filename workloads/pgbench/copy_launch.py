@@ -10,6 +10,7 @@ whole, and all are counted. The step is over when the last of them has ended.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import sys
 import time
@@ -198,7 +199,7 @@ class Loads:
         self._set_states(State.DONE)
 
     def _read(self) -> None:
-        for text in self.pgbench.lines():
+        for text in itertools.chain.from_iterable(self.pgbench.lines()):
             line = parse(text, lag=False, retries=False)
             if line is None:
                 continue
