@@ -165,6 +165,8 @@ def main() -> int:
         print(f"{noise:>6.0%}{memory:>8.1f}" + "".join(f"{share:>8.1%}" for share in row))
         if memory == 0.0 and max(row) > 1.5 * LEVEL:
             broken.append(f"a change claimed in {max(row):.1%} of steps without one (noise {noise})")
+        if memory == 0.5 and max(row) > 0.05:
+            broken.append(f"a change claimed in {max(row):.1%} of steps whose seconds depend on each other")
 
     for promise in broken:
         print(f"broken: {promise}", file=sys.stderr)
