@@ -114,6 +114,7 @@ class Plan:
     settings: tuple[str, ...] = ()  # NAME=VALUE, on top of every config
     probes: tuple[str, ...] = ()  # unless the user names others
     programs: tuple[str, ...] = ()
+    local: str = ""  # why its clients must be on the server's machine; empty where they need not
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from engine.core.kernel import HOST, GuestMachine, Kernel
+from engine.core.route import SOCKET, Route
 from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
 
 SLA_FRACTION = 0.95
@@ -337,6 +338,7 @@ class Manifest:
     kernels: tuple[Kernel, ...] = ()  # that are booted: all but the host's
     guest: GuestMachine | None = None  # where they are
     tunables: tuple[tuple[str, str], ...] = ()  # of the scheduler, in all cells
+    route: Route = SOCKET  # how clients reach their server
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
 
     def record(self) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def check(request: Request) -> scheduler.Tunables:
     """The tunables. Raises UserError for names and numbers that cannot be; fetches and boots nothing."""
     kernels.check_names(request.kernels)
     tunables = scheduler.parsed(request.sched)
+    if request.in_guests and (request.tcp or request.client_host):
+        raise UserError(f"{'--tcp' if request.tcp else '--client-host'}: not with --kernel: a guest has no network")
     if request.keep and request.in_guests:
         raise UserError("--keep: a guest's cluster goes with the guest; leave out --keep, or --kernel")
     if HOST in request.kernels:

@@ -26,7 +26,7 @@ from engine.guest import kernels
 from engine.host import disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, guests, planfile
+from engine.plan import abreast, guests, planfile, routes
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix, programs
@@ -182,6 +182,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     """
     _check_names(request)
     tunables = guests.check(request)
+    routes.look(request)
     request, asked, reason = _decided(request, out)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
@@ -223,6 +224,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         chosen.check(record)
     except ValueError as error:
         raise planfile.refused(error) from None
+    if request.client_host and asked.plan.local:
+        raise UserError(f"--client-host: not with {request.workload}: {asked.plan.local}")
+    route, client_host = routes.decide(request, chosen, record, asked.steps)
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),
@@ -249,13 +253,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         guest=booted.machine,
         tunables=tuple(tunables),
         stall_rule=asdict(StallRule()),
-        environment=environment.record(out),
+        environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
         looks=LOOKS if request.until_known else (),
         minutes=request.minutes,
         slice_ms=request.slice_ms,
         stop=request.stop,
+        route=route,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=asked.probes.names,
@@ -309,6 +314,7 @@ def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Seq
 
 
 def _check_names(request: Request) -> None:
+    routes.check(request)
     if not request.builds:
         raise UserError("no build given: use --pg LABEL,… (bench list builds shows the labels)")
     if not request.configs:

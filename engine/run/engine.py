@@ -24,6 +24,7 @@ from engine.postgres.server import ignore_libpq_variables
 from engine.run.abreast import run_abreast
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
+from engine.run.elsewhere import Elsewhere
 from engine.run.ending import Ending
 from engine.run.guest import GuestAttempt
 from engine.run.reaper import reaper
@@ -68,6 +69,7 @@ def execute(run: Path) -> Outcome:
         JournalWriter.open(run) as journal,
         Control(run) as control,
         reaper(run) as clearing,
+        Elsewhere(manifest) as elsewhere,
     ):
         commands = Commands(journal)
 
@@ -103,20 +105,30 @@ def execute(run: Path) -> Outcome:
                     for cell in cells:
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.
                         kill_leftover(*places[cell.id], uid)
-                    failed += _run(cells, run, manifest, stop, commands, ending)
+                    failed += _run(cells, run, manifest, stop, commands, ending, elsewhere)
         if not stop.reason:
             ending.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
 
 
-def _run(cells: Sequence[Cell], run: Path, manifest: Manifest, stop: Stop, commands: Commands, ending: Ending) -> int:
+def _run(
+    cells: Sequence[Cell],
+    run: Path,
+    manifest: Manifest,
+    stop: Stop,
+    commands: Commands,
+    ending: Ending,
+    elsewhere: Elsewhere,
+) -> int:
     """Runs the cells of a repeat that are to run together, or one by itself; returns how many of them failed."""
-    attempts = [
-        (Attempt if cell.subject.kernel == HOST else GuestAttempt)(
-            run / "cells" / cell.id, manifest, cell, stop, commands
-        )
-        for cell in cells
-    ]
+
+    def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
+        folder = run / "cells" / cell.id
+        if cell.subject.kernel == HOST:
+            return Attempt(folder, manifest, cell, stop, commands, elsewhere)
+        return GuestAttempt(folder, manifest, cell, stop, commands)
+
+    attempts = [attempt_at(cell) for cell in cells]
     if len(attempts) == 1:
         attempts[0].run()
     else:

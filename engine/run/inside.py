@@ -26,6 +26,7 @@ from engine.journal.writer import JournalWriter
 from engine.postgres.server import ignore_libpq_variables
 from engine.run.attempt import Attempt
 from engine.run.control import Commands
+from engine.run.elsewhere import Elsewhere
 from engine.run.stop import Stop
 
 RUN = Path("/bench/run")
@@ -78,7 +79,7 @@ def main(folder: Path) -> int:
                     channel.say({"answer": _answered(commands, record)})
 
     stop.poll_control = hear
-    attempt = Attempt(place, manifest, cell, stop, commands)
+    attempt = Attempt(place, manifest, cell, stop, commands, Elsewhere(manifest))
     with scheduler.tuned(manifest.tunables):
         attempt.run()
     journal.close()

@@ -38,7 +38,7 @@ class Copies:
             "steps": [first, *steps],
             "options": given(options),
         }
-        return Plan(record, programs=(PROGRAM,))
+        return Plan(record, programs=(PROGRAM,), local="the server reads a file that the clients' side makes")
 
     def check(self, record: Record) -> None:
         """Refuses a record that names no pgbench, or has invalid options."""

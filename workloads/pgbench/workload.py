@@ -49,6 +49,7 @@ NOT_SLICED = {
     "transactions_total": "its steps have no fixed length",
 }
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+LOCAL = "the folders of tablespaces are made by the clients' side"
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
@@ -76,7 +77,7 @@ class Pgbench:
             "log_every": options.log_every or (1 if options.rate or options.max_tries > 1 else 0),
             "writes": write,
         }
-        return Plan(record, programs=(PROGRAM,))
+        return Plan(record, programs=(PROGRAM,), local=LOCAL if options.tablespace or options.index_tablespace else "")
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
