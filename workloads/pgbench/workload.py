@@ -185,6 +185,7 @@ class Pgbench:
             log_every=every,
             log_by_line=every == 1 and _may_be_slow(options, scripts, found.lines_per_s),
             seed=_seed(place.seed, step.name, place.repeat),
+            checkpoint=place.checkpoint,
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
 
