@@ -107,7 +107,8 @@ class Plan:
     A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. Steps
     with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each
     of `programs`, foreign ones that its clients are, the engine adds what it found to the record's table `programs`:
-    `path`, `version` as the program gives it, and `digest` of the file.
+    `path`, `version` as the program gives it, and `digest` of the file. `own_server` says why the server must be one
+    that pgbed starts; empty where one that was running already will do.
     """
 
     record: dict[str, Any]
@@ -115,6 +116,7 @@ class Plan:
     probes: tuple[str, ...] = ()  # unless the user names others
     programs: tuple[str, ...] = ()
     local: str = ""  # why its clients must be on the server's machine; empty where they need not
+    own_server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,9 @@ class Place:
     """Where a step's clients run: against which database, counting in which page (an inherited descriptor).
 
     `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
-    of the database, for files that the server reads or keeps. `found` is what the report of the first step of the run
-    that found something says of it (see `Launch`): the same for all cells.
+    of the database, for files that the server reads or keeps: empty where the server is none of pgbed's own. `found` is
+    what the report of the first step of the run that found something says of it (see `Launch`): the same for all cells.
+    `checkpoint`: the role may do one.
     """
 
     dsn: str
@@ -133,6 +136,7 @@ class Place:
     folder: str
     data_folder: str
     found: Record = field(default_factory=dict)
+    checkpoint: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,11 @@ class ServerError(UserError):
     """A server that does not start, or is no more; holds the end of its log."""
 
 
-def check_places(build: Build, account: Account, folder: Path, sockets: Path) -> None:
-    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet."""
+def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
+    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet.
+
+    Without a build: when it could not run clients there.
+    """
     barred = account.barred_at(folder)
     if barred is not None:
         raise ServerError(
@@ -27,7 +30,7 @@ def check_places(build: Build, account: Account, folder: Path, sockets: Path) ->
             f"choose another folder with --out, or name another user in PGBED_USER"
         )
     for program in ("initdb", "postgres"):
-        if not account.may_execute(build.bin / program):
+        if build is not None and not account.may_execute(build.bin / program):
             raise ServerError(
                 f"build {build.label}: user {account.name} cannot run {build.bin / program}; "
                 f"is it there, and may that user enter every folder on the way?"

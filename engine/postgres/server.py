@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, ClassVar, Literal
 
 import psycopg
 from psycopg import sql
@@ -32,6 +32,7 @@ from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
 from engine.host.programs import kill_group
+from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
     DATA,
     FILES,
@@ -270,6 +271,26 @@ class Server:
         return psycopg.connect(
             self.dsn(dbname), autocommit=True, application_name="pgbed", connect_timeout=CONNECT_TIMEOUT_S
         )
+
+    # What makes it a CellServer.
+    @property
+    def data_folder(self) -> Path:
+        """The folder beside the cluster."""
+        return self.files_dir
+
+    client_fds: ClassVar[tuple[int, ...]] = ()
+    may_checkpoint: ClassVar[bool] = True
+
+    @property
+    def inside(self) -> Inside:
+        """All of it can be seen."""
+        return Inside(self.pid, self.data_dir, self.log_path)
+
+    @property
+    def folder(self) -> Path:
+        """The socket folder, in which clients may write too."""
+        assert self.socket_dir is not None
+        return self.socket_dir
 
     @property
     def pid(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 import traceback
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ import psycopg
 
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import Cell, Manifest
+from engine.core.model import Build, Cell, Manifest
 from engine.host import environment
 from engine.host.account import make_passable
 from engine.host.drift import drift
+from engine.postgres.attached import AttachedServer
+from engine.postgres.cellserver import CellServer
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
 from engine.run.elsewhere import Elsewhere
@@ -29,7 +31,10 @@ Phases = Generator[Phase, None, None]
 
 
 class Attempt:
-    """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only."""
+    """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only.
+
+    `conninfo` is that of a server that was running already.
+    """
 
     def __init__(
         self,
@@ -39,16 +44,19 @@ class Attempt:
         stop: Stop,
         commands: Commands,
         elsewhere: Elsewhere | None = None,
+        conninfo: str = "",
     ) -> None:
         self.finished = False
+        self._conninfo = conninfo
+        self._left = ""  # on a server that was running already
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
         self._elsewhere = elsewhere or Elsewhere(manifest)
-        self._left = self._phases(folder, manifest, cell, stop, commands)
+        self._phases_left = self._phases(folder, manifest, cell, stop, commands)
 
     def advance(self) -> bool:
         """Goes on to the next phase; False when the attempt has ended."""
-        self.phase = next(self._left, None)
+        self.phase = next(self._phases_left, None)
         return self.phase is not None
 
     def run(self) -> None:
@@ -61,12 +69,12 @@ class Attempt:
         """Ends the attempt with an error, where it still runs: that is recorded, as if it had come from within."""
         if self.phase is not None:
             with suppress(StopIteration, type(error)):
-                self._left.throw(error)
+                self._phases_left.throw(error)
         self.phase = None
 
     def close(self) -> None:
         """Ends what still runs, without a record: the engine is ending."""
-        self._left.close()
+        self._phases_left.close()
 
     def _phases(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> Phases:
         journal = commands.journal
@@ -90,6 +98,8 @@ class Attempt:
                 self._elsewhere.drop()
         if state == "failed":
             journal.recover()
+        if self._left:
+            reason = f"{reason}; {self._left}" if reason else self._left
         journal.end_attempt(attempt, time.monotonic_ns(), state, reason)
         self.finished = state == "finished"
 
@@ -113,18 +123,7 @@ class Attempt:
         # The manifest's record is the host's: that a guest is another machine is no news.
         for finding in drift(manifest.environment, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)
-        config, progress = manifest.config(cell.subject), partial(note, "progress")
-        beside = [other.subject for other in manifest.cells if other.repeat == cell.repeat] if manifest.sliced else []
-        with Server(
-            build,
-            config,
-            folder,
-            keep=manifest.keep,
-            progress=progress,
-            check=stop.check,
-            route=manifest.route,
-            place=beside.index(cell.subject) if beside else 0,
-        ) as server:
+        with self._server(build, cell, manifest, folder, note, stop) as server:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
             with StepRunner(manifest, cell, server, attempt, stop, commands, host) as runner:
@@ -132,7 +131,38 @@ class Attempt:
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
                     yield from runner.run(ordinal, step)
+        if self._left:
+            note("drift", self._left)
         origin["environment_after"] = surroundings()
         journal.update_origin(attempt, origin)
         for finding in drift(origin["environment"], origin["environment_after"], under_load=True):
             note("drift", finding)
+
+    @contextmanager
+    def _server(
+        self, build: Build, cell: Cell, manifest: Manifest, folder: Path, note: Callable[[str, str], None], stop: Stop
+    ) -> Iterator[CellServer]:
+        """A server of pgbed's own over a fresh cluster, or one that was running already, with a fresh database."""
+        config = manifest.config(cell.subject)
+        if manifest.attached is None:
+            beside = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
+            with Server(
+                build,
+                config,
+                folder,
+                keep=manifest.keep,
+                progress=partial(note, "progress"),
+                check=stop.check,
+                route=manifest.route,
+                place=beside.index(cell.subject) if manifest.sliced else 0,
+            ) as own:
+                yield own
+            return
+        attached = AttachedServer(
+            build, config, manifest.attached, self._conninfo, manifest.run, cell.id, folder, note=partial(note, "drift")
+        )
+        try:
+            with attached:
+                yield attached
+        finally:
+            self._left = attached.left

@@ -17,7 +17,7 @@ from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.elsewhere.host import ClientHost
 from engine.host.account import bound_to_engine
-from engine.postgres.server import Server
+from engine.postgres.cellserver import CellServer
 from engine.run.stop import StepFailed
 from workloads.base import Launch
 from workloads.page import Control, Page
@@ -81,7 +81,7 @@ class Launcher:
 
 @contextmanager
 def launched(
-    launch_on: Callable[[int], Launch], roles: int, server: Server, host: ClientHost | None = None
+    launch_on: Callable[[int], Launch], roles: int, server: CellServer, host: ClientHost | None = None
 ) -> Iterator[tuple[Page, Launcher]]:
     """A counters page and the launcher that works on it; whatever happens, no client survives this.
 
@@ -99,7 +99,7 @@ def launched(
             stdin=subprocess.PIPE,
             stdout=report,
             stderr=errors,
-            pass_fds=(page.fd, *((host.channel.reading, host.channel.writing) if host else ())),
+            pass_fds=(page.fd, *server.client_fds, *((host.channel.reading, host.channel.writing) if host else ())),
             cwd=Path(workloads.__file__).parents[1],
             start_new_session=True,
             preexec_fn=bound_to_engine(signal.SIGKILL),

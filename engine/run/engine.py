@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
+from engine.postgres.attached import LeftBehind, clear, left_in
 from engine.postgres.cluster import kill_leftover
 from engine.postgres.server import ignore_libpq_variables
 from engine.run.abreast import run_abreast
@@ -56,13 +57,14 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def execute(run: Path) -> Outcome:
+def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
     """Runs every cell of a run that is not finished yet. libpq's variables in the environment are removed.
 
+    `connections` are the connection strings of builds that are servers which were running already.
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     ignore_libpq_variables()
-    manifest = planned(run)
+    manifest, connections = planned(run), connections or {}
     with (
         stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),
@@ -98,14 +100,16 @@ def execute(run: Path) -> Outcome:
                 if stop.reason:
                     break
                 tunables = manifest.tunables if any(cell.subject.kernel == HOST for cell in cells) else ()
+                conninfo = connections.get(cells[0].subject.build, "")
                 with (
-                    clearing.watching([places[cell.id] for cell in cells], uid, scheduler.values(tunables)),
+                    clearing.watching([places[cell.id] for cell in cells], uid, conninfo, scheduler.values(tunables)),
                     scheduler.tuned(tunables),
                 ):
                     for cell in cells:
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.
                         kill_leftover(*places[cell.id], uid)
-                    failed += _run(cells, run, manifest, stop, commands, ending, elsewhere)
+                    _clear_attached(run, connections)
+                    failed += _run(cells, run, manifest, stop, commands, ending, elsewhere, conninfo)
         if not stop.reason:
             ending.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
@@ -119,13 +123,14 @@ def _run(
     commands: Commands,
     ending: Ending,
     elsewhere: Elsewhere,
+    conninfo: str,
 ) -> int:
     """Runs the cells of a repeat that are to run together, or one by itself; returns how many of them failed."""
 
     def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
         folder = run / "cells" / cell.id
         if cell.subject.kernel == HOST:
-            return Attempt(folder, manifest, cell, stop, commands, elsewhere)
+            return Attempt(folder, manifest, cell, stop, commands, elsewhere, conninfo)
         return GuestAttempt(folder, manifest, cell, stop, commands)
 
     attempts = [attempt_at(cell) for cell in cells]
@@ -135,3 +140,11 @@ def _run(
         abreast = [attempt for attempt in attempts if isinstance(attempt, Attempt)]
         run_abreast(abreast, manifest, unprivileged(), ending.scatter())
     return sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+
+
+def _clear_attached(run: Path, connections: Mapping[str, str]) -> None:
+    """Drops what cells before have left on servers that were running already, where that goes now."""
+    for folder, made in left_in(run).items() if connections else ():
+        if made.build in connections:
+            with contextlib.suppress(LeftBehind):
+                clear(folder, connections[made.build])
