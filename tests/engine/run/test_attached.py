@@ -317,6 +317,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"interleave": "slices"}, "cannot be paused in turns"),
             (prod, {"placement": "paired"}, "--placement paired binds"),
             (prod, {"preset": "planner-delete"}, "this workload cannot be run"),
+            (prod, {"workload": "pgbench-copy"}, "the server reads files"),
             (label, {"accept_foreign_load": True}, "--accept-foreign-load is for servers"),
         ]
         for pg, entries, why in refused:
