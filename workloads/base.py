@@ -107,13 +107,15 @@ class Plan:
     A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. Steps
     with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each
     of `programs`, foreign ones that its clients are, the engine adds what it found to the record's table `programs`:
-    `path`, `version` as the program gives it, and `digest` of the file.
+    `path`, `version` as the program gives it, and `digest` of the file. `own_server` says why the server must be one
+    that pgbed starts; empty where one that was running already will do.
     """
 
     record: dict[str, Any]
     settings: tuple[str, ...] = ()  # NAME=VALUE, on top of every config
     probes: tuple[str, ...] = ()  # unless the user names others
     programs: tuple[str, ...] = ()
+    own_server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Place:
 
     `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
     of the database, for files that the server reads or keeps. `found` is what the report of the first step of the run
-    that found something says of it (see `Launch`): the same for all cells.
+    that found something says of it (see `Launch`): the same for all cells. `checkpoint`: the role may do one.
     """
 
     dsn: str
@@ -132,6 +134,7 @@ class Place:
     folder: str
     data_folder: str
     found: Record = field(default_factory=dict)
+    checkpoint: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from engine.analysis import foreign
 from engine.analysis.cells import ComparedCells
 from engine.core.comparison import CPU, MIN_PAIRS, RATE, Answer, Ratio, Verdict
 from engine.core.model import Subject
@@ -39,6 +40,9 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
         better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
         have = "one pair" if pairs == 1 else "two pairs"
         return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}."
+    if foreign.unjudged(cells):
+        judged = [ratio for ratio in rates if ratio.low is not None]
+        return f"{name} against {base}, ratios without verdicts, as {foreign.NO_VERDICT}: {_effects(judged) or 'none'}."
     known = [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]
     unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
     withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]

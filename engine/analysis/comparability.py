@@ -54,6 +54,7 @@ def _measured_in(run: RunResult) -> str:
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
+    besides += ["servers that were running already"] if manifest.attached else []
     besides += [f"--stop {manifest.stop}"] if manifest.sliced and manifest.stop != "busy" else []
     return f"{manifest.design} with {' and '.join(besides)}" if besides else manifest.design
 
@@ -194,6 +195,8 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
     text = f"{len(names)} differ: {', '.join(names)}"
     if not names:
         yield "settings", True, "the same"
+    elif runs[0].manifest.attached is not None:
+        yield "settings", False, f"{text}; pgbed sets none on servers that were running already"
     elif base.config != subject.config:
         yield "settings", True, f"{text}; these are what is compared"
     else:  # A setting that one of the versions does not know is left out there, and cannot be the same.

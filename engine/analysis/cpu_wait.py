@@ -66,10 +66,11 @@ def _of_cell(result: StepResult) -> PerOp | None:
     totals, count = result.totals, ops(result.kind, result.totals)
     headline = judged_by(result.kind, totals)
     roles = totals.of_kind(headline.role) if headline else []
-    if not roles or not count:
+    backends = [role.backend_runq_ns for role in roles if role.backend_runq_ns is not None]
+    if not backends or not count:
         return None
     return PerOp(
         totals.seconds * 1e6 * sum(role.connections for role in roles) / count,
-        sum(role.backend_runq_ns for role in roles) / 1000 / count,
+        sum(backends) / 1000 / count,
         sum(role.client_runq_ns for role in roles) / 1000 / count,
     )

@@ -82,13 +82,13 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     count, device = ops(kind, totals), {} if totals.paused else totals.device
     return {
         "rate_per_s": _per(count, totals.seconds) if judged_by(kind, totals) else None,
-        "server_cpu_us_per_op": _per(totals.server_cpu_ns / 1000, count),
+        "server_cpu_us_per_op": _part(totals.server_cpu_ns, 1000, count),
         "client_cpu_us_per_op": _per(totals.client_cpu_ns / 1000, count),
-        "ctx_switches_per_op": _per(totals.server_switches, count),
-        "runq_us_per_op": _per(totals.server_runq_ns / 1000, count),
-        "wal_bytes_per_op": None if totals.wal_bytes is None else _per(totals.wal_bytes, count),
-        "read_kb_per_op": _per(totals.server_read_bytes / 1024, count),
-        "written_kb_per_op": _per(totals.server_write_bytes / 1024, count),
+        "ctx_switches_per_op": _part(totals.server_switches, 1, count),
+        "runq_us_per_op": _part(totals.server_runq_ns, 1000, count),
+        "wal_bytes_per_op": _part(totals.wal_bytes, 1, count),
+        "read_kb_per_op": _part(totals.server_read_bytes, 1024, count),
+        "written_kb_per_op": _part(totals.server_write_bytes, 1024, count),
         "device_written_kb_per_op": _of(device, "written_kb", count),
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
@@ -116,11 +116,11 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     figures: dict[str, float | None] = {
         "statements": role.statements,
         "rows": role.rows,
-        "cpu_s": role.backend_cpu_ns / 1e9,
-        "cpu_us_per_op": _per(role.backend_cpu_ns / 1000, count),
-        "cpu_us_per_statement": _per(role.backend_cpu_ns / 1000, role.statements),
-        "runq_us_per_statement": _per(role.backend_runq_ns / 1000, role.statements),
-        "ctx_switches_per_statement": _per(role.backend_switches, role.statements),
+        "cpu_s": _part(role.backend_cpu_ns, 1e9, 1),
+        "cpu_us_per_op": _part(role.backend_cpu_ns, 1000, count),
+        "cpu_us_per_statement": _part(role.backend_cpu_ns, 1000, role.statements),
+        "runq_us_per_statement": _part(role.backend_runq_ns, 1000, role.statements),
+        "ctx_switches_per_statement": _part(role.backend_switches, 1, role.statements),
         "client_cpu_us_per_statement": _per(role.client_cpu_ns / 1000, role.statements),
         "mean_us": _per(role.service_ns / 1000, role.statements),
         "max_s": role.max_ns / 1e9,
@@ -180,8 +180,8 @@ def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> 
         "cpupq": _per(busy_ns / 1000, count) if busy_ns is not None else None,
         "ccpupq": _per(totals.client_cpu_ns / 1000, count),
         "dbgb1": totals.database_bytes / GIB or None,
-        "dbgb2": totals.cluster_bytes / GIB or None,
-        "rss": totals.rss_bytes / GIB or None,
+        "dbgb2": (totals.cluster_bytes or 0) / GIB or None,
+        "rss": (totals.rss_bytes or 0) / GIB or None,
         "maxop": max_op_s(kind, totals),
         "p50": percentiles[0],
         "p99": percentiles[1],
@@ -270,6 +270,11 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
 
 def _per(value: float, divisor: float) -> float | None:
     return value / divisor if divisor > 0 else None
+
+
+def _part(value: int | None, unit: float, count: float) -> float | None:
+    """So many units of a value for each of `count`; None where it is not known, or there are none."""
+    return None if value is None else _per(value / unit, count)
 
 
 def _of(counters: Mapping[str, int], key: str, divisor: float) -> float | None:

@@ -105,6 +105,8 @@ def _is_ours(manifest: Manifest, design: Interleave) -> bool:
     host, cpu = environment.get("host") or {}, environment.get("cpu") or {}
     if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
         return False
+    if manifest.attached is not None:  # the noise of other servers
+        return False
     return manifest.interleave == design and (manifest.aa or design == "slices")
 
 

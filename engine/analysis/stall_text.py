@@ -13,6 +13,7 @@ STATES = {
     "t": "stopped by a debugger",
     "Z": "ended",
     "": "gone",
+    "?": "not visible",
 }
 FRAMES_SHOWN = 8
 

@@ -11,6 +11,7 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 - the client was CPU-bound (rates only: the figures per op are still the server's);
 - the cells are bimodal, and the distance of the modes could make the effect;
 - the two sides were never run side by side;
+- servers were running already, and whoever asked has not accepted that others may use them: there is no verdict then;
 - slices cannot be trusted: a server worked in the other's, clients waited for each other in too much of them, or they
   differ among themselves by far more than their errors (`engine.analysis.sliced`).
 """
@@ -21,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from engine.analysis import comparability, cpu_wait, sliced, slices, statistics
+from engine.analysis import comparability, cpu_wait, foreign, sliced, slices, statistics
 from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
 from engine.core.comparison import CHANGED, CPU, MIN_PAIRS, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
@@ -200,6 +201,8 @@ def _judged(measured: _Measured, cells: ComparedCells, level: float, tests: int)
         blank, ratio=interval.ratio, low=interval.low, high=interval.high, pairs=interval.pairs,
         better=_better(interval.ratio, metric),
     )  # fmt: skip
+    if foreign.unjudged(cells):
+        return replace(blank, reasons=(*blank.reasons, foreign.NO_VERDICT))
     if not measured.family[0]:
         certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= level
         withheld = bool(blank.reasons)
@@ -287,6 +290,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
             elif of_rate is not None and of_rate.wide:
                 found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
             found += _short_deletes(cells, step, subject)
+    found += foreign.findings(cells)
     found += cpu_wait.why(cells)
     found += sliced.findings(cells)
     if cells.level < statistics.ALPHA:

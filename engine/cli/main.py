@@ -189,6 +189,8 @@ def compare(
             f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
             "those of a server that has the machine to itself: run with --interleave cells to stand beside them"
         )
+    if published and any(build.attached for build in comparison.builds):
+        raise UserError("--published: figures of servers that were running already do not stand beside published ones")
     if form == "json":
         echo(render.to_json(comparison))
     elif form == "csv":
@@ -233,7 +235,9 @@ def export(folder: Path, to: Path | None) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 def engine(folder: Path) -> None:
     """The engine itself, headless; started by `run` and `resume`."""
+    from engine.core.record import converted, parsed
     from engine.run.engine import execute
 
-    outcome = execute(folder)
+    text = sys.stdin.buffer.read()  # connection strings, which may hold passwords: they are nowhere else
+    outcome = execute(folder, converted(parsed(text, "stdin"), dict[str, str], "stdin") if text else None)
     sys.exit(INTERRUPTED if outcome.interrupted else 1 if outcome.failed else 0)

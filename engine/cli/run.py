@@ -19,7 +19,7 @@ from engine.cli import start
 from engine.cli.options import GLYPHS, OUT, PLAIN, console
 from engine.cli.output import PlainConsole, echo_json
 from engine.core.errors import UserError
-from engine.core.request import Request, argument_of
+from engine.core.request import Request, argument_of, shown
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
 from workloads import workload, workloads
@@ -199,16 +199,17 @@ def run(
     folder = own_folder(out)
     asked = take(values)
     if estimate:
-        echo_json({**prepare.estimate(asked, folder), "plan": asked.entries()})
+        plan = {**asked.entries(), "builds": [shown(build) for build in asked.builds]}
+        echo_json({**prepare.estimate(asked, folder), "plan": plan})
         return
-    shown = PlainConsole(stderr=True, force_terminal=False) if as_json else console(plain)
-    prospect = start.prepare_shown(asked, folder, shown)
+    screen = PlainConsole(stderr=True, force_terminal=False) if as_json else console(plain)
+    prospect = start.prepare_shown(asked, folder, screen)
     if not as_json:
-        start.print_prospect(prospect, folder, shown)
+        start.print_prospect(prospect, folder, screen)
     elif dry_run or not detach:
         echo_json(prospect.record())
     if not dry_run:
-        code = start.start(prospect, folder, shown, detach=detach, glyphs=glyphs)
+        code = start.start(prospect, folder, screen, detach=detach, glyphs=glyphs)
         if as_json and detach:
             echo_json({"folder": str(folder / prospect.manifest.run), **prospect.record()})
         sys.exit(code)

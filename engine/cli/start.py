@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -30,6 +31,7 @@ from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
 from engine.plan.confirm import confirm
 from engine.plan.prepare import Prospect, prepare
+from engine.postgres import attached
 from engine.postgres.server import check_places, socket_base
 from engine.report import follow
 from engine.run import control
@@ -74,9 +76,10 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         console.print(f"probes: {', '.join(manifest.observers)}", soft_wrap=True)
     for line in prospect.notices:
         console.print(line, soft_wrap=True)
-    console.print(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk in {out}", soft_wrap=True)
+    where = f"in {out}" if manifest.attached is None else "on each server"
+    console.print(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk {where}", soft_wrap=True)
     subjects = len({cell.subject for cell in manifest.cells})
-    if subjects > 1:
+    if subjects > 1 and manifest.attached is None:
         pairs = prospect.guess.cells // subjects
         console.print(noise.summary(prospect.guess.noise, pairs, manifest.interleave), soft_wrap=True)
 
@@ -108,18 +111,20 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyp
     database_path(run)  # before anything is written: not every file system's paths are SQLite's
     account = unprivileged()
     for build in prospect.manifest.builds:
-        check_places(build, account, run, socket_base(account))
+        check_places(None if build.attached else build, account, run, socket_base(account))
     try:
         make_passable(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
     own_folder(out)  # again, now that it is there
-    disk.check(out, prospect.guess.needed_bytes)
+    if prospect.manifest.attached is None:
+        disk.check(out, prospect.guess.needed_bytes)
     # Checked before anything is written; the engine takes the lock for good.
     with exclusive_run(concurrent=prospect.manifest.allow_concurrent):
         pass
     create_run(run, prospect.manifest.record())
-    return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs)
+    connections = prospect.connections
+    return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs, connections=connections)
 
 
 def resume(
@@ -135,8 +140,8 @@ def resume(
 ) -> int:
     """Starts the engine on a run that is there; returns the exit code.
 
-    `builds` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files) and `variables` (NAME=VALUE) are those that the
-    user confirms, see `engine.plan.confirm`.
+    `builds` (NAME=PATH or NAME=CONNECTION), `settings` (NAME=VALUE), `scripts` (files) and `variables` (NAME=VALUE) are
+    those that the user confirms, see `engine.plan.confirm`.
     """
     own_folder(run)
     manifest = planned(run)
@@ -146,7 +151,7 @@ def resume(
         if pid is None or Path(f"/proc/{pid}").exists() or time.monotonic() > until_s:
             raise _taken(run)
         time.sleep(0.05)  # what an engine that was killed left is being cleared
-    confirm(
+    connections = confirm(
         run,
         manifest,
         builds,
@@ -155,7 +160,10 @@ def resume(
         scripts=scripts,
         variables=variables,
     )
-    return _spawn(run, console, detach=detach, glyphs=glyphs)
+    for folder, made in attached.left_in(run).items() if connections else ():
+        if made.build in connections and (dropped := attached.clear(folder, connections[made.build])):
+            console.print(f"dropped what cell {folder.name} had left: {dropped}", soft_wrap=True)
+    return _spawn(run, console, detach=detach, glyphs=glyphs, connections=connections)
 
 
 def stop(run: Path, console: Console) -> None:
@@ -188,18 +196,29 @@ def _interrupts_deferred() -> Iterator[None]:
         before(signal.SIGINT, None)
 
 
-def _spawn(run: Path, console: Console, *, detach: bool, notices: tuple[str, ...] = (), glyphs: str = "auto") -> int:
+def _spawn(
+    run: Path,
+    console: Console,
+    *,
+    detach: bool,
+    notices: tuple[str, ...] = (),
+    glyphs: str = "auto",
+    connections: Mapping[str, str],
+) -> int:
     process: subprocess.Popen[bytes] | None = None
     try:
         with (run / "engine.log").open("ab") as log, _interrupts_deferred():
             process = subprocess.Popen(
                 [sys.executable, "-m", "engine", "engine", str(run)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=interface.own_modules(),
                 start_new_session=True,  # the terminal's Ctrl-C and its end are not the engine's
             )
+            assert process.stdin is not None
+            with suppress(BrokenPipeError), process.stdin as pipe:
+                pipe.write(json.dumps(connections).encode() if connections else b"")
         if not _wait_open(run, process):
             return _died(run, process.returncode)
         if detach:

@@ -198,7 +198,7 @@ class CellStep:
     heap_bytes: int | None = None
     index_bytes: int | None = None
     database_bytes: int = 0
-    cluster_bytes: int = 0
+    cluster_bytes: int | None = 0
     max_s: float | None = None
     plan_us_per_op: float | None = None
     plan_p99_us: float | None = None

@@ -46,7 +46,9 @@ class Build:
     `label` is what the user types (`16.3`, `17beta1-builtin`, `16.3-prebuilt`, or a name given to a
     local install). `prefix` is the install folder that holds `bin/postgres`. `digest` names the exact
     binaries: the store path's hash part, or the sha256 of `bin/postgres` for a local install.
-    `provenance` is `source`, `prebuilt` or `local`. `initdb_args` are added to every `initdb`.
+    `provenance` is `source`, `prebuilt`, `local`, or `attached`: a server that was running already, at `server`, of
+    which there is no `prefix`, and whose `digest` names the cluster and its version. `initdb_args` are added to every
+    `initdb`.
     """
 
     label: str
@@ -58,6 +60,12 @@ class Build:
     flags: str = "unknown"
     patches: tuple[str, ...] = ()
     initdb_args: tuple[str, ...] = ()
+    server: str = ""  # where to connect to, without a password
+
+    @property
+    def attached(self) -> bool:
+        """Whether it is a server that was running already."""
+        return self.provenance == "attached"
 
     @property
     def major(self) -> int:
@@ -128,6 +136,7 @@ class RoleTotals:
 
     `histogram` is of service time and `response` of time from the intended start (empty for closed loops):
     sparse pairs (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters.
+    `backend_*` are None where the server's processes cannot be seen.
     `short_deletes` deleted a different number of rows than requested; `min_lookups` of the low key took
     `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
     took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
@@ -139,12 +148,12 @@ class RoleTotals:
     rows_actual: int
     service_ns: int
     max_ns: int
-    backend_cpu_ns: int
-    backend_runq_ns: int
-    backend_switches: int
-    backend_involuntary: int
-    backend_read_bytes: int
-    backend_write_bytes: int
+    backend_cpu_ns: int | None
+    backend_runq_ns: int | None
+    backend_switches: int | None
+    backend_involuntary: int | None
+    backend_read_bytes: int | None
+    backend_write_bytes: int | None
     client_cpu_ns: int
     client_runq_ns: int
     client_switches: int
@@ -173,15 +182,16 @@ class StepTotals:
     differences of the kernel's counters: see `engine.host.counters` for their keys. `observers` are the probes that
     were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without the
     pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
+    Of a server that was running already there is no `server_*`, no host, device, cluster and memory.
     """
 
     seconds: float
     roles: dict[str, RoleTotals]
-    server_cpu_ns: int
-    server_runq_ns: int
-    server_switches: int
-    server_read_bytes: int
-    server_write_bytes: int
+    server_cpu_ns: int | None
+    server_runq_ns: int | None
+    server_switches: int | None
+    server_read_bytes: int | None
+    server_write_bytes: int | None
     client_cpu_ns: int
     engine_cpu_ns: int
     wal_bytes: int | None
@@ -191,8 +201,8 @@ class StepTotals:
     heap_bytes: int = 0
     index_bytes: int = 0
     database_bytes: int = 0
-    cluster_bytes: int = 0
-    rss_bytes: int = 0
+    cluster_bytes: int | None = 0
+    rss_bytes: int | None = 0
     host: dict[str, int] = field(default_factory=dict)
     device: dict[str, int] = field(default_factory=dict)
     observers: tuple[str, ...] = ()
@@ -301,6 +311,19 @@ MOST_MINUTES = 100_000.0  # that a run may be given
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """How servers are used that were running already.
+
+    `accept_foreign_load`: verdicts are given although others may use them. `scratch_database`: the empty database to
+    work in; else each cell makes one of its own. `checkpoint`: the role may do one on each of them.
+    """
+
+    accept_foreign_load: bool = False
+    scratch_database: str = ""
+    checkpoint: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
@@ -334,6 +357,7 @@ class Manifest:
     looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
     minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
+    attached: Attached | None = None  # all its builds are servers that were running already
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""

@@ -6,6 +6,7 @@ The command line's options, a plan file's entries and their bounds derive from t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from workloads.options import about, checked, given, options_of
 OLD_NAMES = {"beside": "allow_concurrent"}
 CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
 MOST_REPEATS = 1000
+_CONNECTION = re.compile(r"\s*(postgres(ql)?://|[a-z_]+\s*=)")
 _AFTER = ", ".join(str(look.pairs) for look in LOOKS)
 
 
@@ -28,8 +30,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     builds: Annotated[
         tuple[str, ...],
-        about("Builds to compare, the base first. NAME=/path is an install of your own.", metavar="LABEL,…",
-              flag="--pg"),
+        about("Builds to compare, the base first. NAME=/path is an install of your own, NAME=postgresql://USER@HOST/DB "
+              "a server that is running already.", metavar="LABEL,…", flag="--pg"),
     ] = ()  # fmt: skip
     base: Annotated[
         str | None, about("Build to compare the others with.", metavar="LABEL", unset="the first of --pg")
@@ -108,6 +110,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT"),
     ] = 5.0
     allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.")] = False
+    accept_foreign_load: Annotated[
+        bool, about("Give verdicts on servers that are running already, though others may use them meanwhile.")
+    ] = False
+    scratch_database: Annotated[
+        str | None,
+        about(
+            "Empty database to work in on servers that are running already, where the role may not create one.",
+            metavar="NAME",
+            unset="one made and dropped for each cell",
+        ),
+    ] = None
     keep: Annotated[bool, about("Keep every cell's cluster instead of removing it.")] = False
     allow_concurrent: Annotated[
         bool, about("Run even if another run is measuring on this machine.", aliases=["--beside"])
@@ -118,6 +131,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """The build that others are compared with, as it is named among the builds; None without builds."""
         named = {name_of(build): build for build in self.builds} | {build: build for build in self.builds}
         return named.get(self.base or "", self.builds[0] if self.builds else None)
+
+    @property
+    def attached(self) -> bool:
+        """Whether builds are servers that are running already."""
+        return any(map(is_attached, self.builds))
 
     @property
     def subjects(self) -> int:
@@ -175,3 +193,13 @@ def argument_of(workload_name: str) -> tuple[str, dict[str, Any]]:
 def name_of(build: str) -> str:
     """How a build is called: its label, or the name of an install of the user's own."""
     return build.partition("=")[0]
+
+
+def is_attached(build: str) -> bool:
+    """Whether it is NAME=CONNECTION, a server that is running already: a URI, or keywords with values."""
+    return _CONNECTION.match(build.partition("=")[2]) is not None
+
+
+def shown(build: str) -> str:
+    """A build as it was named, but a connection string, which may hold a password, is left out."""
+    return f"{name_of(build)}=…" if is_attached(build) else build

@@ -52,6 +52,13 @@ def untag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
     return _keep(run, tuple(tag for tag in tags if tag not in words))
 
 
+def _text(path: Path) -> str:
+    try:
+        return visible(read_plain(path, 4096).decode(errors="replace"))
+    except OSError as error:
+        return str(error.strerror)
+
+
 def _keep(run: Path, tags: tuple[str, ...]) -> tuple[str, ...]:
     part = run / f"{TAGS}.part"
     try:
@@ -96,6 +103,8 @@ def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: Non
     run = removable(run, out)
     with held(run):
         freed = disk.occupied_bytes(run)
+        for left in sorted((run / "cells").glob("*/database.json")):
+            progress(f"{left.parent.name} has left its database on a server that was running already: {_text(left)}")
         progress(f"removing {run}")
         try:
             last = ("cells", "manifest.json")

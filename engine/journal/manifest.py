@@ -80,6 +80,10 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         raise UserError(f"{path}: minutes: {manifest.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
     if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
         raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
+    if any(build.attached != (manifest.attached is not None) for build in manifest.builds):
+        raise UserError(f"{path}: builds: all or none must be servers that were running already")
+    if manifest.attached is not None and manifest.sliced:
+        raise UserError(f"{path}: servers that were running already cannot be driven in slices")
     labels = {build.label for build in manifest.builds}
     if manifest.base not in labels:
         raise UserError(f"{path}: base {visible(manifest.base)!r} is none of its builds")

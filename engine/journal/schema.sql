@@ -100,8 +100,8 @@ CREATE TABLE IF NOT EXISTS sample (
 
 -- One row per event. An event that lasts is written when it begins (ended_ns NULL) and updated.
 -- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
--- stall, drift (the machine changed), clock_step (the wall clock was set), suspended (the machine was), gap (a tick
--- that came late),
+-- stall, drift (the machine changed, or the settings of a server that was running already),
+-- clock_step (the wall clock was set), suspended (the machine was), gap (a tick that came late),
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
 -- shortened (a step in slices whose difference is known well enough ends early: text),
 -- plan (how many `repeats` there are to be, and why: text; after a look also `level` and the steps `unknown`),

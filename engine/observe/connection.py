@@ -58,6 +58,7 @@ class RoleWatch:
         self._age_ns = 0
         self._shared = shared
         self._reader = TaskReader(self.client_pid) if shared is None else None
+        self._seen = bool(server.total)  # the server's processes: else a local one of its backend's pid is another's
         self.client_first = self._client = self._reader.read() if self._reader else None
         self._of_client = _difference(None, None)
         self.backend_first = self._backend = server.tasks.get(self.backend_pid)
@@ -105,7 +106,7 @@ class RoleWatch:
         statements, rows, limited_ns = (self.word(word) for word in (Word.STATEMENTS, Word.ROWS, Word.LIMITED_NS))
         service, response = self.counts(SERVICE_OFFSET), self.counts(RESPONSE_OFFSET)
         backend = server.tasks.get(self.backend_pid, self._backend)
-        of_backend = _difference(self._backend, backend)
+        of_backend = self._of_backend(self._backend, backend)
         if self._reader:
             client = self._reader.read() or self._client
             self._client, self._of_client = client, _difference(self._client, client)
@@ -145,8 +146,8 @@ class RoleWatch:
             dt_ns=dt_ns,
             in_flight_ns=second.in_flight_ns,
             wait=wait,
-            backend_cpu_ns=of_backend["cpu_ns"],
-            backend_runq_ns=of_backend["runq_ns"],
+            backend_cpu_ns=of_backend["cpu_ns"] or 0,
+            backend_runq_ns=of_backend["runq_ns"] or 0,
             backend_state=backend.state if backend else "",
             client_cpu_ns=served_by._of_client["cpu_ns"],
             client_state=served_by._client.state if served_by._client else "",
@@ -174,10 +175,13 @@ class RoleWatch:
             p99_us=p99_us,
         )
 
+    def _of_backend(self, first: Task | None, last: Task | None) -> dict[str, int | None]:
+        return {key: value if self._seen else None for key, value in _difference(first, last).items()}
+
     @property
-    def backend_used(self) -> dict[str, int]:
-        """What the connection's server process did since it was first seen."""
-        return _difference(self.backend_first, self._backend)
+    def backend_used(self) -> dict[str, int | None]:
+        """What the connection's server process did since it was first seen; None where it cannot be."""
+        return self._of_backend(self.backend_first, self._backend)
 
     @property
     def client_used(self) -> dict[str, int]:
@@ -195,6 +199,10 @@ def totals(roles: Sequence[RoleWatch], seconds: float, threads: int = 1) -> Role
     def words(word: Word) -> int:
         return sum(role.word(word) for role in roles)
 
+    def of_backends(key: str) -> int | None:
+        found = [used for backend in backends if (used := backend[key]) is not None]
+        return sum(found) if len(found) == len(backends) else None
+
     backends, clients = [role.backend_used for role in roles], [role.client_used for role in roles]
     service = sum((role.counts(SERVICE_OFFSET) for role in roles), _none())
     response = sum((role.counts(RESPONSE_OFFSET) for role in roles), _none())
@@ -205,12 +213,12 @@ def totals(roles: Sequence[RoleWatch], seconds: float, threads: int = 1) -> Role
         rows_actual=words(Word.ROWS_ACTUAL),
         service_ns=words(Word.SERVICE_NS),
         max_ns=max(role.word(Word.MAX_NS) for role in roles),
-        backend_cpu_ns=sum(task["cpu_ns"] for task in backends),
-        backend_runq_ns=sum(task["runq_ns"] for task in backends),
-        backend_switches=sum(task["switches"] for task in backends),
-        backend_involuntary=sum(task["involuntary"] for task in backends),
-        backend_read_bytes=sum(task["read_bytes"] for task in backends),
-        backend_write_bytes=sum(task["write_bytes"] for task in backends),
+        backend_cpu_ns=of_backends("cpu_ns"),
+        backend_runq_ns=of_backends("runq_ns"),
+        backend_switches=of_backends("switches"),
+        backend_involuntary=of_backends("involuntary"),
+        backend_read_bytes=of_backends("read_bytes"),
+        backend_write_bytes=of_backends("write_bytes"),
         client_cpu_ns=sum(task["cpu_ns"] for task in clients),
         client_runq_ns=sum(task["runq_ns"] for task in clients),
         client_switches=sum(task["switches"] for task in clients),

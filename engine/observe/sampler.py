@@ -46,17 +46,22 @@ LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
 CLOCK_STEP_NS = 100_000_000  # a wall clock that moves this far between two ticks was set
 
 
+UNSEEN_SERVER = ServerSample({}, {}, {})  # of one whose processes are not to be seen
+
 Relations = Callable[[Role], frozenset[str]]  # the tables that a role works on
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the steps of a cell are watched through; all live longer than a step."""
+    """What the steps of a cell are watched through; all live longer than a step.
+
+    Of a server that was running already only what it says itself is seen: no processes, no host, no log.
+    """
 
     journal: JournalWriter
-    processes: ServerProcesses
-    host: Host
-    log: ServerLog
+    processes: ServerProcesses | None
+    host: Host | None
+    log: ServerLog | None
     activity: Activity
     monitor_pid: int
     rule: StallRule
@@ -69,10 +74,16 @@ class Sources:
 
         Raises MonitorError when nothing was seen of it before.
         """
+        if self.processes is None:
+            return UNSEEN_SERVER
         sample = self.processes.sample() or last
         if sample is None:
             raise MonitorError("the server has exited")
         return sample
+
+    def machine(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The server's host and device now; nothing where they are not seen."""
+        return (self.host.host(), self.host.device()) if self.host is not None else ({}, {})
 
 
 class StepSampler:
@@ -100,8 +111,7 @@ class StepSampler:
         self.largest_rss_bytes = 0
         self.role_totals: dict[str, RoleTotals] = {}  # by `add_up`
         self._server_first = self._server = sources.server()
-        self._host_first = self._host = sources.host.host()
-        self._device_first = self._device = sources.host.device()
+        self._host_first, self._device_first = self._host, self._device = sources.machine()
         self._engine_first_ns = self._engine_ns = time.process_time_ns()
         self._ages, self._threads = ages, threads
         self.roles: list[RoleWatch] = []
@@ -117,7 +127,7 @@ class StepSampler:
         self._stopped_event: int | None = None  # while the postmaster is
         self._observed = Observed({}, ())
         self._active_ages = ActiveAges()
-        self._snapshots = Snapshots(sources.activity)
+        self._snapshots = Snapshots(sources.activity, seen=sources.processes is not None)
         self._host_seconds: deque[HostSecond] = deque(maxlen=connection.HISTORY_S)
 
     def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
@@ -199,15 +209,16 @@ class StepSampler:
         self._watch_clock(t_ns)
         self._poll_log()
         before = self._server
-        server, host, device = sources.server(before), sources.host.host(), sources.host.device()
+        server, (host, device) = sources.server(before), sources.machine()
         self._observed = self._observe()
         self._watch_postmaster(t_ns, server)
         self._sample_server(t_ns, dt_ns, server)
         of_host, of_device = difference(self._host, host), difference(self._device, device)
-        journal.add_sample(self.step, t_ns, dt_ns, "host", of_host)
+        if host:
+            journal.add_sample(self.step, t_ns, dt_ns, "host", of_host)
+            self._host_seconds.append(HostSecond.of(t_ns, dt_ns, of_host, of_device))
         if device:
             journal.add_sample(self.step, t_ns, dt_ns, "device", of_device)
-        self._host_seconds.append(HostSecond.of(t_ns, dt_ns, of_host, of_device))
         self._server, self._host, self._device = server, host, device
         changes: list[tuple[RoleWatch, Change]] = []
         active_ns = self._active_ns(t_ns)
@@ -248,6 +259,8 @@ class StepSampler:
 
     def _sample_server(self, t_ns: int, dt_ns: int, server: ServerSample) -> None:
         journal, last = self.sources.journal, self._server
+        if server is UNSEEN_SERVER:
+            return
         self.largest_rss_bytes = max(self.largest_rss_bytes, server.total["largest_rss_bytes_now"])
         journal.add_sample(self.step, t_ns, dt_ns, "server", self._of_server(last, server))
         for kind, counters in server.kinds.items():
@@ -330,7 +343,7 @@ class StepSampler:
 
     def _watch_clock(self, t_ns: int) -> None:
         before, self._anchor = self._anchor, Anchor.now()
-        if abs(before.step_ns(self._anchor)) >= CLOCK_STEP_NS:
+        if abs(before.step_ns(self._anchor)) >= CLOCK_STEP_NS and self.sources.log is not None:
             self.sources.log.anchor = (self._anchor.monotonic_ns, self._anchor.wall_ns)
         for kind, data in clock_events(before, self._anchor):
             self._note(kind, t_ns, t_ns, data)
@@ -346,7 +359,7 @@ class StepSampler:
             self._stopped_event = None
 
     def _poll_log(self) -> None:
-        for event in self.sources.log.poll():
+        for event in self.sources.log.poll() if self.sources.log is not None else ():
             self.sources.recent.append(event)
             key = (event.kind, event.started_ns, event.data.get("pid"))
             row = self.sources.lasting.pop(key, None)

@@ -53,6 +53,7 @@ class Snapshots:
     """Takes the snapshots of one step. Nothing here waits, except for the monitor's query, and nothing raises."""
 
     activity: Activity
+    seen: bool = True  # the server's processes are of this machine, and its own
     _tool: str | None = field(default_factory=snapshot.find_stack_tool)
     _left: int = MOST_USER_STACKS
     _pending: list[UserStack] = field(default_factory=list)
@@ -62,8 +63,9 @@ class Snapshots:
         taken_ns = time.monotonic_ns()
         try:
             # The backend first: what it does is what passes soonest.
-            backend, client = snapshot.take(backend_pid), snapshot.take(client_pid)
-            stack, note = self._user_stack(backend)
+            backend = snapshot.take(backend_pid) if self.seen else _unseen(backend_pid)
+            client = snapshot.take(client_pid)
+            stack, note = self._user_stack(backend) if self.seen else (None, "")
             return StallSnapshot(
                 taken_ns=taken_ns,
                 backend=backend,
@@ -107,3 +109,8 @@ class Snapshots:
         except MonitorError:
             activities = {}
         return tuple((pid, ": ".join(part for part in (names.get(pid), activities.get(pid)) if part)) for pid in pids)
+
+
+def _unseen(pid: int) -> ProcessSnapshot:
+    """A backend of a server that was running already: a process of that number here would be another."""
+    return ProcessSnapshot(pid, "?", "", "", (), ("the server's processes are not visible from outside",))

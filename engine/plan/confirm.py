@@ -8,13 +8,16 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
+from engine.core.request import is_attached, shown
 from engine.core.text import visible
 from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
 from engine.postgres import builds, configs, programs
+from engine.postgres.attached import left_in
 from engine.postgres.cluster import DATA, FILES
+from engine.postgres.foreign import look
 from workloads import workload
 
 
@@ -27,31 +30,37 @@ def confirm(
     *,
     scripts: Sequence[str] = (),
     variables: Sequence[str] = (),
-) -> None:
-    """Checks that an existing run may be continued.
+) -> dict[str, str]:
+    """Checks that an existing run may be continued; returns the connection strings of servers that it is attached to.
 
     Its builds are those of the catalog, or installs that `specs` name again as NAME=PATH; settings that start a program
     are named again in `settings`. Scripts that are no part of the workload and their variables, which can do what a
     superuser of the server can, are those of the files `scripts` and of `variables` (NAME=VALUE). Its folder holds
     regular files only. Raises UserError, saying what to do, otherwise.
-    The builds of a run that is finished are never started, so they may be anything.
+    The builds of a run that is finished are never started, so they may be anything. Servers that were running already
+    are named again, too: no password is in the record, and no server of somebody else's record is connected to.
     """
     strange = strange_file(run, _made_by_an_engine)
     if strange is not None:
         raise UserError(f"{visible(str(strange))}: not a regular file, so not written by the engine; remove it")
     confirmed = configs.overrides(settings)
-    for config in manifest.configs.values():
+    for config in manifest.configs.values() if manifest.attached is None else ():  # else nobody sets them
         configs.check_recorded(config, confirmed)
     given = {spec.partition("=")[0]: spec for spec in specs}
     for name in given.keys() - {build.label for build in manifest.builds}:
-        raise UserError(f"--pg {visible(given[name])}: this run has no build of that name")
-    if _finished(run, manifest):
-        return
+        raise UserError(f"--pg {visible(shown(given[name]))}: this run has no build of that name")
+    if _finished(run, manifest) and not (manifest.attached and left_in(run)):
+        return {}
     _confirm_written(manifest, scripts, variables)
     known = {entry.label for entry in builds.catalog()}
+    connections = {}
     for build in manifest.builds:
-        _confirm_build(build, known, given.get(build.label), run.parent, progress)
+        if build.attached:
+            connections[build.label] = _connection(build, given.get(build.label), run)
+        else:
+            _confirm_build(build, known, given.get(build.label), run.parent, progress)
     _confirm_workload(manifest, run.parent, progress)
+    return connections
 
 
 def _finished(run: Path, manifest: Manifest) -> bool:
@@ -60,6 +69,24 @@ def _finished(run: Path, manifest: Manifest) -> bool:
     with JournalReader(run) as journal:
         done = outcome.finished(manifest, journal.attempts(origins=False))
         return done.issuperset(cell.id for cell in outcome.wanted(manifest, journal.decisions()))
+
+
+def _connection(build: Build, spec: str | None, run: Path) -> str:
+    """The connection string of a server that was running already, given again; it must be the same server."""
+    if spec is None or not is_attached(spec):
+        left = [made for made in left_in(run).values() if made.build == build.label]
+        there = f" (database {left[0].database} was left there)" if left else ""
+        raise UserError(
+            f"build '{build.label}' of this run is a server that was running already{there}; to go on, confirm it "
+            f"with --pg {build.label}=postgresql://… ({visible(build.server)})"
+        )
+    found = look(build.label, spec.partition("=")[2])
+    if found.build.digest != build.digest:
+        raise UserError(
+            f"{build.label}: {found.address} is not the server, or not the version, that the run began with "
+            f"({visible(build.server)}, {visible(build.version)}); start a new run"
+        )
+    return found.conninfo
 
 
 def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, progress: Callable[[str], None]) -> None:

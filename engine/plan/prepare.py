@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,16 @@ from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import CELLS, MOST_REPEATS, Request, name_of
+from engine.core.request import CELLS, MOST_REPEATS, Request, is_attached, name_of, shown
 from engine.core.text import visible
 from engine.core.version import version
 from engine.host import disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, planfile
+from engine.plan import abreast, planfile, running
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
-from engine.postgres import builds, configs, nix, programs
+from engine.postgres import builds, configs, foreign, nix, programs
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
@@ -80,6 +80,7 @@ class Prospect:
     manifest: Manifest
     guess: Guess
     notices: tuple[str, ...] = ()
+    connections: dict[str, str] = field(default_factory=dict, repr=False)  # to servers that are running already
 
     def record(self) -> dict[str, Any]:
         """The JSON form: the manifest as it would be written, and the guesses."""
@@ -120,7 +121,8 @@ class _Asked:
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
-            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 else None,
+            # Runs of pgbed's own servers say nothing of those.
+            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.attached else None,
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
                 default=None,
@@ -135,6 +137,8 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     """
     _check_names(request)
     for spec in request.builds:
+        if is_attached(spec):
+            continue  # whoever plans connects to nothing
         if "=" in spec:
             builds.resolve([spec], lambda _: None)
         elif spec not in [entry.label for entry in builds.catalog()]:
@@ -145,7 +149,7 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
         **guess.record(),
         "interleave": request.interleave,
         "interleave_reason": reason,
-        "free_bytes": disk.free_bytes(out),
+        "free_bytes": None if request.attached else disk.free_bytes(out),
         "steps": [step.name for step in asked.steps],
     }
 
@@ -170,22 +174,28 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     """
     _check_names(request)
     request, asked, reason = _decided(request, out)
-    resolved = _resolve(request.builds, out, progress)
+    servers = running.look_up(request, asked.steps) if request.attached else None
+    resolved = servers.builds if servers else _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
         nix.fetch_bpftrace(progress, out / ".builds")
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.plan.record["clients"]))
-    notices += abreast.notices(request)
+    notices += servers.notices if servers else abreast.notices(request)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
     machine = abreast.share(environment.machine(out), request)
-    applied = {
-        config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
-        for spec, changes in asked.changes.items()
-        for build in found
-    }
+    names = [foreign.CONFIG] if servers else [spec.name for spec in asked.changes]
+    applied = (
+        servers.configs
+        if servers
+        else {
+            config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
+            for spec, changes in asked.changes.items()
+            for build in found
+        }
+    )
     taken = {name for config in applied.values() for name, _ in config.settings}
     for name, value in configs.overrides(request.overrides):
         if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
@@ -210,9 +220,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         builds=found,
         configs=applied,
         workload={**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))},
-        cells=interleave(
-            subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.planned_repeats
-        ),
+        cells=interleave(subjects(labels, names, base, request.aa), request.planned_repeats),
         stall_rule=asdict(StallRule()),
         environment=environment.record(out),
         interleave="slices" if request.sliced else "cells",
@@ -226,10 +234,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         observers=asked.probes.names,
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
+        attached=servers.attached if servers else None,
     )
-    return Prospect(
-        manifest, asked.guess(request, [dict(config.settings) for config in applied.values()], out), notices
-    )
+    guess = asked.guess(request, [dict(config.settings) for config in applied.values()], out)
+    return Prospect(manifest, guess, notices, servers.connections if servers else {})
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:
@@ -282,10 +290,12 @@ def _check_names(request: Request) -> None:
         raise UserError("no config given: use --config NAME,… (bench list configs shows the names)")
     doubles = {build for build in request.builds if request.builds.count(build) > 1}
     if doubles:
-        raise UserError(f"build given twice: {', '.join(sorted(doubles))}; use --aa to compare the base with itself")
+        named = ", ".join(sorted(map(shown, doubles)))
+        raise UserError(f"build given twice: {named}; use --aa to compare the base with itself")
     names = [name_of(spec) for spec in request.builds]  # an install of the user's own may go by its name alone
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
+    running.check(request)
     if request.until_known and request.repeats:
         raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
     cells = request.subjects * request.planned_repeats
@@ -343,6 +353,8 @@ def _most_in_time(request: Request, asked: _Asked) -> int:
 def _look_up(request: Request, machine: Machine) -> _Asked:
     """Everything that a request names but its builds, and what the workload makes of it."""
     sliced = request.sliced
+    if sliced and request.attached:
+        raise CannotBeSliced("servers that are running already cannot be paused in turns")
     try:
         chosen = workload(request.workload)
         plan = chosen.plan(checked(chosen.options, _options(chosen, request)))
@@ -352,6 +364,8 @@ def _look_up(request: Request, machine: Machine) -> _Asked:
     roles = max((len(step.roles) for step in steps), default=0)
     if roles > MAX_ROLES:
         raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
+    if request.attached:
+        running.check_plan(plan)
     if sliced:
         abreast.check(request, steps)
     probes = selection.select(request.probes or plan.probes)

@@ -44,7 +44,7 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
         return Path(pinned)
     on_path = shutil.which(name)
     candidates = [
-        *((build.version, build.bin / name) for build in found),
+        *((build.version, build.bin / name) for build in found if not build.attached),
         *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
         *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}")),
     ]

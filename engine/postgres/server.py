@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, ClassVar, Literal
 
 import psycopg
 from psycopg import sql
@@ -31,6 +31,7 @@ from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
 from engine.host.programs import kill_group
+from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
     DATA,
     FILES,
@@ -231,6 +232,21 @@ class Server:
             self.dsn(dbname), autocommit=True, application_name="pgbed", connect_timeout=CONNECT_TIMEOUT_S
         )
 
+    # What makes it a CellServer.
+    client_fds: ClassVar[tuple[int, ...]] = ()
+    may_checkpoint: ClassVar[bool] = True
+
+    @property
+    def inside(self) -> Inside:
+        """All of it can be seen."""
+        return Inside(self.pid, self.data_dir, self.log_path)
+
+    @property
+    def folder(self) -> Path:
+        """The socket folder, in which clients may write too."""
+        assert self.socket_dir is not None
+        return self.socket_dir
+
     @property
     def pid(self) -> int:
         """The postmaster's process id."""
@@ -351,14 +367,20 @@ def ignore_libpq_variables() -> None:
             del os.environ[name]
 
 
-def check_places(build: Build, account: Account, folder: Path, sockets: Path) -> None:
-    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet."""
+def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
+    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet.
+
+    Without a build: when it could not run clients there.
+    """
     barred = account.barred_at(folder)
     if barred is not None:
         raise ServerError(
             f"user {account.name}, who runs the server, may not enter {barred}: "
             f"choose another folder with --out, or name another user in PGBED_USER"
         )
+    if build is None:
+        check_sockets(sockets)
+        return
     for program in ("initdb", "postgres"):
         if not account.may_execute(build.bin / program):
             raise ServerError(

@@ -177,6 +177,8 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:
         lines.append("two pairs: no verdict can be given yet; 3 are needed, better 5 in slices, 4 or 6 whole cells")
+    elif comparison.pairs and all(ratio.verdict == "none" for ratio in comparison.ratios):
+        lines.append("ratios with 95 % intervals, each by itself; there are no verdicts")
     elif comparison.pairs:
         lines.append(
             "verdicts hold together: in at most 1 of 20 comparisons of equal servers any rate is called different, and "

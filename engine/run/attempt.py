@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 import traceback
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 import psycopg
 
 from engine.core.errors import UserError
-from engine.core.model import Cell, Manifest
+from engine.core.model import Build, Cell, Manifest
 from engine.host import environment
 from engine.host.account import make_passable
 from engine.host.drift import drift
+from engine.postgres.attached import AttachedServer
+from engine.postgres.cellserver import CellServer
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
 from engine.run.step import Phase, StepRunner
@@ -27,29 +29,36 @@ Phases = Generator[Phase, None, None]
 
 
 class Attempt:
-    """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only."""
+    """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only.
 
-    def __init__(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> None:
+    `conninfo` is that of a server that was running already.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands, conninfo: str = ""
+    ) -> None:
         self.finished = False
+        self._conninfo = conninfo
+        self._left = ""  # on a server that was running already
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
-        self._left = self._phases(folder, manifest, cell, stop, commands)
+        self._phases_left = self._phases(folder, manifest, cell, stop, commands)
 
     def advance(self) -> bool:
         """Goes on to the next phase; False when the attempt has ended."""
-        self.phase = next(self._left, None)
+        self.phase = next(self._phases_left, None)
         return self.phase is not None
 
     def fail(self, error: Exception) -> None:
         """Ends the attempt with an error, where it still runs: that is recorded, as if it had come from within."""
         if self.phase is not None:
             with suppress(StopIteration, type(error)):
-                self._left.throw(error)
+                self._phases_left.throw(error)
         self.phase = None
 
     def close(self) -> None:
         """Ends what still runs, without a record: the engine is ending."""
-        self._left.close()
+        self._phases_left.close()
 
     def _phases(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> Phases:
         journal = commands.journal
@@ -71,6 +80,8 @@ class Attempt:
             del commands.cells[attempt]
         if state == "failed":
             journal.recover()
+        if self._left:
+            reason = f"{reason}; {self._left}" if reason else self._left
         journal.end_attempt(attempt, time.monotonic_ns(), state, reason)
         self.finished = state == "finished"
 
@@ -88,8 +99,7 @@ class Attempt:
         origin: dict[str, Any] = {"environment": environment.record(folder)}
         for finding in drift(manifest.environment, origin["environment"]):
             note("drift", finding)
-        config, progress = manifest.config(cell.subject), partial(note, "progress")
-        with Server(build, config, folder, keep=manifest.keep, progress=progress, check=stop.check) as server:
+        with self._server(build, cell, manifest, folder, note, stop) as server:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
             with StepRunner(manifest, cell, server, attempt, stop, commands) as runner:
@@ -97,7 +107,29 @@ class Attempt:
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
                     yield from runner.run(ordinal, step)
+        if self._left:
+            note("drift", self._left)
         origin["environment_after"] = environment.record(folder)
         journal.update_origin(attempt, origin)
         for finding in drift(origin["environment"], origin["environment_after"], under_load=True):
             note("drift", finding)
+
+    @contextmanager
+    def _server(
+        self, build: Build, cell: Cell, manifest: Manifest, folder: Path, note: Callable[[str, str], None], stop: Stop
+    ) -> Iterator[CellServer]:
+        """A server of pgbed's own over a fresh cluster, or one that was running already, with a fresh database."""
+        config = manifest.config(cell.subject)
+        if manifest.attached is None:
+            progress = partial(note, "progress")
+            with Server(build, config, folder, keep=manifest.keep, progress=progress, check=stop.check) as own:
+                yield own
+            return
+        attached = AttachedServer(
+            build, config, manifest.attached, self._conninfo, manifest.run, cell.id, folder, note=partial(note, "drift")
+        )
+        try:
+            with attached:
+                yield attached
+        finally:
+            self._left = attached.left

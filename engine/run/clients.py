@@ -15,7 +15,7 @@ import workloads
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.host.account import bound_to_engine
-from engine.postgres.server import Server
+from engine.postgres.cellserver import CellServer
 from engine.run.stop import StepFailed
 from workloads.base import Launch
 from workloads.page import Control, Page
@@ -78,7 +78,7 @@ class Launcher:
 
 
 @contextmanager
-def launched(launch_on: Callable[[int], Launch], roles: int, server: Server) -> Iterator[tuple[Page, Launcher]]:
+def launched(launch_on: Callable[[int], Launch], roles: int, server: CellServer) -> Iterator[tuple[Page, Launcher]]:
     """A counters page and the launcher that works on it; whatever happens, no client survives this.
 
     `launch_on` makes the launch from the page's descriptor.
@@ -92,7 +92,7 @@ def launched(launch_on: Callable[[int], Launch], roles: int, server: Server) -> 
             stdin=subprocess.PIPE,
             stdout=report,
             stderr=errors,
-            pass_fds=(page.fd,),
+            pass_fds=(page.fd, *server.client_fds),
             cwd=Path(workloads.__file__).parents[1],
             start_new_session=True,
             preexec_fn=bound_to_engine(signal.SIGKILL),

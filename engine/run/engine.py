@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,6 +17,7 @@ from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
+from engine.postgres.attached import LeftBehind, clear, left_in
 from engine.postgres.cluster import kill_leftover
 from engine.postgres.server import ignore_libpq_variables
 from engine.run.abreast import run_abreast
@@ -53,13 +54,14 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def execute(run: Path) -> Outcome:
+def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
     """Runs every cell of a run that is not finished yet. libpq's variables in the environment are removed.
 
+    `connections` are the connection strings of builds that are servers which were running already.
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     ignore_libpq_variables()
-    manifest = planned(run)
+    manifest, connections = planned(run), connections or {}
     with (
         stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),
@@ -93,11 +95,13 @@ def execute(run: Path) -> Outcome:
             for cells in left:
                 if stop.reason:
                     break
-                with clearing.watching([places[cell.id] for cell in cells], uid):
+                conninfo = connections.get(cells[0].subject.build, "")
+                with clearing.watching([places[cell.id] for cell in cells], uid, conninfo):
                     for cell in cells:
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.
                         kill_leftover(*places[cell.id], uid)
-                    attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
+                    _clear_attached(run, connections)
+                    attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands, conninfo) for cell in cells]
                     if len(attempts) == 1:
                         _run_alone(attempts[0])
                     else:
@@ -106,6 +110,14 @@ def execute(run: Path) -> Outcome:
         if not stop.reason:
             ending.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
+
+
+def _clear_attached(run: Path, connections: Mapping[str, str]) -> None:
+    """Drops what cells before have left on servers that were running already, where that goes now."""
+    for folder, made in left_in(run).items() if connections else ():
+        if made.build in connections:
+            with contextlib.suppress(LeftBehind):
+                clear(folder, connections[made.build])
 
 
 def _run_alone(attempt: Attempt) -> None:

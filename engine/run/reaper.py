@@ -1,8 +1,9 @@
 """A process that outlives the engine: clears what the running cell left when the engine ends without doing so itself.
 
 A signal that no handler sees, or a fault in a library, can end the engine. Its clients and its server are then ended by
-the kernel (`bound_to_engine`); cluster, socket folder, shared memory and control socket are cleared here. It sleeps on
-a pipe that the engine alone holds open, and so costs nothing until the engine is gone.
+the kernel (`bound_to_engine`); cluster, socket folder, shared memory and control socket are cleared here, and the
+database on a server that was running already. It sleeps on a pipe that the engine alone holds open, and so costs
+nothing until the engine is gone.
 
     python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run
 """
@@ -23,6 +24,7 @@ import engine
 from engine.core.errors import UserError
 from engine.journal.lock import held
 from engine.journal.runs import CONTROL
+from engine.postgres.attached import LeftBehind, clear
 from engine.postgres.cluster import kill_leftover
 
 LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and gives up the lock in no certain order
@@ -35,9 +37,13 @@ class Reaper:
     pipe: IO[bytes]
 
     @contextmanager
-    def watching(self, places: Sequence[tuple[Path, Path]], uid: int) -> Iterator[None]:
-        """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins."""
-        self._send([{"cell": str(cell.absolute()), "bin": str(bin), "uid": uid} for cell, bin in places])
+    def watching(self, places: Sequence[tuple[Path, Path]], uid: int, conninfo: str = "") -> Iterator[None]:
+        """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins.
+
+        `conninfo` is that of the server, where it was running already.
+        """
+        own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
+        self._send([{"cell": str(cell.absolute()), "bin": str(bin), **own} for cell, bin in places])
         try:
             yield
         finally:
@@ -82,6 +88,9 @@ def main() -> None:
             with held(run):
                 for cell in cells:
                     kill_leftover(Path(cell["cell"]), Path(cell["bin"]), cell["uid"])
+                    if cell["conninfo"]:
+                        with suppress(LeftBehind):  # whoever resumes the run is told
+                            clear(Path(cell["cell"]), cell["conninfo"])
                 (run / CONTROL).unlink(missing_ok=True)
             return
         except UserError:

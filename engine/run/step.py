@@ -21,8 +21,8 @@ from engine.observe.stalls import StallRule
 from engine.plan.schedule import in_turn
 from engine.postgres import pgstat
 from engine.postgres.activity import Activity
+from engine.postgres.cellserver import CellServer
 from engine.postgres.processes import ServerProcesses
-from engine.postgres.server import DATABASE, Server
 from engine.postgres.serverlog import ServerLog
 from engine.postgres.statement import AsyncStatement
 from engine.run.clients import Launcher, launched
@@ -44,6 +44,7 @@ BETWEEN_STEPS_PATIENCE_S = 120.0
 READY_TIMEOUT_S = 60.0  # and for each of the step's roles, so much more:
 READY_TIMEOUT_PER_ROLE_S = 0.5
 BLAME_S = 0.5
+CHECKPOINT = "CHECKPOINT"
 
 
 class Phase(Enum):
@@ -61,7 +62,7 @@ class StepRunner:
 
     manifest: Manifest
     cell: Cell
-    server: Server
+    server: CellServer
     attempt: int
     stop: Stop
     commands: Commands
@@ -88,19 +89,21 @@ class StepRunner:
         with ExitStack() as opened:
             self.server.create_database()
             anchor = Anchor.now()
-            self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn(DATABASE)))
+            self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
+            inside, began = self.server.inside, (anchor.monotonic_ns, anchor.wall_ns)
             self.sources = Sources(
                 journal=self.journal,
-                processes=opened.enter_context(ServerProcesses(self.server.pid)),
-                host=opened.enter_context(Host(device_of(self.server.data_dir))),
-                log=opened.enter_context(ServerLog(self.server.log_path, (anchor.monotonic_ns, anchor.wall_ns))),
+                processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,
+                host=opened.enter_context(Host(device_of(inside.data_dir))) if inside else None,
+                log=opened.enter_context(ServerLog(inside.log_path, began)) if inside else None,
                 activity=Activity(self.monitor),
                 monitor_pid=self.monitor.backend_pid,
                 rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
             )
             if self._planstats:
                 planstats.begin(self.monitor)
-            self.journal.add_settings(self.attempt, pgstat.settings(self.monitor))
+            settings = pgstat.settings(self.monitor, "settings" if inside else "foreign_settings")
+            self.journal.add_settings(self.attempt, settings)
             # Last, so that they are the first to go: attached over the server, before any client is there.
             self.probing = opened.enter_context(self._probing())
             self.under_way.probing = self.probing
@@ -115,17 +118,18 @@ class StepRunner:
         manifest = self.manifest
         # Where the probes' cost is asked, every other cell goes without.
         bare = manifest.probes_in_arm and self.cell.subject.arm != PROBED_ARM
-        names = () if bare else manifest.observers
+        names, inside = () if bare else manifest.observers, self.server.inside
         return Probing(
             [choice_of(name) for name in names if name != planstats.PROBE],
             self.server.build,
-            self.server.pid,
+            inside.pid if inside else 0,
             self.journal,
             self.attempt,
             self.server.cell_dir,
             allow_slow=manifest.allow_slow_probes,
             budget_percent=manifest.probe_budget,
             check=self._check_alive,
+            unavailable="" if inside else f"{self.server.build.label} was running already: no probe sees inside it",
         )
 
     def run(self, ordinal: int, step: Step) -> Iterator[Phase]:
@@ -209,16 +213,16 @@ class StepRunner:
         sizes = pgstat.sizes(self.monitor)
         self.journal.add_sizes(sampler.step, sizes)
         roles = sampler.role_totals
-        server = sampler.server_totals()
+        server, inside = sampler.server_totals(), self.server.inside
         host, device = sampler.host_totals()
         return StepTotals(
             seconds=sampler.seconds,
             roles=roles,
-            server_cpu_ns=server["cpu_ns"],
-            server_runq_ns=server["runq_ns"],
-            server_switches=server["switches"],
-            server_read_bytes=server["read_bytes"],
-            server_write_bytes=server["write_bytes"],
+            server_cpu_ns=server.get("cpu_ns"),
+            server_runq_ns=server.get("runq_ns"),
+            server_switches=server.get("switches"),
+            server_read_bytes=server.get("read_bytes"),
+            server_write_bytes=server.get("write_bytes"),
             client_cpu_ns=sum(role.client_cpu_ns for role in roles.values()),
             engine_cpu_ns=sampler.engine_cpu_ns,
             wal_bytes=self._wal_last - self._wal_first,
@@ -228,8 +232,8 @@ class StepRunner:
             heap_bytes=sum(size.bytes for size in sizes if size.kind in ("heap", "toast")),
             index_bytes=sum(size.bytes for size in sizes if size.kind == "index"),
             database_bytes=pgstat.database_bytes(self.monitor),
-            cluster_bytes=disk.folder_bytes(self.server.data_dir),
-            rss_bytes=sampler.largest_rss_bytes,
+            cluster_bytes=disk.folder_bytes(inside.data_dir) if inside else None,
+            rss_bytes=sampler.largest_rss_bytes if inside else None,
             host=host,
             device=device,
             observers=observers,
@@ -245,7 +249,7 @@ class StepRunner:
         self._end_ns = 0
         with launched(self._launch_of(step), len(step.roles), self.server) as (page, launcher), ExitStack() as ends:
             self._await_ready(page, launcher)
-            if step.sliced:
+            if step.sliced and self.server.inside:
                 self.sliced, self._page = (step, self._side(step, page)), page
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)
@@ -281,8 +285,10 @@ class StepRunner:
 
         def of(page_fd: int) -> Launch:
             server, manifest, found = self.server, self.manifest, self.journal.found()
-            folders = str(server.socket_dir), str(server.files_dir)
-            place = Place(server.dsn(DATABASE), page_fd, manifest.seed, self.cell.repeat, *folders, found)
+            folders, checkpoint = (str(server.folder), str(server.files_dir)), server.may_checkpoint
+            place = Place(
+                server.dsn(), page_fd, manifest.seed, self.cell.repeat, *folders, found, checkpoint=checkpoint
+            )
             return self.workload.launch(self.manifest.workload, step, place)
 
         return of
@@ -292,13 +298,15 @@ class StepRunner:
         backends = tuple(page.word(slot, Word.BACKEND_PID) for slot in range(page.roles))
         judged = step.headline.role if step.headline else ""
         headline = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == judged)
+        inside = self.server.inside
+        assert inside is not None
         pids = () if step.gated else {page.word(slot, Word.CLIENT_PID) for slot in range(page.roles)}
         return Side(
             self.cell.subject,
             page.fd,
             page.roles,
             headline,
-            self.server.pid,
+            inside.pid,
             backends,
             self.monitor.backend_pid,
             tuple(sorted(pids)),
@@ -342,10 +350,7 @@ class StepRunner:
         """Does what comes before a step, its groups one after another."""
         for statements in work.before:
             with ExitStack() as opened:
-                sessions = [
-                    opened.enter_context(AsyncStatement(self.server.connect(DATABASE), statement))
-                    for statement in statements
-                ]
+                sessions = self._sent(statements, opened)
                 while not all(session.done() for session in sessions):
                     self._check()
                     time.sleep(POLL_S)
@@ -355,7 +360,7 @@ class StepRunner:
         """Starts statements that go on during the next step, a session each; `_poll_background` sees them end."""
         for statements in work.background:
             for statement in statements:
-                connection = self.server.connect(DATABASE)
+                connection = self.server.connect()
                 self._background.append(self._open.enter_context(AsyncStatement(connection, statement)))
             until = time.monotonic() + work.gap_s
             while time.monotonic() < until:
@@ -373,12 +378,14 @@ class StepRunner:
     def _execute_all(self, sampler: StepSampler, statements: Sequence[str]) -> Iterator[Phase]:
         """Runs statements side by side, a session each, and watches until all are done. Keeps what they report."""
         with ExitStack() as opened:
-            sessions = [
-                opened.enter_context(AsyncStatement(self.server.connect(DATABASE), statement))
-                for statement in statements
-            ]
+            sessions = self._sent(statements, opened)
             yield from self._watch(sampler, lambda: all(session.done() for session in sessions))
         self._conclude(sessions)
+
+    def _sent(self, statements: Sequence[str], opened: ExitStack) -> list[AsyncStatement]:
+        """Sends statements, a session each; not a CHECKPOINT that the role may not do."""
+        wanted = [each for each in statements if each != CHECKPOINT or self.server.may_checkpoint]
+        return [opened.enter_context(AsyncStatement(self.server.connect(), statement)) for statement in wanted]
 
     def _conclude(self, ended: Sequence[AsyncStatement]) -> None:
         """Adds what statements reported to the cell's maintenance.log. Raises StepFailed for one that failed."""

@@ -75,6 +75,7 @@ class Probing(Closing):
     allow_slow: bool = False
     budget_percent: float = budget.LIMIT_PERCENT
     check: Callable[[], None] = lambda: None
+    unavailable: str = ""  # why no probe can be there
 
     def __post_init__(self) -> None:
         self._choices = {choice.probe: choice for choice in self.choices}
@@ -88,7 +89,8 @@ class Probing(Closing):
         self._space: folding.Space | None = None
 
     def __enter__(self) -> Self:
-        self._read_binary()
+        if not self.unavailable:
+            self._read_binary()
         missing = selection.lacks(self._choices, _facts()) if self._choices else {}
         for line in dict.fromkeys(missing.values()):
             self._say(next(probe for probe in missing if missing[probe] == line), line)
@@ -209,6 +211,8 @@ class Probing(Closing):
     def switch(self, name: str, on: bool) -> str:
         """Attaches or detaches a probe at once, for the rest of the cell; returns why not, empty when it will."""
         choice = selection.choice_of(name)
+        if self.unavailable:
+            return self.unavailable
         if choice.probe in selection.ALWAYS:
             return f"{choice.probe} is always on"
         if choice.probe not in SCRIPTED:

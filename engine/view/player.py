@@ -292,6 +292,7 @@ class Player:
             decisions=tuple(self._decisions),
             base=self.manifest.base,
             failures=failures,
+            attached=self.manifest.attached is not None,
         )
 
     def _at(self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int, beside: Beside = ()) -> ViewState:

@@ -105,6 +105,7 @@ class ViewState:
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     abreast: Abreast | None = None  # of a step that is driven in slices; all else here is of its chosen side
+    attached: bool = False  # to a server that was running already, of which only what it says itself is seen
     speed: int | None = None  # of a replay; None live
     playing: bool = True
 

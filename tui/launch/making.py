@@ -12,7 +12,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from engine.core.errors import UserError
-from engine.core.request import Request, name_of
+from engine.core.request import Request, is_attached, name_of
 from tui import bench
 from tui.keys import key
 from tui.launch import fields as launch_fields
@@ -280,7 +280,10 @@ class PlanScreen(BenchScreen):
 
     def action_add(self) -> None:
         def build(typed: str) -> None:
-            if "=" in typed:
+            if is_attached(typed):  # it would be shown, and stand on a command line, with its password
+                name = name_of(typed)
+                self.bench.say(f"{name}: a server that is running is named in a shell: bench --pg {name}=…", "warning")
+            elif "=" in typed:
                 self._take(lambda: with_build(self.plan, typed, self.offer.labels))
             else:
                 self.bench.say(f"{typed}: give NAME=/path of an install that has bin/postgres", "warning")

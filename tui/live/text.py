@@ -208,9 +208,8 @@ def role_table(view: ViewState, columns: int) -> list[Line]:
         *_in_room(heads, machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_us_per_s),
     ]
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
-    lines.append(
-        line(" " + _row(server, heads[:6]), ("  " + (", ".join(workers) or "background processes idle"), "dim"))
-    )
+    idle = "not visible from outside" if view.attached else "background processes idle"
+    lines.append(line(" " + _row(server, heads[:6]), ("  " + (", ".join(workers) or idle), "dim")))
     clients = [role for role in view.roles if role.client_cpu_percent is not None]
     if clients and columns >= 110:
         shares = " ".join(f"{role.name} {role.client_cpu_percent:.0f}%" for role in clients)
@@ -258,6 +257,8 @@ def _row(values: Sequence[str], heads: Sequence[tuple[str, int]]) -> str:
 
 def states(view: ViewState) -> Line:
     """What the server does on the side: checkpoint, autovacuum; and what the device does."""
+    if view.attached:
+        return line((" not visible from outside: checkpoints, autovacuum, the server's machine", "dim"))
     spans: list[Span] = []
     for kind in ("checkpoint", "autovacuum"):
         found = [event for event in view.events if event.kind == kind]
@@ -345,6 +346,7 @@ def environment(manifest: Manifest) -> list[str]:
     cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
     workload = manifest.workload
     return [
+        *(("of the clients' machine:",) if manifest.attached is not None else ()),
         f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
         f"kernel {kernel.get('release', '?')}",
         f"{workload.get('name')} {workload_title(workload)}",

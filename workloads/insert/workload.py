@@ -58,12 +58,13 @@ class InsertBenchmark:
                 rows_written=options.rows_written,
                 query_seconds=options.query_seconds,
             )
-            return Plan(self._record(options, scale, steps))
+            return Plan(self._record(options, scale, steps), own_server=_own_server(options))
         if options.scale or options.rows or options.steps:
             raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
         preset = pick("preset", options.preset, PRESETS)
         changed = msgspec.structs.replace(options, generation=preset.generation)
-        return Plan(self._record(changed, preset.name, preset.steps), preset.settings, preset.probes)
+        record = self._record(changed, preset.name, preset.steps)
+        return Plan(record, preset.settings, preset.probes, own_server=_own_server(options))
 
     def _record(self, options: Options, scale: str, steps: tuple[Step, ...]) -> dict[str, Any]:
         return {
@@ -162,6 +163,10 @@ class InsertBenchmark:
             }
             for preset in PRESETS.values()
         )
+
+
+def _own_server(options: Options) -> str:
+    return "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
 
 
 def _own(record: Record) -> Step:

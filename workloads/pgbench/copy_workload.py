@@ -38,7 +38,7 @@ class Copies:
             "steps": [first, *steps],
             "options": given(options),
         }
-        return Plan(record, programs=(PROGRAM,))
+        return Plan(record, programs=(PROGRAM,), own_server="the server reads files that pgbed puts beside it")
 
     def check(self, record: Record) -> None:
         """Refuses a record that names no pgbench, or has invalid options."""

@@ -29,7 +29,7 @@ T = TypeVar("T")
 LOOK_S = 0.05  # between two looks at STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
 # pgbench freezes what it loads where the server can: a vacuum makes them all alike.
-SETTLE = (*(f"VACUUM (FREEZE, ANALYZE) {table}" for table in TABLES), "CHECKPOINT")
+SETTLE = tuple(f"VACUUM (FREEZE, ANALYZE) {table}" for table in TABLES)
 WARM = (
     "SELECT sum(abalance) FROM pgbench_accounts",
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM pgbench_accounts WHERE aid > 0",
@@ -48,7 +48,7 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             session.execute(f'CREATE TABLESPACE "{name}" LOCATION {literal(str(place))}')
         _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
         tables = "t" in options.init_steps
-        for statement in SETTLE if tables else ():
+        for statement in (*SETTLE, *(("CHECKPOINT",) if spec.checkpoint else ())) if tables else ():
             session.execute(statement)
         for statement in WARM if tables else ():
             session.execute(statement)

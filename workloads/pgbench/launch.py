@@ -45,6 +45,7 @@ END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
 BACKENDS = f"""
 SELECT pid FROM pg_stat_activity
 WHERE application_name = '{APPLICATION}' AND backend_type = 'client backend' AND state IS NOT NULL
+AND datname = current_database()
 ORDER BY backend_start
 """
 

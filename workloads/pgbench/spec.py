@@ -49,3 +49,4 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     log_every: int
     log_by_line: bool
     seed: int
+    checkpoint: bool = True

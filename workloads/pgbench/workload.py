@@ -76,7 +76,8 @@ class Pgbench:
             "log_every": options.log_every or (1 if options.rate or options.max_tries > 1 else 0),
             "writes": write,
         }
-        return Plan(record, programs=(PROGRAM,))
+        beside = "a tablespace is a folder beside the data" if options.tablespace or options.index_tablespace else ""
+        return Plan(record, programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
@@ -176,6 +177,7 @@ class Pgbench:
             log_every=every,
             log_by_line=every == 1 and _may_be_slow(options, scripts, found.lines_per_s),
             seed=seed_of(place.seed, step.name, place.repeat),
+            checkpoint=place.checkpoint,
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
 

@@ -48,7 +48,8 @@ def test_a_slower_a_faster_and_a_like_step_get_their_verdicts(tmp_path: Path) ->
 def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
     def dearer(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         factor = 1.1 if cell.subject.build == "17.0" else 1
-        return replace(totals, server_cpu_ns=int(totals.server_cpu_ns * factor), wal_bytes=int(220 * 2e6 / factor))
+        cpu_ns = int((totals.server_cpu_ns or 0) * factor)
+        return replace(totals, server_cpu_ns=cpu_ns, wal_bytes=int(220 * 2e6 / factor))
 
     comparison = compare([make_run(tmp_path / "r", change=dearer)])
     cpu = rate(comparison, "l.i0", metric="server_cpu_us_per_op")

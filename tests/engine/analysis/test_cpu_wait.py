@@ -26,7 +26,8 @@ def crowded(part: float) -> object:
             return totals
         waited_ns = round(totals.seconds * 0.5e9 * part)
         insert = totals.roles["insert"]
-        insert = replace(insert, backend_runq_ns=insert.backend_runq_ns + waited_ns // 2, client_runq_ns=waited_ns // 2)
+        runq_ns = (insert.backend_runq_ns or 0) + waited_ns // 2
+        insert = replace(insert, backend_runq_ns=runq_ns, client_runq_ns=waited_ns // 2)
         return replace(totals, seconds=totals.seconds * 1.5, roles={**totals.roles, "insert": insert})
 
     return change

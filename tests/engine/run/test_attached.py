@@ -1,0 +1,331 @@
+"""Servers that are running already: compared by what they say themselves, with nothing left on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from engine.analysis.comparison import compare
+from engine.core.errors import UserError
+from engine.core.model import Build, Config
+from engine.core.request import request_of
+from engine.journal.lock import is_locked
+from engine.journal.reader import JournalReader
+from engine.plan.prepare import prepare
+from engine.postgres.server import Server
+from engine.report.render import to_json
+from engine.view.player import Player
+from tests.support.benchcall import Bench, wait_for
+from tests.support.between import Relay
+from tui.live import text as live_text
+
+PASSWORD = "open:\\sesame 7Q"  # with what must be escaped in a file of passwords
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--plain")
+LONG = ("--rows", "2000", "--rows-written", "50000000", "--steps", "l.i1", "--repeats", "1")
+ROLES = f"""
+CREATE ROLE tenant LOGIN CREATEDB PASSWORD '{PASSWORD}' IN ROLE pg_monitor;
+CREATE ROLE guest LOGIN PASSWORD '{PASSWORD}';
+CREATE ROLE few LOGIN CREATEDB CONNECTION LIMIT 3 PASSWORD '{PASSWORD}';
+CREATE ROLE reader LOGIN CREATEDB PASSWORD '{PASSWORD}';
+ALTER ROLE reader SET default_transaction_read_only = on;
+"""
+
+
+class Standby(Server):
+    """A server that waits for a primary's WAL, and answers questions meanwhile."""
+
+    def _configure(self) -> None:
+        super()._configure()
+        waiting = self.data_dir / "standby.signal"
+        waiting.touch()
+        self.account.own(waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that somebody else runs."""
+
+    server: Server
+
+    def dsn(self, user: str = "tenant", password: str = PASSWORD, *, more: str = "", host: str = "") -> str:
+        """Its connection string; by its socket unless a `host` is given."""
+        secret = f":{quote(password)}" if password else ""
+        place = f"host={self.server.socket_dir}&" if not host else ""
+        return f"postgresql://{user}{secret}@{host}/postgres?{place}{more}"
+
+    def ask(self, sql: str, database: str = "postgres") -> list[Any]:
+        """The first column of an answer, asked as the superuser."""
+        with self.server.connect(database) as connection:
+            cursor = connection.execute(sql)
+            return [row[0] for row in cursor.fetchall()] if cursor.description else []
+
+    @property
+    def made(self) -> list[str]:
+        """The databases that runs have there."""
+        return self.ask("SELECT datname FROM pg_database WHERE datname LIKE 'pgbed%'")
+
+    @property
+    def socket(self) -> Path:
+        assert self.server.socket_dir is not None
+        return self.server.socket_dir / ".s.PGSQL.5432"
+
+
+@pytest.fixture(scope="module")
+def running(
+    build: Callable[[int | str], Build], small_config: Callable[[Build], Config], new_folder: Callable[[], Path]
+) -> Iterator[list[Running]]:
+    """Two servers, 12 and 16, with roles that log in by password."""
+    with ExitStack() as stack:
+        found = []
+        for major in (12, 16):
+            server = stack.enter_context(Server(build(major), small_config(build(major)), new_folder()))
+            hba = server.data_dir / "pg_hba.conf"
+            hba.write_text("local all tenant,guest,few,reader scram-sha-256\n" + hba.read_text())
+            with server.connect("postgres") as connection:
+                connection.execute("SET password_encryption = 'scram-sha-256'")
+                connection.execute(ROLES)
+                connection.execute("SELECT pg_reload_conf()")
+            found.append(Running(server))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def compared(running: list[Running], new_folder: Callable[[], Path]) -> tuple[Bench, str]:
+    """A run of the Insert Benchmark on both, three pairs, and what was printed. One password is in a file."""
+    folder = new_folder()
+    passfile = folder / "passwords"
+    passfile.write_text("*:*:*:tenant:" + PASSWORD.replace("\\", "\\\\").replace(":", "\\:") + "\n")
+    passfile.chmod(0o600)
+    bench = Bench(folder / "runs", {"PGPASSFILE": str(passfile), "PGOPTIONS": "-c work_mem=77MB"})
+    old, new = running
+    pg = f"prod={old.dsn(password='')},new={new.dsn()}"
+    done = bench("run", "--pg", pg, "--repeats", "3", "--steps", "pause", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr + (bench.run / "engine.log").read_text()
+    return bench, done.stdout
+
+
+def found_in(run: Path) -> dict[str, Any]:
+    """`bench compare --json` of a run, without the process."""
+    found: dict[str, Any] = json.loads(to_json(compare([run])))
+    return found
+
+
+def test_servers_that_are_running_are_compared_without_verdicts(
+    compared: tuple[Bench, str], running: list[Running]
+) -> None:
+    bench, told = compared
+    assert "cells: servers that are running already cannot be paused in turns" in told
+    assert "new against prod, ratios without verdicts" in told and "not visible from outside" in told
+    assert [attempt.cell.split("-")[1] for attempt in bench.attempts()] == ["prod", "new", "new", "prod", "prod", "new"]
+    comparison = found_in(bench.run)
+    unseen = (
+        "server_cpu_us_per_op", "runq_us_per_op", "ctx_switches_per_op", "read_kb_per_op", "written_kb_per_op",
+        "device_written_kb_per_op", "cluster_bytes",
+    )  # fmt: skip
+    for cell in comparison["cells"]:
+        assert all(cell[name] is None for name in unseen), cell["step"]
+        assert all(role["cpu_s"] is None and role["mean_us"] != 0 for role in cell["roles"].values())
+        if cell["step"] == "l.i0":
+            assert cell["rate_per_s"] > 0 and cell["wal_bytes_per_op"] > 0 and cell["heap_bytes"] > 0
+    rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
+    assert {ratio["step"] for ratio in rates} == {"l.i0", "l.x"}
+    assert all(each["verdict"] == "none" and (each["low"] is not None or each["left_out"]) for each in rates)
+    assert not any(each["stands_out"] for each in comparison["ratios"])
+    findings = " ".join(comparison["findings"])
+    assert "role may" in findings and "include what others did" in findings and "different settings" in findings
+    assert PASSWORD not in json.dumps(comparison) and "77MB" not in json.dumps(comparison)
+    assert running[0].made == running[1].made == []
+
+
+def test_what_cannot_be_seen_is_not_in_the_record_and_not_zero_on_screen(compared: tuple[Bench, str]) -> None:
+    bench, _ = compared
+    with JournalReader(bench.run) as reader:
+        attempt = reader.attempts()[0]
+        settings = {name: value for name, value, _ in reader.settings(attempt.id)}
+        assert settings["shared_buffers"] == "64MB" and "database" in settings
+        server = reader.attempts()[0].origin["server"]
+        assert server["database"].startswith("pgbed_") and not server["checkpoint"] and server["may_see_all"]
+        for step in reader.steps(attempt.id):
+            assert {source for _, _, source, _ in reader.samples(step.id)} == {"engine"}
+            for role in reader.roles(step.id):
+                for second in reader.role_seconds(role.id):
+                    assert second.backend_cpu_ns is None and second.client_cpu_ns is not None
+    with Player(bench.run, cell=attempt.cell, step="l.i0") as player:
+        view = player.look()
+        lines = ["".join(span[0] for span in line) for line in live_text.role_table(view, 80)]
+        assert "not visible from outside" in lines[-1] and lines[-1].split()[2:5] == ["-", "-", "-"]
+        assert "not visible from outside" in "".join(span[0] for span in live_text.states(view))
+    log = (bench.run / "cells" / attempt.cell / "maintenance.log").read_text()
+    assert "VACUUM" in log and "CHECKPOINT" not in log  # the role may not
+
+
+def test_a_password_is_nowhere_in_the_record(compared: tuple[Bench, str]) -> None:
+    bench, told = compared
+    secrets = [PASSWORD.encode(), quote(PASSWORD).encode(), PASSWORD.replace(":", "\\:").encode(), b"sesame"]
+    assert "sesame" not in told
+    for path in bench.run.rglob("*"):
+        if path.is_file():
+            assert not any(secret in path.read_bytes() for secret in secrets), path
+
+
+def test_verdicts_are_given_where_others_load_is_accepted(compared: tuple[Bench, str], tmp_path: Path) -> None:
+    bench, _ = compared
+    run = tmp_path / bench.run.name
+    shutil.copytree(bench.run, run)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["attached"]["accept_foreign_load"] = True
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    comparison = found_in(run)
+    assert "without verdicts" not in comparison["answer"][0]["text"]
+    assert any("verdicts were asked for" in finding for finding in comparison["findings"])
+    rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
+    assert all(ratio["verdict"] != "none" or ratio["left_out"] for ratio in rates)
+
+
+def test_pgbench_runs_there_over_tcp_and_its_command_line_holds_no_password(
+    bench: Bench, running: list[Running]
+) -> None:
+    old, new = running
+    with Relay(new.socket) as relay:
+        pg = f"prod={old.dsn()},new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
+        words = ("--workload", "pgbench-select", "--clients", "2", "--seconds", "2", "--rate", "100")
+        run = bench.detached("--pg", pg, "--repeats", "1", "--pgbench-scale", "1", "--warmup-seconds", "1", *words)
+        lines: set[str] = set()
+
+        def over() -> bool:
+            time.sleep(0.3)
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdecimal():
+                    try:
+                        line = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                    except OSError:
+                        continue
+                    if b"pgbed_" in line and b"pgbench" in line:
+                        lines.add(line.decode(errors="replace"))
+            return all(a.state != "running" for a in bench.attempts()) and len(bench.attempts()) == 2
+
+        wait_for(over, "both cells")
+        bench.await_end()
+        assert lines and not any("sesame" in line or quote(PASSWORD) in line for line in lines)
+    assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"], bench.attempts()
+    assert found_in(run)["units"] == {"select.c2": "tx/s"}
+    assert old.made == new.made == [] and not list(run.glob("cells/*/database.json"))
+
+
+def test_a_connection_that_breaks_fails_its_cell_and_the_run_goes_on(bench: Bench, running: list[Running]) -> None:
+    new = running[1]
+    with Relay(new.socket) as relay:
+        pg = f"new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
+        bench.detached("--pg", pg, *LONG[:-1], "2")
+        bench.await_step("l.i1")
+        relay.cut()
+        bench.await_step("l.i1", cell=2)
+        (failed, _) = bench.attempts()
+        assert failed.state == "failed" and failed.reason and "\n" not in failed.reason
+        assert len(new.made) == 1
+        bench("stop")
+    assert new.made == [] and bench.attempts()[1].state == "interrupted"
+
+
+def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: Bench, running: list[Running]) -> None:
+    old, new = running
+    run = bench.detached("--pg", f"prod={old.dsn()}", *LONG)
+    bench.await_step("l.i1")
+    (database,) = old.made
+    engine = bench.engine_pid()
+    children = [int(pid) for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split()]
+    (reaper,) = [pid for pid in children if b"engine.run.reaper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(reaper, signal.SIGKILL)
+    os.kill(engine, signal.SIGKILL)
+    wait_for(lambda: not is_locked(run), "the engine to end")
+    assert old.made == [database]
+    asked = bench("resume", run.name)
+    assert asked.returncode == 2 and database in asked.stderr and "--pg prod=postgresql://" in asked.stderr
+    other = bench("resume", run.name, "--pg", f"prod={new.dsn()}")
+    assert other.returncode == 2 and "is not the server" in other.stderr and "sesame" not in other.stderr
+    (mark,) = old.ask(f"SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = '{database}'")
+    old.ask(f"COMMENT ON DATABASE {database} IS 'mine'")
+    refused = bench("resume", run.name, "--pg", f"prod={old.dsn()}")
+    assert refused.returncode == 2 and "does not bear this run's mark" in refused.stderr and old.made == [database]
+    old.ask(f"COMMENT ON DATABASE {database} IS '{mark}'")
+    again = bench("resume", run.name, "--pg", f"prod={old.dsn()}", "--detach")
+    assert again.returncode == 0, again.stderr
+    assert f"dropped what cell 001-prod-as-is-r1 had left: database {database}" in again.stdout
+    wait_for(lambda: len(bench.attempts()) == 2, "the next attempt")
+    bench.await_step("l.i1", cell=2)
+    assert bench("probes", "on", "planner").stderr.endswith("no probe sees inside it\n")
+    os.kill(bench.engine_pid(), signal.SIGKILL)  # what outlives it clears up at once
+    wait_for(lambda: not old.made, "the database to be dropped")
+    wait_for(lambda: not list(run.glob("cells/*/database.json")), "its record to go")
+
+
+def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: Bench, running: list[Running]) -> None:
+    new = running[1]
+    new.ask("CREATE DATABASE room OWNER guest")
+    words = ("--pg", f"new={new.dsn('guest')}", "--steps", "l.i0", "--repeats", "2", *SMALL)
+    done = bench("run", *words, "--scratch-database", "room")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"]
+    left = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    assert new.ask(left, "room") == []
+    new.ask("CREATE TABLE pi1 (mine int)", "room")
+    refused = bench("run", *words, "--scratch-database", "room")
+    assert refused.returncode == 2 and "database room is not empty: it holds relation pi1" in refused.stderr
+    assert new.ask(left, "room") == ["pi1"]
+
+
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    bench: Bench, running: list[Running], label: str, tmp_path: Path, new_folder: Callable[[], Path]
+) -> None:
+    old, new = running
+    prod = f"prod={old.dsn()}"
+    with (
+        Relay(new.socket, pooling=True) as pooler,
+        Relay(new.socket, b"\x0016.", b"\x0011.") as aged,
+        Standby(new.server.build, new.server.config, new_folder()) as standby,
+    ):
+        refused: list[tuple[str, dict[str, Any], str]] = [
+            (f"prod=postgresql:///x?host={tmp_path}", {}, "prod: connection"),
+            (f"prod={old.dsn(password='wrong')}", {}, "password authentication failed"),
+            (f"prod={old.dsn(more='foo=1')}", {}, 'prod: not a connection string: invalid URI query parameter: "foo"'),
+            (f"prod={old.dsn(more='options=-cjit%3Doff')}", {}, "prod: options is not supported"),
+            (f"prod={old.dsn('guest')}", {}, "role guest may not create databases"),
+            (f"prod={old.dsn()}", {"scratch_database": "absent"}, "--scratch-database absent: "),
+            (f"prod={old.dsn('few')}", {}, "connections, and"),
+            (f"prod={old.dsn('reader')}", {}, "are read-only"),
+            (f"prod={new.dsn(host=f'127.0.0.1:{pooler.port}')}", {}, "there is a connection pooler"),
+            (f"prod={new.dsn(host=f'127.0.0.1:{aged.port}')}", {}, "is too old: 12 or later"),
+            (f"prod={Running(standby).dsn('bench', '')}", {}, "a standby, which is read-only"),
+            (f"{prod},{label}", {}, "they cannot be compared"),
+            (f"{prod},prod={new.dsn()}", {}, "two servers are called 'prod'"),
+            (f"{prod},other={old.dsn(more='connect_timeout=9')}", {}, "prod and other are the same server"),
+            (prod, {"configs": ["cx5"]}, "--config cannot be used with prod=…"),
+            (prod, {"overrides": ["work_mem=1MB"]}, "--set cannot be used"),
+            (prod, {"keep": True}, "--keep cannot be used"),
+            (prod, {"probes": ["sched"]}, "--probes cannot be used"),
+            (prod, {"interleave": "slices"}, "cannot be paused in turns"),
+            (prod, {"placement": "paired"}, "--placement paired binds"),
+            (prod, {"preset": "planner-delete"}, "this workload cannot be run"),
+            (prod, {"workload": "pgbench-copy"}, "the server reads files"),
+            (label, {"accept_foreign_load": True}, "--accept-foreign-load is for servers"),
+        ]
+        for pg, entries, why in refused:
+            with pytest.raises(UserError) as error:
+                prepare(request_of({"builds": pg.split(","), **entries}), bench.out, lambda _: None)
+            told = str(error.value)
+            assert why in told and "\n" not in told and "sesame" not in told, (pg, entries, told)
+        done = bench("run", "--pg", f"{prod},{label}")
+        assert done.returncode == 2 and done.stderr.startswith("bench: prod=… is running already")
+        assert done.stderr.count("\n") == 1 and not bench.out.exists()
+    assert not list(bench.out.glob("*/manifest.json")) and old.made == new.made == []
