@@ -55,6 +55,8 @@ class Control(IntEnum):
     END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
     PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
     TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.turns`
+    ELSEWHERE = 10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
+    LATENCY_NS = 11  # so long an order takes to clients elsewhere, and its answer back
 
 
 class State(IntEnum):
@@ -106,6 +108,11 @@ class Word(IntEnum):
     BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
     TIMED = 27  # transactions whose times were listed: see `Page.add_time`
+    CLIENT_CPU_NS = 50  # of a client process on another machine, since it began, as its kernel says; as these:
+    CLIENT_RUNQ_NS = 51
+    CLIENT_VOLUNTARY = 52
+    CLIENT_INVOLUNTARY = 53
+    CLIENT_STATE = 54  # the kernel's letter
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
 
 

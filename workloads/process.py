@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import select
+import socket
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -165,7 +166,7 @@ def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int)
     message, which in a virtual machine costs more than a short query does. Places are dealt out over the CPUs from
     the last one down, as the first often serves the interrupts.
     """
-    if not connection.host.startswith(b"/"):
+    if not _is_on_this_machine(connection):
         return
     cpus = sorted(os.sched_getaffinity(0), reverse=True)
     cpu = cpus[place % len(cpus)]
@@ -175,6 +176,14 @@ def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int)
     except (PermissionError, ProcessLookupError):
         return
     page.set_word(slot, Word.CPU_PLUS_1, cpu + 1)
+
+
+def _is_on_this_machine(connection: abc.PGconn) -> bool:
+    """Whether the server is: by its socket, or by an address that is the client's own, too."""
+    if connection.host.startswith(b"/"):
+        return True
+    with socket.socket(fileno=os.dup(connection.socket)) as ours:
+        return bool(ours.getsockname()[0] == ours.getpeername()[0])
 
 
 def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = False) -> RecordFn:

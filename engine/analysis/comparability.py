@@ -17,7 +17,7 @@ from engine.core.errors import UserError
 from engine.core.model import PROBED_ARM, RoleTotals, Subject, config_key
 from engine.core.record import converted
 from engine.core.text import visible
-from engine.host.drift import BUSY_LIMIT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
+from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from workloads import workload
 from workloads.names import UnknownName
 
@@ -42,6 +42,12 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
             raise UserError(
                 f"{first.name} and {run.name} cannot be compared: measured in {ours} and in {theirs}, unlike loads; "
                 "compare each by itself: their ratios may stand side by side, rates and figures per operation may not"
+            )
+        ours, theirs = (each.manifest.route.words for each in (first, run))
+        if ours != theirs:
+            raise UserError(
+                f"{first.name} and {run.name} cannot be compared: clients connect over {ours} in the one and over "
+                f"{theirs} in the other"
             )
         for name, ours, theirs in _unlike(first.manifest.workload, run.manifest.workload):
             raise UserError(
@@ -295,16 +301,21 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
 
 def _own(environment: Environment) -> Environment:
     """Without what others do on the machine: that is noise, which shows in the interval, and a finding of its own."""
-    state = environment.get("state") or {}
-    return {**environment, "state": {key: value for key, value in state.items() if key != "busy_share"}}
+    state, client = environment.get("state") or {}, environment.get(CLIENT)
+    quiet = {**environment, "state": {key: value for key, value in state.items() if key != "busy_share"}}
+    if client and isinstance(client.get("state"), dict):
+        quiet[CLIENT] = {**client, "state": {**client["state"], "busy_share": None}}
+    return quiet
 
 
 def _lasting(environment: Environment) -> Environment:
-    return {
+    lasting = {
         section: {key: value for key, value in record.items() if key not in PASSING.get(section, ())}
         for section, record in environment.items()
-        if record and section != "state"
+        if isinstance(record, dict) and record and section not in ("state", CLIENT)
     }
+    client = environment.get(CLIENT)
+    return lasting | ({CLIENT: _lasting(client)} if client else {})
 
 
 def _digests(runs: Iterable[RunResult], subject: Subject) -> set[str]:

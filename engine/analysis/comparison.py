@@ -61,6 +61,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         spreads=spreads,
         answer=answer(cells, ratios),
         design=cells.runs[0].manifest.design,
+        route=cells.runs[0].manifest.route.words,
         units=units,
         sweeps=swept,
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),

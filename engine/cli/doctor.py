@@ -27,7 +27,7 @@ from engine.host import environment
 from engine.host.account import own_folder, unprivileged
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
-from engine.postgres.server import check_sockets, socket_base
+from engine.postgres.places import check_sockets, socket_base
 from engine.tracing import selection
 from probes import bpftrace, helper, requirements
 from probes.tracer import direct_command

@@ -28,9 +28,9 @@ from engine.journal.database import database_path
 from engine.journal.lock import holder, is_locked
 from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
-from engine.plan.confirm import confirm
+from engine.plan.confirm import confirm, confirm_route
 from engine.plan.prepare import Prospect, prepare
-from engine.postgres.server import check_places, socket_base
+from engine.postgres.places import check_places, socket_base
 from engine.report import follow
 from engine.run import control
 
@@ -55,6 +55,8 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     steps = " ".join(step["name"] for step in workload["steps"])
     clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
     console.print(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}", soft_wrap=True)
+    if manifest.route.tcp:
+        console.print(f"clients connect over {manifest.route.words}", soft_wrap=True)
     if manifest.interleave_reason:
         console.print(f"{manifest.interleave}: {manifest.interleave_reason}", soft_wrap=True)
     if manifest.interleave == "slices":
@@ -132,11 +134,13 @@ def resume(
     settings: Sequence[str] = (),
     scripts: Sequence[str] = (),
     variables: Sequence[str] = (),
+    client_host: str | None = None,
+    ssh_options: Sequence[str] = (),
 ) -> int:
     """Starts the engine on a run that is there; returns the exit code.
 
-    `builds` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files) and `variables` (NAME=VALUE) are those that the
-    user confirms, see `engine.plan.confirm`.
+    `builds` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files), `variables` (NAME=VALUE), `client_host` and
+    `ssh_options` are those that the user confirms, see `engine.plan.confirm`.
     """
     own_folder(run)
     manifest = planned(run)
@@ -146,6 +150,7 @@ def resume(
         if pid is None or Path(f"/proc/{pid}").exists() or time.monotonic() > until_s:
             raise _taken(run)
         time.sleep(0.05)  # what an engine that was killed left is being cleared
+    confirm_route(manifest.route, client_host, ssh_options)
     confirm(
         run,
         manifest,

@@ -61,6 +61,8 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Confirm a setting that runs a program.")
 @click.option("--script", "scripts", multiple=True, metavar="FILE", help="Confirm a script of your own.")
 @click.option("-D", "variables", multiple=True, metavar="NAME=VALUE", help="Confirm a variable of the scripts.")
+@click.option("--client-host", metavar="[USER@]HOST", help="Confirm the host that clients run on.")
+@click.option("--ssh-option", "ssh_options", multiple=True, metavar="NAME=VALUE", help="Confirm an option of ssh.")
 def resume(folder: Path, plain: bool, **how: Any) -> None:
     """Continue a run that was stopped, or whose engine died. Finished cells are not run again."""
     from engine.cli import start

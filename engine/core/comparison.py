@@ -374,7 +374,8 @@ class Comparison:
     `answer` is for each subject that is no double, `cells` one entry per cell and step, `folders` the folder of each
     run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
     were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`;
-    `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
+    `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so. `route` is how clients
+    connect.
     """
 
     base: str
@@ -397,6 +398,7 @@ class Comparison:
     answer: tuple[Answer, ...] = ()
     units: dict[str, str] = field(default_factory=dict)
     design: str = "cells"
+    route: str = "the Unix socket"
     sweeps: tuple[Sweep, ...] = ()
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from engine.core.route import SOCKET, Route
 from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
 
 SLA_FRACTION = 0.95
@@ -333,6 +334,7 @@ class Manifest:
     stop: Stopping = "busy"
     looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
     minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
+    route: Route = SOCKET  # how clients reach their server
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
 
     def record(self) -> dict[str, Any]:

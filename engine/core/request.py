@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
+from engine.core.route import LEAST_PORT, MOST_PORT
 from workloads import workload
 from workloads.options import about, checked, given, options_of
 
@@ -108,6 +109,34 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT"),
     ] = 5.0
     allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.")] = False
+    tcp: Annotated[
+        bool,
+        about("Connect clients over TCP within this machine, with a generated password, not over the Unix socket."),
+    ] = False
+    client_host: Annotated[
+        str | None,
+        about(
+            "Run the clients on this host, by ssh, which must get there without asking; servers stay here.",
+            metavar="[USER@]HOST",
+            unset="this machine",
+        ),
+    ] = None
+    ssh_options: Annotated[
+        tuple[str, ...],
+        about("One more option of ssh, as for ssh -o.", metavar="NAME=VALUE", flag="--ssh-option", repeated=True),
+    ] = ()
+    listen: Annotated[
+        str | None,
+        about(
+            "The only address, or interface, that servers listen on for clients over TCP.",
+            metavar="ADDRESS|INTERFACE",
+            unset="127.0.0.1, or the one by which --client-host is reached",
+        ),
+    ] = None
+    port: Annotated[
+        Annotated[int, Meta(ge=LEAST_PORT, le=MOST_PORT)] | None,
+        about("Their port there; servers side by side take the next ones, too.", metavar="N", unset="a free one"),
+    ] = None
     keep: Annotated[bool, about("Keep every cell's cluster instead of removing it.")] = False
     allow_concurrent: Annotated[
         bool, about("Run even if another run is measuring on this machine.", aliases=["--beside"])

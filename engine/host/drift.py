@@ -44,6 +44,8 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("state", "on_battery", "running on battery"),
 )
 
+CLIENT = "client"  # the section that is such a record itself: of the host that clients run on, if that is another
+
 SPEED_LIMIT = 0.05  # of the CPU's speed
 TEMPERATURE_LIMIT_C = 15.0
 TEMPERATURES = ("temperature_c", "device_temperature_c")
@@ -94,6 +96,11 @@ def drift(before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bo
             continue
         if old is not None and new is not None and old >= 0 and gauge.exceeds(old or 1e-9, new):
             found.append(gauge.says.format(before=old, after=new))
+    ours, theirs = before.get(CLIENT), after.get(CLIENT)
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        # One step further down at most: it has no clients' host of its own.
+        first, last = ({key: part for key, part in each.items() if key != CLIENT} for each in (ours, theirs))
+        found += [f"on the clients' host {text}" for text in drift(first, last, under_load=under_load)]
     return tuple(found)
 
 

@@ -14,6 +14,7 @@ A record is a JSON object of sections. Whatever a machine does not tell is null;
     state    load1, load5, busy_share (0 to 1, of all CPUs while the record was made, its own work not counted),
              temperature_c (the hottest sensor), device_temperature_c, on_battery (bool)
     host     name, product, container (bool)
+    client   the same, without storage, of the host that clients run on, if that is another; not of this module's making
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from engine.core.comparison import LEVEL
 from engine.core.errors import UserError
 from engine.core.model import MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
+from engine.core.route import check_route
 from engine.core.text import visible
 from engine.host.files import read_plain
 
@@ -78,6 +79,10 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         raise UserError(f"{path}: looks: after {', '.join(map(str, pairs))} pairs are in no order")
     if manifest.minutes is not None and not 0 < manifest.minutes <= MOST_MINUTES:
         raise UserError(f"{path}: minutes: {manifest.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
+    try:
+        check_route(manifest.route)
+    except ValueError as error:
+        raise UserError(f"{path}: route: {visible(str(error))}") from None
     if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
         raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
     labels = {build.label for build in manifest.builds}

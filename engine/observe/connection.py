@@ -18,10 +18,11 @@ from engine.postgres.activity import Wait
 from engine.postgres.processes import ServerSample
 from workloads import histogram
 from workloads.base import Ages
-from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, State, Word
+from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 HISTORY_S = 60  # of seconds kept to explain a stall
 SATURATED = 0.9  # of one core: from here on the client, not the server, may set the rate
+TOLD = (Word.CLIENT_CPU_NS, Word.CLIENT_RUNQ_NS, Word.CLIENT_VOLUNTARY, Word.CLIENT_INVOLUNTARY, Word.CLIENT_STATE)
 
 Counts = npt.NDArray[np.int64]
 
@@ -57,8 +58,9 @@ class RoleWatch:
         self._ages: Ages = ages
         self._age_ns = 0
         self._shared = shared
-        self._reader = TaskReader(self.client_pid) if shared is None else None
-        self.client_first = self._client = self._reader.read() if self._reader else None
+        self.is_here = not page.words[Control.ELSEWHERE]  # else the client's pid is another machine's
+        self._reader: TaskReader | None = TaskReader(self.client_pid) if shared is None and self.is_here else None
+        self.client_first = self._client = self._read_client()
         self._of_client = _difference(None, None)
         self.backend_first = self._backend = server.tasks.get(self.backend_pid)
         self._statements = self._rows = self._limited_ns = 0
@@ -106,8 +108,8 @@ class RoleWatch:
         service, response = self.counts(SERVICE_OFFSET), self.counts(RESPONSE_OFFSET)
         backend = server.tasks.get(self.backend_pid, self._backend)
         of_backend = _difference(self._backend, backend)
-        if self._reader:
-            client = self._reader.read() or self._client
+        if self._shared is None:
+            client = self._read_client() or self._client
             self._client, self._of_client = client, _difference(self._client, client)
         of_client = self._of_client
         served_by = self._shared or self
@@ -157,6 +159,13 @@ class RoleWatch:
         self._service, self._response = service, response
         self._backend = backend
         return second, self._detect(second, service)
+
+    def _read_client(self) -> Task | None:
+        """The client's process now; of one elsewhere what was told of it last."""
+        if self._shared is not None or self.is_here:
+            return self._reader.read() if self._reader else None
+        cpu_ns, runq_ns, voluntary, involuntary, state = (self.word(word) for word in TOLD)
+        return Task(self.client_pid, chr(state).strip("\0 "), cpu_ns, runq_ns, 0, voluntary, involuntary, 0, 0)
 
     def _detect(self, second: RoleSecond, service: Counts) -> tuple[Change, ...]:
         if self.detector is None:

@@ -123,7 +123,8 @@ class StepSampler:
     def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
         """Opens the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
         journal = self.sources.journal
-        self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + LEAD_NS
+        lead_ns = LEAD_NS + (self._page.words[Control.LATENCY_NS] if self._page else 0)
+        self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + lead_ns
         self._ticked_active_ns = self.started_ns
         self._due_ns = self.started_ns + TICK_OFFSET_NS + TICK_NS
         self.step = journal.begin_step(self.attempt, ordinal, name, kind, work, plan, self.started_ns)
@@ -292,7 +293,8 @@ class StepSampler:
         journal = self.sources.journal
         if change.kind == "began":
             wait = self._observed.waits.get(role.backend_pid)
-            role.snapshot = self._snapshots.take(role.backend_pid, role.client_pid, wait, self._names())
+            client_pid = role.client_pid if role.is_here else 0
+            role.snapshot = self._snapshots.take(role.backend_pid, client_pid, wait, self._names())
         record = stall.record() | ({"snapshot": role.snapshot.record()} if role.snapshot else {})
         if change.kind == "began":
             role.stall_event = journal.add_event(

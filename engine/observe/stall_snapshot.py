@@ -18,6 +18,7 @@ from probes.snapshot import ProcessSnapshot, UserStack
 
 MOST_USER_STACKS = 20  # in a step: each stops a backend for some milliseconds
 MOST_HOLDERS = 8
+ELSEWHERE = ProcessSnapshot(0, "", "", "", (), ("it runs on another host",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ class Snapshots:
     _pending: list[UserStack] = field(default_factory=list)
 
     def take(self, backend_pid: int, client_pid: int, wait: Wait | None, names: Mapping[int, str]) -> StallSnapshot:
-        """The moment now; `names` says who a pid is."""
+        """The moment now; `names` says who a pid is. `client_pid` 0: it is another machine's process."""
         taken_ns = time.monotonic_ns()
         try:
             # The backend first: what it does is what passes soonest.
-            backend, client = snapshot.take(backend_pid), snapshot.take(client_pid)
+            backend, client = snapshot.take(backend_pid), snapshot.take(client_pid) if client_pid else ELSEWHERE
             stack, note = self._user_stack(backend)
             return StallSnapshot(
                 taken_ns=taken_ns,

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
+from engine.core.route import Route
 from engine.core.text import visible
 from engine.host.files import strange_file
 from engine.journal import outcome
@@ -52,6 +53,29 @@ def confirm(
     for build in manifest.builds:
         _confirm_build(build, known, given.get(build.label), run.parent, progress)
     _confirm_workload(manifest, run.parent, progress)
+
+
+def confirm_route(route: Route, host: str | None, ssh_options: Sequence[str]) -> None:
+    """Checks that clients go to no other host than the user names, and ssh does nothing but what he says.
+
+    Raises UserError. ssh's options can start programs.
+    """
+    if (host or "") != route.host:
+        if not route.host:
+            raise UserError(f"--client-host {visible(str(host))}: the clients of this run are on the servers' machine")
+        raise UserError(
+            f"the clients of this run are started on {visible(route.host)} by ssh; if you trust it, confirm it with "
+            f"--client-host {visible(route.host)}"
+        )
+    for each in ssh_options:
+        if each not in route.ssh_options:
+            raise UserError(f"--ssh-option {visible(each)}: this run has no such option")
+    for each in route.ssh_options:
+        if each not in ssh_options:
+            raise UserError(
+                f"--ssh-option {visible(each)} of this run may start programs; if you trust it, confirm it with the "
+                f"same --ssh-option"
+            )
 
 
 def _finished(run: Path, manifest: Manifest) -> bool:

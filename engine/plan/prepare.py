@@ -25,7 +25,7 @@ from engine.core.version import version
 from engine.host import disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, planfile
+from engine.plan import abreast, planfile, routes
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix, programs
@@ -169,6 +169,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     anything slow is done, and for a build that is not available.
     """
     _check_names(request)
+    routes.look(request)
     request, asked, reason = _decided(request, out)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
@@ -198,6 +199,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         chosen.check(record)
     except ValueError as error:
         raise planfile.refused(error) from None
+    route, client_host = routes.decide(request, chosen, record, asked.steps)
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),
@@ -214,13 +216,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
             subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.planned_repeats
         ),
         stall_rule=asdict(StallRule()),
-        environment=environment.record(out),
+        environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
         looks=LOOKS if request.until_known else (),
         minutes=request.minutes,
         slice_ms=request.slice_ms,
         stop=request.stop,
+        route=route,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=asked.probes.names,
@@ -276,6 +279,7 @@ def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Seq
 
 
 def _check_names(request: Request) -> None:
+    routes.check(request)
     if not request.builds:
         raise UserError("no build given: use --pg LABEL,… (bench list builds shows the labels)")
     if not request.configs:

@@ -18,6 +18,7 @@ from engine.core.text import visible
 from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
 from engine.postgres import ipc
+from engine.postgres.network import PASSFILE
 from engine.postgres.serverlog import PREFIX
 
 Progress = Callable[[str], None]
@@ -140,6 +141,7 @@ def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
         if lock is not None and read_plain(lock, PIDFILE_MAX_BYTES).decode().splitlines()[1:2] == [str(data_dir)]:
             lock.with_suffix("").unlink(missing_ok=True)
             lock.unlink()
+        (folder / PASSFILE).unlink(missing_ok=True)
         folder.rmdir()
 
 

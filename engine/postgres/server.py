@@ -25,8 +25,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from engine.core.errors import UserError
 from engine.core.model import Build, Config
+from engine.core.route import SOCKET, Route
 from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
@@ -45,17 +45,17 @@ from engine.postgres.cluster import (
     wait_until,
 )
 from engine.postgres.configs import quoted
+from engine.postgres.network import PASSFILE, Network, network_of
+from engine.postgres.places import PORT, ServerError, check_places, socket_base
 from engine.postgres.serverlog import line_prefix
 
 StopMode = Literal["fast", "immediate"]
 
 SUPERUSER = "bench"
 DATABASE = "ib"
-PORT = 5432
 START_TIMEOUT_S = 120.0
 CONNECT_TIMEOUT_S = 10
 INITDB_LOG_MAX_BYTES = 16 << 20
-SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
 INITDB_ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
@@ -65,10 +65,6 @@ _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
     "fast": (signal.SIGINT, 600.0),
     "immediate": (signal.SIGQUIT, 10.0),  # then it is killed: a server that was stopped by a signal obeys no other
 }
-
-
-class ServerError(UserError):
-    """A server that does not start, or is no more; holds the end of its log."""
 
 
 @dataclass(eq=False)
@@ -81,7 +77,8 @@ class Server:
     server is stopped; the cluster is removed unless `keep`. `progress` is called with what is waited for
     when that takes longer than two seconds; `check` is called while it starts, and may raise to give it up.
     `sockets` is the folder in which the private socket folder is made: PGBED_SOCKETS, else $XDG_RUNTIME_DIR when
-    the server runs as the engine's own user, else /tmp.
+    the server runs as the engine's own user, else /tmp. `route` is how clients reach it, `place` its place among the
+    servers side by side, which need ports of their own.
     """
 
     build: Build
@@ -93,6 +90,8 @@ class Server:
     check: Callable[[], None] = lambda: None
     account: Account = field(default_factory=unprivileged)
     sockets: Path | None = None
+    route: Route = SOCKET
+    place: int = 0
 
     def __post_init__(self) -> None:
         self.cell_dir = self.cell_dir.absolute()
@@ -106,6 +105,8 @@ class Server:
             *self.build.initdb_args,
         )
         self.socket_dir: Path | None = None
+        self.network: Network | None = None
+        self.network_record: dict[str, Any] | None = None
         self._sockets = self.sockets or socket_base(self.account)
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._initialised = False
@@ -132,6 +133,7 @@ class Server:
         make_passable(self.cell_dir)
         self._initialise()
         self._make_socket_dir()
+        self._join_network()
         self._configure()
         with self.log_path.open("ab") as log:
             self._postmaster = self._spawn(
@@ -139,15 +141,34 @@ class Server:
             )
         self._await_connections()
 
-    def _configure(self) -> None:
-        path = self.data_dir / "postgresql.conf"
+    def _join_network(self) -> None:
+        """Where clients come over TCP: chooses a port, and says who may come."""
+        try:
+            self.network = network_of(self.route, self.place)
+        except OSError as error:
+            raise ServerError(f"{self.route.address}: no port to listen on: {error.strerror}") from None
+        if self.network is not None:
+            assert self.socket_dir is not None
+            self.network.write_passfile(self.socket_dir, DATABASE, SUPERUSER, self.account)
+            with self._open_own("pg_hba.conf", "w") as hba:
+                hba.write(self.network.hba(DATABASE, SUPERUSER))
+
+    def _open_own(self, name: str, mode: Literal["a", "w"]) -> IO[str]:
+        """A file of the cluster, to be written. Raises ServerError."""
+        path = self.data_dir / name
         try:  # the folder is the account's, which could have put anything there
-            conf_fd = open_plain(path, os.O_WRONLY | os.O_APPEND)
+            fd = open_plain(path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             raise ServerError(f"{path} cannot be written: {error.strerror}") from None
-        with os.fdopen(conf_fd, "a", encoding="utf-8") as conf:
-            if os.fstat(conf_fd).st_nlink != 1:
-                raise ServerError(f"{path} cannot be written: it has another name, too")
+        if os.fstat(fd).st_nlink != 1:
+            os.close(fd)
+            raise ServerError(f"{path} cannot be written: it has another name, too")
+        if mode == "w":
+            os.ftruncate(fd, 0)
+        return os.fdopen(fd, "a", encoding="utf-8")
+
+    def _configure(self) -> None:
+        with self._open_own("postgresql.conf", "a") as conf:
             conf.write(f"\n# config {visible(self.config.name)} ({visible(self.config.origin)})\n")
             conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.config.settings)
             conf.write("\n# set by the bench for every server\n")
@@ -155,12 +176,13 @@ class Server:
 
     @property
     def harness_settings(self) -> dict[str, str]:
-        """What is appended after the config: private socket, no network, a log that can be read by machine."""
+        """What is appended after the config: private socket, no network but for clients, a log read by machine."""
         return {
             "unix_socket_directories": str(self.socket_dir or ""),
             "unix_socket_permissions": "0700",
             "listen_addresses": "",
-            "port": str(PORT),
+            "port": str(self.port),
+            **(self.network.settings if self.network else {}),
             "log_destination": "stderr",
             "log_line_prefix": line_prefix(self.build.major),
             "logging_collector": "off",
@@ -178,6 +200,7 @@ class Server:
             "account": self.account.name,
             "data_dir": str(self.data_dir),
             "kept": self.keep,
+            "network": self.network_record,
         }
 
     def create_database(self, name: str = DATABASE) -> None:
@@ -223,7 +246,23 @@ class Server:
         """Connection string of a database, for the superuser over the private socket."""
         if self.socket_dir is None:
             raise ServerError(f"server {self.build.label} is not running")
-        return make_conninfo(host=str(self.socket_dir), port=PORT, user=SUPERUSER, dbname=dbname)
+        return make_conninfo(host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname)
+
+    def client_dsn(self, passfile: str = "") -> str:
+        """The connection string of clients: over TCP, where they come that way, with the password in `passfile`."""
+        if self.network is None:
+            return self.dsn()
+        return self.network.dsn(DATABASE, SUPERUSER, passfile or f"{self.socket_dir}/{PASSFILE}")
+
+    @property
+    def pass_line(self) -> str:
+        """What stands in the file of the clients' password; empty without one."""
+        return self.network.pass_line(DATABASE, SUPERUSER) if self.network else ""
+
+    @property
+    def port(self) -> int:
+        """The port, of which the socket has its name, too."""
+        return self.network.port if self.network else PORT
 
     def connect(self, dbname: str = DATABASE) -> psycopg.Connection[Any]:
         """An autocommit connection, named pgbed so that samplers can tell it from the workload's."""
@@ -319,7 +358,9 @@ class Server:
                 f"{last_words(self.log_path)} (log: {self.log_path})"
             )
         try:
-            self.connect("postgres").close()
+            with self.connect("postgres") as connection:
+                if self.network is not None:
+                    self.network_record = self.network.set_password(connection, SUPERUSER)
         except psycopg.OperationalError as error:
             raise ServerError(f"server {self.build.label} refuses connections: {str(error).splitlines()[0]}") from None
 
@@ -349,42 +390,3 @@ def ignore_libpq_variables() -> None:
     for name in [*os.environ]:
         if name.startswith("PG") and not name.startswith("PGBED_"):
             del os.environ[name]
-
-
-def check_places(build: Build, account: Account, folder: Path, sockets: Path) -> None:
-    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet."""
-    barred = account.barred_at(folder)
-    if barred is not None:
-        raise ServerError(
-            f"user {account.name}, who runs the server, may not enter {barred}: "
-            f"choose another folder with --out, or name another user in PGBED_USER"
-        )
-    for program in ("initdb", "postgres"):
-        if not account.may_execute(build.bin / program):
-            raise ServerError(
-                f"build {build.label}: user {account.name} cannot run {build.bin / program}; "
-                f"is it there, and may that user enter every folder on the way?"
-            )
-    check_sockets(sockets)
-
-
-def check_sockets(base: Path) -> None:
-    """Raises ServerError when no private socket folder can be made in `base`, or its path would be too long."""
-    if not base.is_dir():
-        raise ServerError(f"folder for sockets {base} does not exist; set PGBED_SOCKETS to one that does")
-    length = len(os.fsencode(f"{base.absolute()}/{SOCKET_DIR_PREFIX}xxxxxxxx/.s.PGSQL.{PORT}"))
-    if length > SOCKET_PATH_MAX:
-        raise ServerError(
-            f"the server's socket in {base} would have a path of {length} bytes, more than the "
-            f"{SOCKET_PATH_MAX} that a Unix socket may have; set PGBED_SOCKETS to a shorter folder"
-        )
-
-
-def socket_base(account: Account) -> Path:
-    """The folder in which private socket folders are made; see `Server`."""
-    chosen = os.environ.get("PGBED_SOCKETS")
-    if chosen:
-        return Path(chosen)
-    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
-    usable = not account.switch and os.access(runtime, os.W_OK) and len(os.fsencode(runtime)) < 60
-    return runtime if usable else Path("/tmp")

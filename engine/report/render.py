@@ -161,6 +161,8 @@ def header(comparison: Comparison) -> list[str]:
     )
     if workload.non_default:
         lines.append(f"non-default workload options: {', '.join(workload.non_default)}")
+    if comparison.route.startswith("TCP"):
+        lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
         lines.append(f"servers side by side, driven in {comparison.design}: not pooled with runs of whole cells")
     lines += [sweep.text for sweep in comparison.sweeps]

@@ -20,6 +20,7 @@ from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
+from engine.run.elsewhere import Elsewhere
 from engine.run.step import Phase, StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
@@ -29,10 +30,19 @@ Phases = Generator[Phase, None, None]
 class Attempt:
     """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only."""
 
-    def __init__(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        cell: Cell,
+        stop: Stop,
+        commands: Commands,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         self.finished = False
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
+        self._elsewhere = elsewhere or Elsewhere(manifest)
         self._left = self._phases(folder, manifest, cell, stop, commands)
 
     def advance(self) -> bool:
@@ -69,6 +79,8 @@ class Attempt:
             reason = f"internal error, see engine.log: {type(error).__name__}: {error}"
         finally:
             del commands.cells[attempt]
+            if state != "finished":
+                self._elsewhere.drop()
         if state == "failed":
             journal.recover()
         journal.end_attempt(attempt, time.monotonic_ns(), state, reason)
@@ -85,19 +97,34 @@ class Attempt:
         journal = commands.journal
         make_passable(folder)
         build = manifest.build(cell.subject.build)
-        origin: dict[str, Any] = {"environment": environment.record(folder)}
+        host = self._elsewhere.host()
+
+        def surroundings() -> dict[str, Any]:
+            return environment.record(folder) | ({"client": host.environment()} if host else {})
+
+        origin: dict[str, Any] = {"environment": surroundings()}
         for finding in drift(manifest.environment, origin["environment"]):
             note("drift", finding)
         config, progress = manifest.config(cell.subject), partial(note, "progress")
-        with Server(build, config, folder, keep=manifest.keep, progress=progress, check=stop.check) as server:
+        beside = [other.subject for other in manifest.cells if other.repeat == cell.repeat] if manifest.sliced else []
+        with Server(
+            build,
+            config,
+            folder,
+            keep=manifest.keep,
+            progress=progress,
+            check=stop.check,
+            route=manifest.route,
+            place=beside.index(cell.subject) if beside else 0,
+        ) as server:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
-            with StepRunner(manifest, cell, server, attempt, stop, commands) as runner:
+            with StepRunner(manifest, cell, server, attempt, stop, commands, host) as runner:
                 self.runner = runner
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
                     yield from runner.run(ordinal, step)
-        origin["environment_after"] = environment.record(folder)
+        origin["environment_after"] = surroundings()
         journal.update_origin(attempt, origin)
         for finding in drift(origin["environment"], origin["environment_after"], under_load=True):
             note("drift", finding)

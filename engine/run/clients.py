@@ -14,6 +14,7 @@ from typing import IO, Any
 import workloads
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
+from engine.elsewhere.host import ClientHost
 from engine.host.account import bound_to_engine
 from engine.postgres.server import Server
 from engine.run.stop import StepFailed
@@ -78,21 +79,26 @@ class Launcher:
 
 
 @contextmanager
-def launched(launch_on: Callable[[int], Launch], roles: int, server: Server) -> Iterator[tuple[Page, Launcher]]:
+def launched(
+    launch_on: Callable[[int], Launch], roles: int, server: Server, host: ClientHost | None = None
+) -> Iterator[tuple[Page, Launcher]]:
     """A counters page and the launcher that works on it; whatever happens, no client survives this.
 
-    `launch_on` makes the launch from the page's descriptor.
+    `launch_on` makes the launch from the page's descriptor. On another `host` it is launched there, and the launcher
+    here keeps the page as it is there.
     """
     page = Page.create(roles)
     log = server.cell_dir / "clients.log"
-    launch = launch_on(page.fd)
+    launch = launch_on(host.page_fd if host else page.fd)
+    if host is not None:
+        launch = host.relayed(launch, page.fd, roles, server.pass_line)
     with log.open("ab") as errors, TemporaryFile() as report:
         process = subprocess.Popen(
             launch.command,
             stdin=subprocess.PIPE,
             stdout=report,
             stderr=errors,
-            pass_fds=(page.fd,),
+            pass_fds=(page.fd, *((host.channel.reading, host.channel.writing) if host else ())),
             cwd=Path(workloads.__file__).parents[1],
             start_new_session=True,
             preexec_fn=bound_to_engine(signal.SIGKILL),

@@ -22,6 +22,7 @@ from engine.postgres.server import ignore_libpq_variables
 from engine.run.abreast import run_abreast
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
+from engine.run.elsewhere import Elsewhere
 from engine.run.ending import Ending
 from engine.run.reaper import reaper
 from engine.run.step import POLL_S, Phase
@@ -66,6 +67,7 @@ def execute(run: Path) -> Outcome:
         JournalWriter.open(run) as journal,
         Control(run) as control,
         reaper(run) as clearing,
+        Elsewhere(manifest) as elsewhere,
     ):
         commands = Commands(journal)
 
@@ -97,7 +99,9 @@ def execute(run: Path) -> Outcome:
                     for cell in cells:
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.
                         kill_leftover(*places[cell.id], uid)
-                    attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
+                    attempts = [
+                        Attempt(places[cell.id][0], manifest, cell, stop, commands, elsewhere) for cell in cells
+                    ]
                     if len(attempts) == 1:
                         _run_alone(attempts[0])
                     else:

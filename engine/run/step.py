@@ -14,6 +14,7 @@ from typing import Any, Self
 from engine.core.clock import Anchor
 from engine.core.model import PROBED_ARM, Cell, Manifest, StepTotals
 from engine.core.record import converted
+from engine.elsewhere.host import ClientHost
 from engine.host import disk
 from engine.host.counters import Host, cpu_busy_ns, device_of
 from engine.observe.sampler import Sources, StepSampler
@@ -65,6 +66,7 @@ class StepRunner:
     attempt: int
     stop: Stop
     commands: Commands
+    host: ClientHost | None = None  # that clients run on, if not on this machine
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
@@ -174,8 +176,8 @@ class StepRunner:
         """The probes' frames are this step's from now on."""
         roles = {self.monitor.backend_pid: "monitor"}
         roles |= {role.backend_pid: role.name for role in sampler.roles if role.backend_pid}
-        clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles}
-        clients |= {launcher: "client"} if launcher else {}
+        clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles if role.is_here}
+        clients |= {launcher: "client"} if launcher and not self.host else {}
         busy = step.headline is not None and step.headline.live
         self.probing.begin_step(sampler.step, sampler.started_ns, roles | clients, tuple(clients), busy=busy)
 
@@ -243,7 +245,8 @@ class StepRunner:
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
         self._end_ns = 0
-        with launched(self._launch_of(step), len(step.roles), self.server) as (page, launcher), ExitStack() as ends:
+        launching = launched(self._launch_of(step), len(step.roles), self.server, self.host)
+        with launching as (page, launcher), ExitStack() as ends:
             self._await_ready(page, launcher)
             if step.sliced:
                 self.sliced, self._page = (step, self._side(step, page)), page
@@ -280,10 +283,11 @@ class StepRunner:
         """What launches a step's clients on the page of a descriptor."""
 
         def of(page_fd: int) -> Launch:
-            server, manifest, found = self.server, self.manifest, self.journal.found()
-            folders = str(server.socket_dir), str(server.files_dir)
-            place = Place(server.dsn(DATABASE), page_fd, manifest.seed, self.cell.repeat, *folders, found)
-            return self.workload.launch(self.manifest.workload, step, place)
+            server, manifest, host = self.server, self.manifest, self.host
+            folders = (host.folder, "") if host else (str(server.socket_dir), str(server.files_dir))
+            dsn, found = server.client_dsn(host.passfile if host else ""), self.journal.found()
+            place = Place(dsn, page_fd, manifest.seed, self.cell.repeat, *folders, found)
+            return self.workload.launch(host.workload(manifest.workload) if host else manifest.workload, step, place)
 
         return of
 

@@ -152,3 +152,27 @@ def test_runs_in_the_same_slices_are_compared_as_one(tmp_path: Path) -> None:
     found = compare([make_run(tmp_path / name, repeats=2, **SLICED) for name in ("a", "b")])
     assert (found.design, found.pairs) == ("slices of 50 ms", 4)
     assert found.sliced("17.0", "qr100") and not found.sliced("17.0", "l.i0")
+
+
+def test_runs_whose_clients_connect_otherwise_are_not_compared(tmp_path: Path) -> None:
+    one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two")
+    record = json.loads((two / "manifest.json").read_text())
+    record["route"] = {"address": "127.0.0.1", "client": "127.0.0.1"}
+    (two / "manifest.json").write_text(json.dumps(record))
+    told = "clients connect over the Unix socket in the one and over TCP within this machine in the other"
+    with pytest.raises(UserError, match=told):
+        compare([one, two])
+    record["route"] |= {"client": "10.0.0.2", "host": "db2", "name": "client2"}
+    (two / "manifest.json").write_text(json.dumps(record))
+    assert compare([two]).route == "TCP from client2"
+
+
+def test_a_clients_host_that_changed_within_a_pair_is_told_as_the_machine_is(tmp_path: Path) -> None:
+    def environments(cell: Cell) -> dict[str, Any]:
+        kernel = {"release": "6.12.59" if cell.ordinal == 3 else "6.12.58"}
+        return {**ENVIRONMENT, "client": {**ENVIRONMENT, "kernel": kernel, "state": {"busy_share": 0.9}}}
+
+    found = compare([make_run(tmp_path / "r", environments=environments)]).checks("17.0")
+    assert (found[0].what, found[0].ok) == ("machine", False)
+    assert "on the clients' host the kernel changed: 6.12.58, then 6.12.59" in found[0].text
+    assert not any("other programs" in check.text for check in found)

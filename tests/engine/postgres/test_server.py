@@ -22,7 +22,8 @@ from engine.core.model import Build, Config
 from engine.host.account import Account, unprivileged
 from engine.host.procfs import children, processes_in
 from engine.postgres.cluster import kill_leftover, last_words, living_server
-from engine.postgres.server import SOCKET_PATH_MAX, Server, ServerError, ignore_libpq_variables
+from engine.postgres.places import SOCKET_PATH_MAX, ServerError
+from engine.postgres.server import Server, ignore_libpq_variables
 from tests.support.templates import by_itself
 
 MAJORS = (12, 14, 16, 17)

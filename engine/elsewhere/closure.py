@@ -1,0 +1,206 @@
+"""What clients on another host need, and how it comes there: the same programs as here, whatever that host has.
+
+Where both have Nix, and everything is in its store, `nix copy` brings it. Elsewhere an archive goes there: Python with
+its library and packages, the code of the clients, foreign programs such as pgbench; and of each the shared libraries
+and the loader, since the other system's may be older. It needs a shell, `head` and `tar` there, and the same processor.
+
+    python                the script that starts Python; `sh python -m …`
+    lib/                  its loader and shared libraries
+    home/                 PYTHONHOME
+    code/                 engine, workloads, packages
+    programs/NAME         the script that starts a foreign program; NAME.d/ has the file and its libraries
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import os
+import re
+import struct
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import IO
+
+import workloads
+from engine.core.errors import UserError
+
+STORE = Path("/nix/store")
+CODE = ("engine", "workloads")
+PACKAGES = ("msgspec", "numpy", "psycopg", "psycopg-binary", "typing_extensions")
+# Of Python and the packages: what no client imports.
+LEFT_OUT = ("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data", "f2py",
+            "site-packages", "dist-packages", "include", "config-*", "*.a", "*.pyi",
+            "sitecustomize.py")  # fmt: skip
+OTHERS = ("..", "__pycache__")  # what a package has outside of its folders
+LISTED = re.compile(r"^\s*(\S+) => (/\S+) \(0x", re.M)
+PT_INTERP, ELF64_LITTLE = 3, b"\x7fELF\x02\x01"
+TIMEOUT_S = 60.0
+
+
+def in_store(programs: Iterable[Path]) -> list[str] | None:
+    """The paths of the store to copy; None where something is not there, but of this machine."""
+    needed = [Path(sys.executable).resolve(), Path(sys.prefix), Path(workloads.__file__), *programs]
+    found = {path.parts[3] for path in needed if path.is_relative_to(STORE)}
+    return [str(STORE / name) for name in sorted(found)] if all(p.is_relative_to(STORE) for p in needed) else None
+
+
+def nix_copy(host: str, paths: Sequence[str], ssh: Sequence[str]) -> str:
+    """Has Nix bring paths of its store to the host; returns why it could not, empty where it could."""
+    command = ["nix", "--extra-experimental-features", "nix-command", "copy", "--no-check-sigs", "--to"]
+    try:
+        done = subprocess.run(
+            [*command, f"ssh://{host.removeprefix('ssh://')}", *paths],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60 * TIMEOUT_S,
+            env={**os.environ, "NIX_SSHOPTS": " ".join(ssh)},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["nix copy failed"])[-1]
+
+
+def archive(to: IO[bytes], launcher: str, programs: Mapping[str, Path]) -> None:
+    """Writes the archive; `launcher` is the module that starts a step's clients. Raises UserError."""
+    with tarfile.open(fileobj=to, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        _python(tar, launcher)
+        for name, path in programs.items():
+            _program(tar, name, path)
+
+
+def _python(tar: tarfile.TarFile, launcher: str) -> None:
+    interpreter, version = Path(sys.executable).resolve(), f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    tar.add(interpreter, f"home/bin/{version}", filter=_plain)
+    tar.add(sysconfig.get_path("stdlib"), f"home/{sys.platlibdir}/{version}", filter=_wanted)
+    root = Path(workloads.__file__).resolve().parents[1]
+    for name in CODE:
+        tar.add(root / name, f"code/{name}", filter=_wanted)
+    for package in PACKAGES:
+        _package(tar, package)
+    loader = _loader(interpreter)
+    libraries = _libraries(loader, [interpreter, *_loaded(launcher)])
+    # What packages bring along, they find beside themselves.
+    sites = _sites()
+    others = {name: path for name, path in libraries.items() if not any(map(path.resolve().is_relative_to, sites))}
+    _add_libraries(tar, "lib", loader, others)
+    variables = (
+        'PYTHONHOME="$d/home" PYTHONPATH="$d/code" PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1'
+    )
+    _script(
+        tar, "python", f'export {variables}\nexec "$d/lib/ld.so" --library-path "$d/lib" "$d/home/bin/{version}" "$@"'
+    )
+
+
+def _sites() -> set[Path]:
+    """The folders that packages are in."""
+    return {Path(str(distribution(name).locate_file(""))).resolve() for name in PACKAGES[:-1]}
+
+
+def _package(tar: tarfile.TarFile, package: str) -> None:
+    """A package as it is installed, byte code and all."""
+    try:
+        files = distribution(package).files or []
+    except PackageNotFoundError:  # typing_extensions, which newer Pythons do without
+        return
+    for name in sorted({file.parts[0] for file in files if len(file.parts) > 1 and file.parts[0] not in OTHERS}):
+        tar.add(str(distribution(package).locate_file(name)), f"code/{name}", filter=_wanted)
+    for file in (file for file in files if len(file.parts) == 1):
+        tar.add(str(file.locate()), f"code/{file}", filter=_wanted)
+
+
+def _program(tar: tarfile.TarFile, name: str, path: Path) -> None:
+    """A foreign program, with what it finds by itself beside it: libraries, and what it reads below its prefix."""
+    real = path.resolve()
+    loader, place = _loader(real), f"programs/{name}.d"
+    tar.add(real, f"{place}/bin/{name}", filter=_plain)
+    _add_libraries(tar, f"{place}/lib", loader, _libraries(loader, [real]))
+    _script(tar, f"programs/{name}", f'd=$d/{name}.d\nexec "$d/lib/ld.so" --library-path "$d/lib" "$d/bin/{name}" "$@"')
+
+
+def _add_libraries(tar: tarfile.TarFile, place: str, loader: Path, libraries: Mapping[str, Path]) -> None:
+    tar.add(loader.resolve(), f"{place}/ld.so", filter=_plain)
+    for name, path in libraries.items():
+        tar.add(path.resolve(), f"{place}/{name}", filter=_plain)
+
+
+def _script(tar: tarfile.TarFile, name: str, body: str) -> None:
+    text = f'#!/bin/sh\nd=$(cd "${{0%/*}}" && pwd)\n{body}\n'.encode()
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text), 0o700
+    tar.addfile(entry, io.BytesIO(text))
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode |= 0o600  # so that it can be removed again
+    return entry
+
+
+def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if _is_left_out(entry.name.rpartition("/")[2]) else _plain(entry)
+
+
+def _is_left_out(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in LEFT_OUT)
+
+
+def _loaded(launcher: str) -> list[Path]:
+    """The shared libraries that Python loads for the clients and for the agent, its modules among them."""
+    look = (
+        f"import engine.elsewhere.agent, {launcher}\n"
+        "for line in open('/proc/self/maps'):\n"
+        "    path = line.split(maxsplit=5)[5:]\n"
+        "    if path and '.so' in path[0]: print(path[0].strip())\n"
+    )
+    told = _told([sys.executable, "-c", look], "the clients' modules")
+    paths = [Path(line) for line in dict.fromkeys(told.splitlines())]
+    return [path for path in paths if not path.name.startswith("ld")]
+
+
+def _libraries(loader: Path, files: Sequence[Path]) -> dict[str, Path]:
+    """The shared libraries that these files need, by the names that they ask for."""
+    found: dict[str, Path] = {}
+    for file in files:
+        told = _told([str(loader), "--list", str(file)], str(file))
+        found |= {Path(name).name: Path(path) for name, path in LISTED.findall(told)}
+    return found
+
+
+def _told(command: Sequence[str], what: str) -> str:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+            cwd=Path(workloads.__file__).parents[1],
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"the libraries of {what} cannot be found: {error}") from None
+    if done.returncode and "statically linked" not in done.stdout + done.stderr:
+        raise UserError(
+            f"the libraries of {what} cannot be found: {(done.stderr.strip() or done.stdout.strip())[:200]}"
+        )
+    return done.stdout
+
+
+def _loader(program: Path) -> Path:
+    """The loader that a program names (its PT_INTERP). Raises UserError where it names none."""
+    with program.open("rb") as file:
+        head = file.read(64)
+        if head[:6] == ELF64_LITTLE:
+            (table,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+            for number in range(count):
+                file.seek(table + number * size)
+                kind, _, offset, _, _, length = struct.unpack("<IIQQQQ", file.read(40))
+                if kind == PT_INTERP:
+                    file.seek(offset)
+                    return Path(os.fsdecode(file.read(length).rstrip(b"\0")))
+    raise UserError(f"{program}: no program that could be copied to another host")

@@ -1,0 +1,84 @@
+"""Addresses and ports of this machine: which there are, which are free."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import socket
+import struct
+from ipaddress import ip_address
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+SIOCGIFADDR = 0x8915  # netdevice(7)
+IFNAMSIZ = 16
+
+
+def own_address(text: str) -> str:
+    """An address of this machine, given as such or as the name of its interface. Raises UserError for another."""
+    address = text
+    try:
+        if ip_address(text).is_unspecified:
+            raise UserError(f"--listen {text} means every interface: name one, so that nobody else can connect")
+    except ValueError:
+        address = _address_of(text)
+    try:
+        free_port(address)
+    except OSError as error:
+        raise UserError(f"--listen {visible(text)}: no address of this machine ({error.strerror})") from None
+    return address
+
+
+def free_port(address: str, wanted: int = 0) -> int:
+    """A port that nobody listens on: the one that is wanted, or any. Raises OSError where there is none."""
+    with _bound(address, wanted) as bound:
+        return int(bound.getsockname()[1])
+
+
+def check_free(address: str, port: int, count: int) -> None:
+    """Raises UserError where one of so many ports, one after another, is taken."""
+    for each in range(port, port + count):
+        try:
+            free_port(address, each)
+        except OverflowError:
+            raise UserError(
+                f"--port {port}: {count} servers side by side need as many ports, one after another"
+            ) from None
+        except OSError as error:
+            why = "is in use" if error.errno == errno.EADDRINUSE else str(error.strerror)
+            raise UserError(f"--port {port}: {address}:{each} {why}; choose another, or leave it to bench") from None
+
+
+def listening(address: str, port: int = 0) -> socket.socket:
+    """A socket that takes connections there; the caller closes it. Raises OSError."""
+    bound = _bound(address, port)
+    bound.listen()
+    return bound
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: old connections do not count
+        made.bind((address, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _address_of(interface: str) -> str:
+    names = [name for _, name in socket.if_nameindex()]
+    if interface not in names:
+        raise UserError(
+            f"--listen {visible(interface)}: neither an IP address nor a network interface of this machine "
+            f"(there are {', '.join(names)})"
+        )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            found = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", interface.encode()[: IFNAMSIZ - 1]))
+        except OSError as error:
+            raise UserError(f"--listen {interface}: it has no IPv4 address ({error.strerror}); name one") from None
+    return socket.inet_ntoa(found[20:24])

@@ -1,0 +1,95 @@
+"""From what the user asked for to how clients reach their servers: addresses, another host, tried before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.core.errors import UserError
+from engine.core.request import Request
+from engine.core.route import LOOPBACK, SOCKET, Route, check_host
+from engine.core.text import visible
+from engine.elsewhere import host as hosts
+from engine.host.addresses import check_free, own_address
+from workloads.base import Place, Record, Step, Workload
+
+
+def check(request: Request) -> None:
+    """Raises UserError for options that do not go together."""
+    if not (request.tcp or request.client_host):
+        for flag, value in (("--listen", request.listen), ("--port", request.port)):
+            if value is not None:
+                raise UserError(f"{flag} {visible(str(value))} is for clients over TCP: add --tcp or --client-host")
+    if request.ssh_options and not request.client_host:
+        raise UserError("--ssh-option: add --client-host, to which ssh is to go")
+    if request.client_host is not None:
+        try:
+            check_host(request.client_host)
+        except ValueError as error:
+            raise UserError(f"--client-host {visible(str(error))}") from None
+
+
+def look(request: Request) -> None:
+    """Raises UserError where the clients' host cannot be reached at all: soon, before servers are built."""
+    if request.client_host:
+        with hosts.shell(_asked(request)):
+            pass
+
+
+def decide(
+    request: Request, chosen: Workload, record: Record, steps: Sequence[Step]
+) -> tuple[Route, dict[str, Any] | None]:
+    """The route of a run, and the environment of the clients' host, if that is another. Raises UserError.
+
+    Clients are started nowhere, but everything that they need is brought there once, and tried.
+    """
+    if not (request.tcp or request.client_host):
+        return SOCKET, None
+    listen = own_address(request.listen) if request.listen else ""  # first: it takes no time
+    servers = request.subjects if request.sliced else 1
+    if not request.client_host:
+        address = listen or LOOPBACK
+        if request.port:
+            check_free(address, request.port, servers)
+        return Route(address, address, request.port or 0), None
+    asked = _asked(request)
+    with hosts.connected(asked, launcher(chosen, record, steps), programs(record)) as host:
+        address = listen or _reached_from(host)
+        if request.port:
+            check_free(address, request.port, servers)
+        client = host.reaches(address, request.port or 0)
+        route = Route(address, client, request.port or 0, asked.host, host.name, asked.ssh_options)
+        return route, host.environment()
+
+
+def launcher(chosen: Workload, record: Record, steps: Sequence[Step]) -> str:
+    """The module that starts the clients of a workload's steps. Raises UserError for one that is not of pgbed."""
+    step = next((step for step in steps if step.roles), None)
+    if step is None:
+        raise UserError("--client-host: no step of this plan has clients")
+    return hosts.launcher_of(chosen.launch(record, step, Place("", 0, 0, 1, "")).command)
+
+
+def programs(record: Record) -> Mapping[str, Mapping[str, str]]:
+    """The foreign programs of a workload's record."""
+    found: Mapping[str, Mapping[str, str]] = record.get("programs", {})
+    return found
+
+
+def _asked(request: Request) -> Route:
+    return Route(host=str(request.client_host), ssh_options=request.ssh_options)
+
+
+def _reached_from(host: hosts.ClientHost) -> str:
+    """The address of this machine through which ssh reaches the host, as that host says."""
+    name = host.route.host
+    if not host.ssh_connection:
+        raise UserError(f"--client-host {name}: ssh does not say through which address it goes; name one with --listen")
+    address = host.ssh_connection[0].partition("%")[0]
+    try:
+        return own_address(address)
+    except UserError:
+        raise UserError(
+            f"--client-host {name}: ssh comes there from {visible(address)}, which is no address of this machine (by "
+            f"way of a router, or of another host?); name one with --listen"
+        ) from None

@@ -1,0 +1,99 @@
+"""What lets clients connect to a server over TCP: one address to listen on, one host that may, one generated password.
+
+The superuser connects over the private socket as before. Nobody learns the password but by its file: the server gets
+what it checks it by (the SCRAM verifier), so that it stands in no statement either.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from engine.core.route import Route
+from engine.host.account import Account
+from engine.host.addresses import free_port
+
+PASSFILE = "password"  # in the private folder of the socket
+METHOD = "scram-sha-256"
+OLD_ITERATIONS = 4096  # of servers that have no setting for it: before 16
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where one server listens, who may connect, and with which password."""
+
+    address: str
+    client: str
+    port: int
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The server's settings. Before 14 the default of the second was another."""
+        return {"listen_addresses": self.address, "password_encryption": METHOD}
+
+    def hba(self, database: str, user: str) -> str:
+        """pg_hba.conf: the socket, which only its owner can reach, and this one client."""
+        one = f"{self.client}/{ip_address(self.client).max_prefixlen}"
+        return f"local all all trust\nhost {database} {user} {one} {METHOD}\n"
+
+    def dsn(self, database: str, user: str, passfile: str) -> str:
+        """The connection string of clients, which find the password in `passfile`."""
+        return make_conninfo(
+            host=self.address,
+            port=self.port,
+            user=user,
+            dbname=database,
+            passfile=passfile,
+            sslmode="disable",  # what it would cost to ask for it depends on how the client was built
+            gssencmode="disable",
+        )
+
+    def pass_line(self, database: str, user: str) -> str:
+        """The line of the password's file."""
+        host = self.address.replace(":", "\\:")
+        return f"{host}:{self.port}:{database}:{user}:{self.password}\n"
+
+    def write_passfile(self, folder: Path, database: str, user: str, account: Account) -> Path:
+        """Makes the password's file in a private folder, for `account` to read and nobody else."""
+        path = folder / PASSFILE
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(self.pass_line(database, user))
+        account.own(path)
+        return path
+
+    def set_password(self, connection: psycopg.Connection[Any], user: str) -> dict[str, Any]:
+        """Gives the role its password; returns what is recorded of it."""
+        shown = connection.execute("SELECT current_setting('scram_iterations', true)").fetchone()
+        iterations = int(shown[0]) if shown and shown[0] else OLD_ITERATIONS
+        verifier = connection.pgconn.encrypt_password(self.password.encode(), user.encode(), METHOD.encode())
+        for quiet in ("SET log_statement = 'none'", "SET log_min_duration_statement = -1"):
+            connection.execute(quiet)  # a config may have all statements logged
+        connection.execute(
+            sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(user), sql.Literal(verifier.decode()))
+        )
+        return {
+            "address": self.address,
+            "port": self.port,
+            "client": self.client,
+            "method": METHOD,
+            "scram_iterations": iterations,
+        }
+
+
+def network_of(route: Route, place: int = 0) -> Network | None:
+    """That of the server in this place among those side by side; None where it listens on its socket only.
+
+    Raises OSError where no port is free.
+    """
+    if not route.tcp:
+        return None
+    return Network(route.address, route.client, route.port + place if route.port else free_port(route.address))

@@ -1,0 +1,192 @@
+"""Clients on another host by real ssh: a network namespace, and a clock of its own where the kernel can, is that host.
+
+Needs root, `sshd` and `ip`. Held up are all bytes on the way where the kernel can do that (netem). Where it cannot, a
+small relay of the test's own holds back what ssh sends and gets: then PostgreSQL's connections are as fast as before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
+
+pytestmark = pytest.mark.outside
+
+NAME, HERE, THERE, PORT = "pgbed-there", "10.231.77.1", "10.231.77.2", 2022
+AHEAD_S = 5000
+DELAY_MS = 4
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "2", "--set", "shared_buffers=32MB")
+CONFIG = """
+Port {port}
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+PasswordAuthentication no
+PidFile none
+SetEnv TMPDIR={folder}/there
+"""
+RELAY = """
+import socket, sys
+from tests.support.otherhost import _carry
+from threading import Thread
+there = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+delay_s = float(sys.argv[3]) / 1000
+Thread(target=_carry, args=(0, there.fileno(), delay_s), daemon=True).start()
+_carry(there.fileno(), 1, delay_s)
+"""
+
+
+def call(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+
+
+def needed(*words: str) -> None:
+    done = call(*words)
+    if done.returncode:
+        pytest.fail(f"{' '.join(words)}: {done.stderr.strip()}", pytrace=False)
+
+
+@dataclass(frozen=True)
+class Host:
+    """The other host, and how to get there."""
+
+    folder: Path
+    options: tuple[str, ...]
+    own_clock: bool
+    held_by: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        options = (word for option in self.options for word in ("--ssh-option", option))
+        return ("--client-host", f"root@{THERE}", *options)
+
+    def left(self) -> list[str]:
+        """Its temporary files, and its processes but for sshd."""
+        pids = call("ip", "netns", "pids", NAME).stdout.split()
+        names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids if Path(f"/proc/{pid}").exists()]
+        return [
+            *map(str, (self.folder / "there").iterdir()),
+            *(name for name in names if name not in ("sshd", "unshare")),
+        ]
+
+
+@pytest.fixture(scope="module")
+def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
+    """A namespace with an sshd, and a veth pair to it."""
+    sshd = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
+    if sshd is None or shutil.which("ip") is None:
+        pytest.fail("no sshd or no ip on PATH: these tests need openssh-server and iproute2", pytrace=False)
+    folder = new_folder()
+    (folder / "there").mkdir()
+    with ExitStack() as made:
+        needed("ip", "netns", "add", NAME)
+        made.callback(call, "ip", "netns", "del", NAME)
+        needed("ip", "link", "add", "pgbed-here", "type", "veth", "peer", "name", "pgbed-there", "netns", NAME)
+        made.callback(call, "ip", "link", "del", "pgbed-here")
+        needed("ip", "addr", "add", f"{HERE}/30", "dev", "pgbed-here")
+        needed("ip", "link", "set", "pgbed-here", "up")
+        within = ("ip", "netns", "exec", NAME)
+        needed(*within, "ip", "addr", "add", f"{THERE}/30", "dev", "pgbed-there")
+        needed(*within, "ip", "link", "set", "pgbed-there", "up")
+        for key in ("key", "host_key"):
+            needed("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
+        (folder / "sshd_config").write_text(CONFIG.format(port=PORT, address=THERE, folder=folder))
+        Path("/run/sshd").mkdir(exist_ok=True)
+        own_clock = call("unshare", "-T", "--monotonic", "1", "true").returncode == 0
+        clock = ("unshare", "-T", "--monotonic", f"{AHEAD_S}", "--fork", "--kill-child") if own_clock else ()
+        server = subprocess.Popen(
+            [*within, *clock, sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.PIPE, text=True
+        )
+        made.callback(server.wait)
+        made.callback(server.kill)
+        options = [
+            f"Port={PORT}", f"IdentityFile={folder}/key", "IdentitiesOnly=yes", "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+        ]  # fmt: skip
+        ssh = ("ssh", "-F", "none", "-o", "BatchMode=yes", *(w for each in options for w in ("-o", each)))
+        wait_for(lambda: call(*ssh, f"root@{THERE}", "true").returncode == 0, "sshd to answer", 20)
+        held = [call(*words, "netem", "delay", f"{DELAY_MS}ms").returncode == 0 for words in (
+            ("tc", "qdisc", "add", "dev", "pgbed-here", "root"),
+            (*within, "tc", "qdisc", "add", "dev", "pgbed-there", "root"),
+        )] if shutil.which("tc") else [False]  # fmt: skip
+        if not all(held):
+            relay = folder / "relay.py"
+            relay.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{RELAY}")
+            options.append(f"ProxyCommand={sys.executable} {relay} %h %p {DELAY_MS}")
+        yield Host(folder, tuple(options), own_clock, "netem" if all(held) else "a relay of the test's own")
+
+
+@pytest.fixture(scope="module")
+def finished(host: Host, new_folder: Callable[[], Path], build: Callable[[int | str], object]) -> Bench:
+    bench = Bench(new_folder() / "runs")
+    label = build(16).label  # type: ignore[attr-defined]
+    done = bench("run", "--pg", label, "--repeats", "1", "--steps", "l.i0,l.i1,qr100", *SMALL, *host.words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    wait_for(lambda: not host.left(), "all to go on the other host")
+    return bench
+
+
+def test_the_server_listens_for_the_host_that_ssh_reaches(finished: Bench) -> None:
+    route = read_manifest(finished.run).route
+    assert (route.address, route.client) == (HERE, THERE)
+    (attempt,) = finished.attempts()
+    assert attempt.origin["server"]["harness_settings"]["listen_addresses"] == HERE
+    assert attempt.origin["server"]["network"]["client"] == THERE
+
+
+def test_times_are_told_by_the_clock_here_and_bytes_are_held_up(finished: Bench, host: Host) -> None:
+    print(f"held up by {host.held_by}; {'a clock of its own' if host.own_clock else 'the same clock'}")
+    (attempt,) = finished.attempts()
+    with JournalReader(finished.run) as reader:
+        for step in reader.steps(attempt.id):
+            totals = step.totals
+            assert totals is not None and 0 < totals.seconds < 60
+            link = totals.report["client_clock"]
+            assert abs(link["ahead_ms"] - 1000 * AHEAD_S * host.own_clock) <= link["error_ms"] + 0.01
+            assert DELAY_MS <= link["error_ms"] < 20 and abs(link["drift_ppm"]) < 20_000
+            for role in totals.roles.values():
+                assert role.client_cpu_ns > 0 and role.statements > 0
+                if host.held_by == "netem":
+                    assert role.service_ns > role.statements * 2 * DELAY_MS * 1_000_000
+            for row in reader.roles(step.id):
+                ages = [second.in_flight_ns for second in reader.role_seconds(row.id)]
+                assert all(0 <= age < 60_000_000_000 for age in ages)
+
+
+def test_whatever_ends_nothing_is_left_there(host: Host, bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "2", *LONG, *host.words)
+    bench.await_step("l.i1")
+    pids = Path(f"/proc/{bench.engine_pid()}/task/{bench.engine_pid()}/children").read_text().split()
+    (ssh,) = [int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == "ssh"]
+    os.kill(ssh, signal.SIGKILL)
+    bench.await_step("l.i1", cell=2)
+    first = bench.attempts()[0]
+    assert (first.state, first.reason) == ("failed", f"the clients' host root@{THERE}: the connection has ended")
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    nothing_left(bench)
+    wait_for(lambda: not host.left(), "all to go on the other host")
+
+
+def test_a_host_that_ssh_does_not_reach_is_refused(host: Host, bench: Bench, label: str) -> None:
+    for words, told in (
+        (("--client-host", f"root@{THERE}", "--ssh-option", "Port=1"), "Connection refused"),
+        (("--client-host", "no-such-host.invalid"), "Could not resolve hostname no-such-host.invalid"),
+    ):
+        done = bench("run", "--pg", label, *SMALL, *words)
+        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert not list(bench.out.glob("*/manifest.json"))
