@@ -43,13 +43,13 @@ class CannotBeSliced(UserError):
 def check(request: Request, steps: Sequence[Step]) -> None:
     """Raises CannotBeSliced where there is nothing to drive in slices, or nothing to drive it beside."""
     count = request.subjects
-    if count < 2:
-        raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
     if request.client_host:
         raise CannotBeSliced(
             "clients on another host cannot be driven in slices: the gate that shuts between two of them is a word of "
             "this machine's memory"
         )
+    if count < 2:
+        raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
     if not any(step.sliced for step in steps):
         raise CannotBeSliced("none of these steps can be driven in slices")
     if len(request.configs) > 1:

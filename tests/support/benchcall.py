@@ -90,7 +90,7 @@ class Bench:
         """The engine of the newest run."""
         return int((self.run / "engine.lock").read_text())
 
-    def await_step(self, name: str, cell: int = 1) -> StepRow:
+    def await_step(self, name: str, cell: int = 1, patience_s: float = PATIENCE_S) -> StepRow:
         """Waits until a step of the cell of that place (from 1) runs and has its roles at work."""
 
         def running() -> StepRow | None:
@@ -100,7 +100,7 @@ class Bench:
             found = [step for step in self.steps(attempts[-1]) if step.name == name and step.state == "running"]
             return found[0] if found else None
 
-        return wait_for(running, f"step {name} of cell {cell}")
+        return wait_for(running, f"step {name} of cell {cell}", patience_s)
 
     def await_end(self) -> None:
         """Waits until the engine of the newest run has gone."""

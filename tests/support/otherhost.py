@@ -16,6 +16,7 @@ from pathlib import Path
 from queue import Queue
 from threading import Thread
 
+BROUGHT_S = 200.0  # until clients work there: all that they need goes there first
 WRAPPER = """#!/bin/sh
 exec "{python}" -I "{script}" "{folder}" "$@"
 """

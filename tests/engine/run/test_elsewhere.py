@@ -17,8 +17,9 @@ from engine.core.route import Route
 from engine.elsewhere.host import connected
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
+from engine.plan.confirm import confirm_route
 from tests.support.benchcall import CELLS, LONG, Bench, nothing_left, wait_for
-from tests.support.otherhost import left_there, stand_in, ways
+from tests.support.otherhost import BROUGHT_S, left_there, stand_in, ways
 
 THERE = ("--client-host", "someone@there", "--listen", "127.0.0.1")
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "2", "--set", "shared_buffers=32MB")
@@ -93,20 +94,23 @@ def test_a_run_of_elsewhere_goes_on_there_only_where_that_is_confirmed(finished:
     run.mkdir()
     record = json.loads((finished.run / "manifest.json").read_text())
     record["route"]["ssh_options"] = ["ProxyCommand=touch /tmp/x"]
-    for words, told in (
-        ((), "confirm it with --client-host someone@there"),
-        (("--client-host", "other"), "confirm it with --client-host someone@there"),
-        (("--client-host", "someone@there"), "--ssh-option ProxyCommand=touch /tmp/x of this run may start programs"),
-        (("--client-host", "someone@there", "--ssh-option", "A=b"), "--ssh-option A=b: this run has no such option"),
+    (run / "manifest.json").write_text(json.dumps(record))
+    done = finished("resume", str(run))
+    assert done.returncode == 2 and "confirm it with --client-host someone@there" in done.stderr, done.stderr
+    route = read_manifest(run).route
+    for host, options, told in (
+        ("other", (), "confirm it with --client-host someone@there"),
+        ("someone@there", (), "--ssh-option ProxyCommand=touch /tmp/x of this run may start programs"),
+        ("someone@there", ("A=b",), "--ssh-option A=b: this run has no such option"),
     ):
-        (run / "manifest.json").write_text(json.dumps(record))
-        done = finished("resume", str(run), *words)
-        assert done.returncode == 2 and told in done.stderr, done.stderr
+        with pytest.raises(UserError, match=told):
+            confirm_route(route, host, options)
+    confirm_route(route, route.host, route.ssh_options)
     for name, value in (("host", "-oProxyCommand=x"), ("address", "0.0.0.0"), ("client", "everybody"), ("port", 1)):
         bad = {**record, "route": {**record["route"], name: value}}
         (run / "manifest.json").write_text(json.dumps(bad))
-        done = finished("compare", str(run))
-        assert done.returncode == 2 and "manifest.json: route:" in done.stderr, done.stderr
+        with pytest.raises(UserError, match=r"manifest\.json: route: "):
+            read_manifest(run)
 
 
 def test_pgbench_runs_there_with_the_same_program(there: Bench, label: str) -> None:
@@ -125,52 +129,53 @@ def test_pgbench_runs_there_with_the_same_program(there: Bench, label: str) -> N
 
 
 def test_a_lost_connection_ends_its_cell_and_leaves_nothing_there(there: Bench, label: str) -> None:
-    there.detached("--pg", label, "--repeats", "2", *LONG, *THERE)
-    there.await_step("l.i1")
+    there.detached("--pg", label, "--repeats", "1", *LONG, *THERE)
+    there.await_step("l.i1", patience_s=BROUGHT_S)
     (way,) = ways(there.out.parent)
     os.kill(way, signal.SIGKILL)
-    there.await_step("l.i1", cell=2)  # the run goes on, over a new connection
-    first = there.attempts()[0]
-    assert first.state == "failed"
-    assert first.reason == "the clients' host someone@there: the connection has ended"
     (socket,) = there.run.glob("cells/*/socket")
     folder = socket.resolve()
     assert (folder / "password").exists()
-    os.kill(there.engine_pid(), signal.SIGKILL)
+    there.await_end()
+    (attempt,) = there.attempts()
+    assert attempt.state == "failed"
+    assert attempt.reason == "the clients' host someone@there: the connection has ended"
     gone(there)
-    wait_for(lambda: not folder.exists(), "the socket's folder and the password in it to go")
+    assert not folder.exists()
 
 
 def test_a_host_that_will_not_do_is_refused_before_anything_runs(
-    new_folder: Callable[[], Path], label: str, tmp_path: Path
+    new_folder: Callable[[], Path], label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = new_folder()
-    environment = stand_in(folder)
+    program = tmp_path / "ssh"
 
-    def refusal(environment: dict[str, str], *words: str) -> str:
-        out = folder / "runs"
-        done = Bench(out, environment)("run", "--pg", label, "--steps", "l.i0", *SMALL, *CELLS, *THERE, *words)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-        assert not list(out.glob("*/manifest.json")) and not left_there(folder)
-        return done.stderr
-
-    def way(text: str) -> dict[str, str]:
-        program = tmp_path / "ssh"
+    def refusal(text: str) -> str:
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
-        return {"PGBED_SSH": str(program)}
+        with (
+            pytest.raises(UserError) as caught,
+            connected(Route(host="someone@there"), "workloads.insert.launch", {}),
+        ):
+            pytest.fail("it was taken for a host")
+        return str(caught.value)
 
-    assert "/no/ssh cannot be run: No such file" in refusal({"PGBED_SSH": "/no/ssh"})
-    denied = refusal(way("echo 'someone@there: Permission denied (publickey).' >&2; exit 255"))
+    monkeypatch.setenv("PGBED_SSH", "/no/ssh")
+    assert "/no/ssh cannot be run: No such file" in refusal("")
+    monkeypatch.setenv("PGBED_SSH", str(program))
+    denied = refusal("echo 'someone@there: Permission denied (publickey).' >&2; exit 255")
     assert "Permission denied (publickey).; ssh must get there without asking" in denied
-    assert "does not do what it is told" in refusal(way("yes hello"))
-    assert "it is riscv64, this machine" in refusal(way("echo 'pgbed riscv64 tar /tmp/x'; cat > /dev/null"))
-    neither = refusal(way('echo "pgbed $(uname -m) none /tmp/x"; cat > /dev/null'))
+    assert "does not do what it is told" in refusal("yes hello")
+    assert "it is riscv64, this machine" in refusal("echo 'pgbed riscv64 tar /tmp/x'; cat > /dev/null")
+    neither = refusal('echo "pgbed $(uname -m) none /tmp/x"; cat > /dev/null')
     assert "it has no tar, and Nix cannot" in neither
-    slow = refusal({**environment, "PGBED_TEST_DELAY_MS": "25"})
-    assert "its clock is known to 2" in slow and "(limit: 20 ms)" in slow
-    one = refusal(environment, "--listen", "192.0.2.7")
-    assert "--listen 192.0.2.7: no address of this machine" in one
+    folder = new_folder()
+    bench = Bench(folder / "runs", stand_in(folder, delay_ms=25))
+    done = bench("run", "--pg", label, "--steps", "l.i0", *SMALL, *CELLS, *THERE)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "--client-host someone@there: its clock is known to 2" in done.stderr and "(limit: 20 ms)" in done.stderr
+    assert not list(bench.out.glob("*/manifest.json")) and not left_there(folder)
+    done = bench("run", "--pg", label, *SMALL, *THERE, "--interleave", "slices")
+    assert done.returncode == 2 and "clients on another host cannot be driven in slices" in done.stderr
 
 
 def test_another_program_there_is_refused(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ import pytest
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
+from tests.support.otherhost import BROUGHT_S
 
 pytestmark = pytest.mark.outside
 
@@ -170,11 +171,11 @@ def test_times_are_told_by_the_clock_here_and_bytes_are_held_up(finished: Bench,
 
 def test_whatever_ends_nothing_is_left_there(host: Host, bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "2", *LONG, *host.words)
-    bench.await_step("l.i1")
+    bench.await_step("l.i1", patience_s=BROUGHT_S)
     pids = Path(f"/proc/{bench.engine_pid()}/task/{bench.engine_pid()}/children").read_text().split()
     (ssh,) = [int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == "ssh"]
     os.kill(ssh, signal.SIGKILL)
-    bench.await_step("l.i1", cell=2)
+    bench.await_step("l.i1", cell=2, patience_s=BROUGHT_S)
     first = bench.attempts()[0]
     assert (first.state, first.reason) == ("failed", f"the clients' host root@{THERE}: the connection has ended")
     os.kill(bench.engine_pid(), signal.SIGKILL)
