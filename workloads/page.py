@@ -55,7 +55,9 @@ class Control(IntEnum):
     END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
     PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
     TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.turns`
-    ELSEWHERE = 10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
+    ELSEWHERE = (
+        10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
+    )
     LATENCY_NS = 11  # so long an order takes to clients elsewhere, and its answer back
 
 

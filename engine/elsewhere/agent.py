@@ -129,9 +129,9 @@ class Step:
         self._count_clients()
         now = np.array(self.page.words, dtype=np.int64)
         places = np.flatnonzero(now != self._told)
-        within = (places - CONTROL_WORDS) % SLOT_WORDS
+        within = (places - CONTROL_WORDS) % SLOT_WORDS  # of its slot; behind the slots are turns: slices', none here
         ring = (within >= RING_OFFSET) & (within < SERVICE_OFFSET)
-        places = places[(places >= CONTROL_WORDS) & ~ring]
+        places = places[(places >= CONTROL_WORDS) & (places < self.page.slot(self.page.roles)) & ~ring]
         self._told = now
         return [places.tolist(), now[places].tolist()]
 
