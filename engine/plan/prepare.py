@@ -177,7 +177,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.plan.record["clients"]))
-    notices += abreast.notices(request)
+    notices += abreast.notices(request, asked.steps)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
     machine = abreast.share(environment.machine(out), request)
