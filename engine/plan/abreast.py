@@ -66,10 +66,10 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
     return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be driven in turns"
 
 
-def notices(request: Request) -> tuple[str, ...]:
-    """What is to be said of slices that are short: how much of them is not counted."""
+def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
+    """What is to be said of slices that are short: how much of them is not counted, where their clients count."""
     warm = WARM_NS / 1e6 / request.slice_ms
-    if not request.sliced or warm <= MOST_WARM:
+    if not request.sliced or warm <= MOST_WARM or not any(step.sliced and step.gated for step in steps):
         return ()
     least_ms = WARM_NS / 1e6 / MOST_WARM
     return (

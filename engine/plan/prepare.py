@@ -196,7 +196,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.plan.record["clients"]))
-    notices += servers.notices if servers else abreast.notices(request)
+    notices += servers.notices if servers else abreast.notices(request, asked.steps)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
     machine = _share(environment.machine(out), request)

@@ -17,11 +17,14 @@ def test_steps_that_know_no_slices_are_refused() -> None:
 
 
 def test_short_slices_are_said_to_be_warm_up_for_more_of_their_time() -> None:
+    steps = [Step("l.x", "index", {}), Step("qr100", "query", {}, sliced="time")]
     said = {
-        slice_ms: abreast.notices(Request(builds=("12.11", "16.3"), interleave="slices", slice_ms=slice_ms))
+        slice_ms: abreast.notices(Request(builds=("12.11", "16.3"), interleave="slices", slice_ms=slice_ms), steps)
         for slice_ms in (20.0, 39.0, 40.0, 50.0)
     }
     assert [bool(lines) for lines in said.values()] == [True, True, False, False]
     (line,) = said[20.0]
     assert "2 ms of each slice are not counted, 10% of the time; from 40 ms on it is 5% at most" in line
-    assert abreast.notices(Request(builds=("12.11", "16.3"), interleave="cells", slice_ms=20.0)) == ()
+    assert abreast.notices(Request(builds=("12.11", "16.3"), interleave="cells", slice_ms=20.0), steps) == ()
+    cut = [Step("select.c1", "transactions", {}, sliced="time", gated=False)]
+    assert abreast.notices(Request(builds=("12.11", "16.3"), interleave="slices", slice_ms=20.0), cut) == ()

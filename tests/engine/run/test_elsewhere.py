@@ -63,7 +63,7 @@ def test_counts_of_clients_elsewhere_are_as_of_clients_here(finished: Bench) -> 
             assert totals is not None and totals.client_cpu_ns > 0
             for row in reader.roles(step.id):
                 role, seconds = totals.roles[row.name], list(reader.role_seconds(row.id))
-                assert role.client_cpu_ns > 0 and (role.client_switches or 0) > 0 and role.backend_cpu_ns > 0
+                assert role.client_cpu_ns > 0 and role.client_switches > 0 and (role.backend_cpu_ns or 0) > 0
                 assert sum(second.statements for second in seconds) == role.statements > 0
                 assert sum(count for _, count in role.histogram) == role.statements
                 assert role.service_ns <= totals.seconds * 1e9
