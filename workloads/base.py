@@ -83,6 +83,7 @@ class Step:
     ages: Ages = "page"
     threads: int = 1
     gated: bool = True
+    makes_files: bool = False  # in the data folder, for the server: its clients run on the server's machine only
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ import msgspec
 from engine.elsewhere import clock
 from engine.elsewhere.channel import Channel, Lost
 from engine.elsewhere.clock import Offset, Trip
-from workloads.page import CONTROL_WORDS, ERROR_BYTES, SLOT_WORDS, Control, Page, State, Word
+from workloads.page import CONTROL_WORDS, ERROR_BYTES, SLOT_WORDS, TIMES_OFFSET, Control, Page, State, Word
+from workloads.page import TIMES as LISTED
 from workloads.process import die_with_parent, name_process
 
 SECOND_NS = 1_000_000_000
@@ -29,6 +30,7 @@ LEAD_NS = 20_000_000  # so long before that the words are fetched
 AGES_MS = 200  # between two looks at what is in flight
 HERE_S = 0.002  # between two looks at the engine's orders, where clients wait for one
 NEWS_MS = 100
+LATER = frozenset({Word.TIMED})  # says how much of a list is written: after that
 TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})
 
 
@@ -116,13 +118,16 @@ class Relay:
                 word = (place - CONTROL_WORDS) % SLOT_WORDS
                 if word == Word.STATE:
                     states[place] = State(value)
-                elif word not in TIMES:
+                elif word not in LATER and not _is_time(word):
                     words[place] = value
             if states and not self._all_done:
                 self._see_end(states)
             for place, value in zip(places, values, strict=True):
-                if (place - CONTROL_WORDS) % SLOT_WORDS in TIMES:
+                if _is_time((place - CONTROL_WORDS) % SLOT_WORDS):
                     words[place] = self.offset.here(value)
+            for place, value in zip(places, values, strict=True):
+                if (place - CONTROL_WORDS) % SLOT_WORDS in LATER:
+                    words[place] = value
             for slot, value in enumerate(answer["in_flight"][: page.roles]):
                 page.set_word(slot, Word.IN_FLIGHT_NS, self.offset.here(value))
             if answer.get("stop"):
@@ -153,6 +158,12 @@ class Relay:
             pass  # whoever reads it says what is wrong with it
         sys.stdout.write(report)
         return code
+
+
+def _is_time(word: int) -> bool:
+    """Whether a word of a slot is a time of the clock there: a counter, or when a listed transaction ended."""
+    listed = word - TIMES_OFFSET
+    return word in TIMES or (0 <= listed < 2 * LISTED and listed % 2 == 0)
 
 
 def main() -> int:

@@ -60,7 +60,13 @@ class Copies:
         first, *steps = record["steps"]
         load_s = options.copy_rows / ROUGH_ROWS_PER_S
         made = Step(
-            name=INIT, kind=INIT, record=first, roles=(Role(1, INIT),), connections=1, expected_s=1 + 2 * load_s
+            name=INIT,
+            kind=INIT,
+            record=first,
+            roles=(Role(1, INIT),),
+            connections=1,
+            expected_s=1 + 2 * load_s,
+            makes_files=True,
         )
         return (
             made,

@@ -127,6 +127,7 @@ class Pgbench:
             roles=(Role(1, INIT),),
             connections=1 + len(scripts),
             expected_s=options.pgbench_scale * ROUGH_SCALE_S + options.warmup_seconds,
+            makes_files=bool(options.tablespace or options.index_tablespace),
         )
         ages = "page" if options.connect else "active" if options.rate or sleeps(scripts) else "session"
         never = waits(scripts) or any(getattr(options, name) for name in NOT_SLICED)
