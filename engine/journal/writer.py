@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from engine.core.errors import UserError
 from engine.core.model import StepTotals
@@ -21,13 +21,81 @@ from engine.journal.lock import take
 from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow
 
 
+class Rows(Protocol):
+    """Where rows go: all that a writer needs. Rows of a transaction are there together, or none of them."""
+
+    def insert(self, table: str, values: Mapping[str, Any]) -> int:
+        """Adds a row; returns its id."""
+
+    def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
+        """Gives the rows values whose columns are as `where` says; None there is no value."""
+
+    def commit(self) -> None:
+        """Makes what was written visible to readers."""
+
+    def rollback(self) -> None:
+        """Forgets what was written since the last commit."""
+
+    def harden(self) -> None:
+        """Sees what was committed safe from a power cut."""
+
+    def close(self) -> None:
+        """Commits and ends."""
+
+
+class Database:
+    """Rows of a journal on this machine."""
+
+    def __init__(self, run: Path, connection: sqlite3.Connection, lock: int) -> None:
+        self.connection = connection
+        self._run, self._lock = run, lock
+        connection.execute("BEGIN")
+
+    def insert(self, table: str, values: Mapping[str, Any]) -> int:
+        columns, marks = ", ".join(values), ", ".join("?" * len(values))
+        cursor = self.connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
+        return cursor.lastrowid or 0
+
+    def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
+        changes = ", ".join(f"{column} = ?" for column in values)
+        which = " AND ".join(f"{column} IS ?" for column in where)
+        self.connection.execute(f"UPDATE {table} SET {changes} WHERE {which}", (*values.values(), *where.values()))
+
+    def commit(self) -> None:
+        self.connection.execute("COMMIT")
+        self.connection.execute("BEGIN")
+
+    def rollback(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        self.connection.execute("BEGIN")
+
+    def harden(self) -> None:
+        # `synchronous = NORMAL` leaves it to the kernel when the log is written.
+        with suppress(FileNotFoundError), (self._run / "journal.db-wal").open("rb") as log:
+            os.fsync(log.fileno())
+
+    def close(self) -> None:
+        """Also gives up the lock. What is left is one file, unless a reader holds on to the log."""
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT")
+        # Who watches keeps SQLite from doing this by itself, and then journal.db alone would be no whole copy.
+        busy = 1
+        with suppress(sqlite3.OperationalError):
+            (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.connection.close()
+        if not busy:  # readers find that it has gone and open the journal anew
+            for name in ("journal.db-wal", "journal.db-shm"):
+                (self._run / name).unlink(missing_ok=True)
+        os.close(self._lock)
+
+
 class JournalWriter:
     """The writer. Holds the run's lock for as long as it is open, so that a second engine is refused."""
 
-    def __init__(self, run: Path, connection: sqlite3.Connection, lock: int) -> None:
+    def __init__(self, run: Path, rows: Rows) -> None:
         self.run = run
-        self._db = connection
-        self._lock = lock
+        self.rows = rows
         now = (time.monotonic_ns(), time.time_ns())
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         session = self._insert("session", boot_id=boot_id, monotonic_ns=now[0], wall_ns=now[1], pid=os.getpid())
@@ -52,8 +120,7 @@ class JournalWriter:
                 connection.execute("PRAGMA synchronous = NORMAL")
                 check_schema(connection, run)
                 upgrade(connection, run)
-                connection.execute("BEGIN")
-                return cls(run, connection, lock)
+                return cls(run, Database(run, connection, lock))
         except BaseException:
             os.close(lock)
             raise
@@ -65,41 +132,29 @@ class JournalWriter:
         self.close()
 
     def close(self) -> None:
-        """Commits, closes, and gives up the lock. What is left is one file, unless a reader holds on to the log."""
-        if self._db.in_transaction:
-            self._db.execute("COMMIT")
-        # Who watches keeps SQLite from doing this by itself, and then journal.db alone would be no whole copy.
-        busy = 1
-        with suppress(sqlite3.OperationalError):
-            (busy, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._db.close()
-        if not busy:  # readers find that it has gone and open the journal anew
-            for name in ("journal.db-wal", "journal.db-shm"):
-                (self.run / name).unlink(missing_ok=True)
-        os.close(self._lock)
+        """Commits, closes, and gives up the lock."""
+        self.rows.close()
 
     def commit(self) -> None:
         """Makes what was written visible to readers, and safe from a crash of the engine."""
-        self._db.execute("COMMIT")
-        self._db.execute("BEGIN")
+        self.rows.commit()
 
     def recover(self) -> None:
         """Goes on after a failed write (a full disk): what was not committed of this second is given up."""
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-        self._db.execute("BEGIN")
+        self.rows.rollback()
 
-    def _harden(self) -> None:
-        """Sees what was committed safe from a power cut, which `synchronous = NORMAL` leaves to the kernel."""
-        with suppress(FileNotFoundError), (self.run / "journal.db-wal").open("rb") as log:
-            os.fsync(log.fileno())
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The journal itself, for what is only ever done where it lies."""
+        assert isinstance(self.rows, Database)
+        return self.rows.connection
 
     def close_orphans(self) -> list[str]:
         """Marks what an engine that died left `running` as interrupted; returns the cells' ids."""
-        cells = [row[0] for row in self._db.execute("SELECT cell FROM attempt WHERE state = 'running'")]
-        self._db.execute("UPDATE step SET state = 'interrupted' WHERE state = 'running'")
-        self._db.execute("UPDATE attempt SET state = 'interrupted', reason = 'the engine died' WHERE state = 'running'")
-        self._db.execute("UPDATE event SET ended_ns = started_ns WHERE ended_ns IS NULL")
+        cells = [row[0] for row in self.database.execute("SELECT cell FROM attempt WHERE state = 'running'")]
+        self._update("step", {"state": "interrupted"}, state="running")
+        self._update("attempt", {"state": "interrupted", "reason": "the engine died"}, state="running")
+        self.database.execute("UPDATE event SET ended_ns = started_ns WHERE ended_ns IS NULL")
         self.commit()
         return cells
 
@@ -118,19 +173,15 @@ class JournalWriter:
 
     def update_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
         """Replaces what is recorded of the circumstances of a cell."""
-        self._db.execute("UPDATE attempt SET origin = ? WHERE id = ?", (json.dumps(origin), attempt))
+        self._update("attempt", {"origin": json.dumps(origin)}, id=attempt)
 
     def end_attempt(self, attempt: int, t_ns: int, state: str, reason: str | None = None) -> None:
         """Records how a cell ended: finished, failed or interrupted; open steps and events end with it."""
-        self._db.execute(
-            "UPDATE step SET state = ?, ended_ns = ? WHERE attempt_id = ? AND state = 'running'", (state, t_ns, attempt)
-        )
-        self._db.execute("UPDATE event SET ended_ns = ? WHERE attempt_id = ? AND ended_ns IS NULL", (t_ns, attempt))
-        self._db.execute(
-            "UPDATE attempt SET state = ?, ended_ns = ?, reason = ? WHERE id = ?", (state, t_ns, reason, attempt)
-        )
+        self._update("step", {"state": state, "ended_ns": t_ns}, attempt_id=attempt, state="running")
+        self._update("event", {"ended_ns": t_ns}, attempt_id=attempt, ended_ns=None)
+        self._update("attempt", {"state": state, "ended_ns": t_ns, "reason": reason}, id=attempt)
         self.commit()
-        self._harden()
+        self.rows.harden()
 
     def begin_step(
         self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
@@ -157,9 +208,7 @@ class JournalWriter:
     def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
         """Records a step's end and what was counted over it."""
         record = json.dumps(asdict(totals)) if totals is not None else None
-        self._db.execute(
-            "UPDATE step SET state = ?, ended_ns = ?, totals = ? WHERE id = ?", (state, t_ns, record, step)
-        )
+        self._update("step", {"state": state, "ended_ns": t_ns, "totals": record}, id=step)
         self.commit()
 
     def add_role(self, step: int, client: int, name: str, backend_pid: int, client_pid: int) -> int:
@@ -214,7 +263,7 @@ class JournalWriter:
 
     def update_event(self, event: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
         """Replaces an event's end and data."""
-        self._db.execute("UPDATE event SET ended_ns = ?, data = ? WHERE id = ?", (ended_ns, json.dumps(data), event))
+        self._update("event", {"ended_ns": ended_ns, "data": json.dumps(data)}, id=event)
 
     def add_settings(self, attempt: int, settings: Iterable[tuple[str, str, str]]) -> None:
         """Records settings (name, value, source) that differ from the server's defaults."""
@@ -233,10 +282,10 @@ class JournalWriter:
             self._insert("size", step_id=step, relation=relation, kind=kind, bytes=size)
 
     def _insert(self, table: str, **values: Any) -> int:
-        columns = ", ".join(values)
-        marks = ", ".join("?" * len(values))
-        cursor = self._db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
-        return cursor.lastrowid or 0
+        return self.rows.insert(table, values)
+
+    def _update(self, table: str, values: Mapping[str, Any], **where: Any) -> None:
+        self.rows.update(table, values, where)
 
 
 def create_run(run: Path, manifest: Mapping[str, Any]) -> None:

@@ -95,6 +95,6 @@ def growing(folder: Path, *, work: int = 100_000) -> Iterator[Growing]:
             name: journal.add_role(step, 1, name, 4100 + n, 4200 + n) for n, name in enumerate(("insert", "delete"))
         }
         anchor = (START_NS, WALL_NS, journal.session.id)
-        journal._db.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
+        journal.database.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
         journal.commit()
         yield Growing(run, Hand(), journal, attempt, step, roles)

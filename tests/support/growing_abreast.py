@@ -93,7 +93,7 @@ def abreast(folder: Path, *, builds: Sequence[str] = ("16.3", "17.0"), begun: bo
     (run / "manifest.json").write_text(json.dumps(record))
     with JournalWriter.open(run) as journal:
         anchor = (START_NS, WALL_NS, journal.session.id)
-        journal._db.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
+        journal.database.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
         cells = [
             Cell(cell["id"], cell["ordinal"], Subject(**cell["subject"]), cell["repeat"]) for cell in record["cells"]
         ]

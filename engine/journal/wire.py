@@ -1,0 +1,190 @@
+"""Rows of a journal from a guest, which writes them as an engine does, to the host, whose engine keeps the journal.
+
+SQLite's log is shared memory of one kernel, so no journal lies on a folder that two share. A transaction is a line:
+
+    {"rows": [["insert", TABLE, {COLUMN: VALUE}], ["update", TABLE, {COLUMN: VALUE}, {COLUMN: VALUE}], …]}
+
+where bytes are {"b64": TEXT}. Both sides count the ids of rows alike, from those that there were when the guest began;
+an insert into a table with ids says which one it counted. A guest is foreign: what it sends may add to its own cell, in
+the tables that a cell has, and may change what it has added itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+WITH_IDS = ("session", "attempt", "step", "role", "event")
+TABLES = (
+    *WITH_IDS, "setting", "role_second", "role_outcome", "sample", "probe_frame", "difference", "size",
+)  # fmt: skip
+KINDS: dict[str, type] = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Value = str | Int64 | dict[str, str] | None
+Row = dict[str, Value]
+Change = tuple[str | Row, ...]
+
+
+class Wire:
+    """Rows in a guest: gathered, and sent when they are committed. `say` sends a line's record."""
+
+    def __init__(self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int]) -> None:
+        self._say = say
+        self._ids, self._committed = dict(last_ids), dict(last_ids)
+        self._gathered: list[list[Any]] = []
+
+    def insert(self, table: str, values: Mapping[str, Any]) -> int:
+        """Adds a row; returns its id, 0 in a table without."""
+        own: dict[str, Any] = {}
+        if table in WITH_IDS:
+            self._ids[table] += 1
+            own = {"id": self._ids[table]}
+        self._gathered.append(["insert", table, {**own, **_packed(values)}])
+        return self._ids.get(table, 0)
+
+    def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
+        """Changes rows."""
+        self._gathered.append(["update", table, _packed(values), _packed(where)])
+
+    def commit(self) -> None:
+        """Sends what was gathered."""
+        if self._gathered:
+            self._say({"rows": self._gathered})
+        self._gathered, self._committed = [], dict(self._ids)
+
+    def rollback(self) -> None:
+        """Drops it: the host has heard of none of it, so the ids are free again."""
+        self._gathered, self._ids = [], dict(self._committed)
+
+    def harden(self) -> None:
+        """That is the host's."""
+
+    def close(self) -> None:
+        """Sends the rest."""
+        self.commit()
+
+
+def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
+    """The highest id of each table that has them."""
+    return {table: connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0] for table in WITH_IDS}
+
+
+class Receiver:
+    """The host's side, for one guest: applies its lines. While it runs, nobody else adds rows to tables with ids."""
+
+    def __init__(self, connection: sqlite3.Connection, cell: str) -> None:
+        self._db, self._cell = connection, cell
+        self.first = last_ids(connection)  # up to these they are others'
+        self._last = dict(self.first)
+        self._columns = {table: _columns(connection, table) for table in TABLES}
+        self._refers = {
+            table: {row[3]: row[2] for row in connection.execute(f"PRAGMA foreign_key_list({table})")}
+            for table in TABLES
+        }
+
+    @property
+    def attempt(self) -> int | None:
+        """The attempt that the guest has begun, once it has."""
+        return self._last["attempt"] if self._last["attempt"] > self.first["attempt"] else None
+
+    def apply(self, record: object) -> None:
+        """Makes one transaction of a line's rows. Raises UserError for what a guest may not send; then none is made."""
+        try:
+            rows = msgspec.convert(record, list[Change])
+        except (ValueError, RecursionError) as error:
+            raise _refused(str(error)) from None
+        before = dict(self._last)
+        try:
+            for row in rows:
+                match row:
+                    case ("insert", str(table), dict(values)):
+                        self._insert(table, values)
+                    case ("update", str(table), dict(values), dict(where)):
+                        self._update(table, values, where)
+                    case _:
+                        raise _refused(f"{len(row)} parts that are no row")
+            self._db.execute("COMMIT")
+        except (UserError, sqlite3.Error) as error:
+            self._last = before
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.IntegrityError):
+                raise _refused(str(error)) from None
+            raise
+        finally:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN")
+
+    def _insert(self, table: str, row: Row) -> None:
+        values = self._checked(table, row)
+        if table in WITH_IDS:
+            if values.get("id") != self._last[table] + 1:
+                raise _refused(f"{table} {values.get('id')}, where {self._last[table] + 1} is next")
+            self._last[table] += 1
+        if table == "attempt" and (values.get("cell") != self._cell or self._last[table] > self.first[table] + 1):
+            raise _refused(f"an attempt at cell {values.get('cell')}")
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        self._db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(values.values()))
+
+    def _update(self, table: str, row: Row, which: Row) -> None:
+        values, where = self._checked(table, row), self._checked(table, which)
+        if "id" in values or "cell" in values or not values or not {"id", *self._refers[table]} & where.keys():
+            raise _refused(f"a change of {table} by {', '.join(where) or 'nothing'}")
+        if any(where.get(name) is None for name in ("id", *self._refers[table]) if name in where):
+            raise _refused(f"a change of {table} of no row of its own")
+        changes, found = ", ".join(f"{name} = ?" for name in values), " AND ".join(f"{name} IS ?" for name in where)
+        self._db.execute(f"UPDATE {table} SET {changes} WHERE {found}", (*values.values(), *where.values()))
+
+    def _checked(self, table: str, row: Row) -> dict[str, Any]:
+        """The row's values: of columns that there are, of their types, of this guest's own rows."""
+        if table not in self._columns:
+            raise _refused(f"table {table}")
+        values: dict[str, Any] = {name: _unpacked(value) for name, value in row.items()}
+        for name, value in values.items():
+            kind = self._columns[table].get(name)
+            if kind is None:
+                raise _refused(f"{table}.{name}")
+            if value is not None and type(value) is not kind:
+                raise _refused(f"{table}.{name} of type {type(value).__name__}")
+            of = table if name == "id" else self._refers[table].get(name)
+            if of and isinstance(value, int) and not self.first[of] < value <= self._last[of] + (name == "id"):
+                raise _refused(f"{table}.{name} {value}, which is not its own")
+        return values
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> dict[str, type]:
+    return {row[1]: KINDS[row[2]] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _packed(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for name, value in values.items()
+    }
+
+
+def _unpacked(value: Value) -> Any:
+    if not isinstance(value, dict):
+        return value
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except (LookupError, binascii.Error):
+        raise _refused("bytes that are none") from None
+
+
+def _refused(what: str) -> UserError:
+    return UserError(f"the guest sent rows that it may not: {visible(what)[:200]}")
+
+
+def line(record: Mapping[str, Any]) -> bytes:
+    """A record as it is sent."""
+    return json.dumps(record).encode() + b"\n"
