@@ -12,6 +12,9 @@
 #   PGBED_BPFTRACE      the derivation of the bpftrace that runs the probes: like a server it is realised by the first
 #                       run that wants it
 #   PGBED_BPFTRACE_VERSION   its version, for who asks before; over hostpkgs both are missing: it is the machine's own
+#   PGBED_KERNELS       JSON of every kernel that the flake knows, and
+#   PGBED_GUEST_TOOLS   the derivation of qemu and what else guests need; over hostpkgs both are missing: they are the
+#                       machine's own
 {
   lib,
   stdenv,
@@ -23,6 +26,7 @@
   glibc,
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
+  kernels,
   pgbench,
   postgres,
   python,
@@ -59,6 +63,10 @@ let
   ''
   + lib.optionalString (pgbench != null) ''
     export PGBED_PGBENCH=''${PGBED_PGBENCH:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
+  ''
+  + lib.optionalString (kernels.tools != null) ''
+    export PGBED_KERNELS=@out@/share/pgbed/kernels.json
+    export PGBED_GUEST_TOOLS=${builtins.unsafeDiscardOutputDependency kernels.tools.drvPath}
   ''
   + lib.optionalString (!(bpftrace ? hostProgram)) ''
     export PGBED_BPFTRACE=${builtins.unsafeDiscardOutputDependency bpftrace.drvPath}
@@ -105,6 +113,7 @@ stdenv.mkDerivation {
     printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
     ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
     printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
+    printf '%s' ${lib.escapeShellArg (builtins.toJSON kernels.catalog)} > "$out/share/pgbed/kernels.json"
     printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
     printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
     printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"

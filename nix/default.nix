@@ -10,7 +10,15 @@ let
   python = pkgs.callPackage ./python.nix { };
   pgbench = pkgs.callPackage ./pgbench.nix { inherit postgres; };
   testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
-  bench = pkgs.callPackage ./bench.nix { inherit pgbench postgres python; };
+  kernels = pkgs.callPackage ./kernels { };
+  bench = pkgs.callPackage ./bench.nix {
+    inherit
+      kernels
+      pgbench
+      postgres
+      python
+      ;
+  };
   checks = pkgs.callPackage ./checks.nix {
     inherit
       bench
@@ -31,6 +39,7 @@ in
 {
   packages =
     postgres.packages
+    // kernels.packages
     // {
       inherit bench python;
       inherit (pkgs) bpftrace;

@@ -68,6 +68,12 @@ need_host_tools() {
     /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev
 }
 
+# What guests with other kernels are made of, over hostpkgs.
+need_guest_tools() {
+  [ "$PGBED_PACKAGE_SET" = hostpkgs ] || return 0
+  need qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mkfs.ext4=e2fsprogs
+}
+
 # For ./check: what compiles hostpkgs' nixfmt. Where it is not available the check does without, and $no_formatter says why.
 need_formatter() {
   no_formatter=

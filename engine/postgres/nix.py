@@ -62,7 +62,7 @@ def is_valid(store_path: str) -> bool:
 
 def add_fixed(file: Path, name: str) -> None:
     """Put `file` into the store as `name`. Its path is made of name and hash, so Nix then has nothing to fetch."""
-    with TemporaryDirectory(dir=_cache_folder()) as folder:
+    with TemporaryDirectory(dir=cache_folder()) as folder:
         named = Path(folder) / name
         shutil.copyfile(file, named)
         command = ["nix-store", "--add-fixed", "sha256", str(named)]
@@ -79,7 +79,7 @@ def realise(label: str, drv: str, on_progress: Progress, link: Path | None) -> P
 
     `label` is for messages. Raises UserError when it is not available.
     """
-    log = _cache_folder() / f"build-{label}.log"
+    log = cache_folder() / f"build-{label}.log"
     started = time.monotonic()
     output = _run_logged(realise_command(drv, link), log, lambda doing: on_progress(f"{label}: {doing}"))
     if output is None:
@@ -189,7 +189,8 @@ def _no_nix() -> UserError:
     return UserError("Nix is not installed: start with ./bench, which installs it")
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where what was fetched and logged for this user is kept."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "pgbed"
     folder.mkdir(parents=True, exist_ok=True)

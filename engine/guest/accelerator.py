@@ -1,0 +1,62 @@
+"""What runs a guest's instructions: KVM where it really does, else emulation.
+
+That /dev/kvm can be opened proves nothing: there are hosts whose KVM runs none but specially built guests. So a guest
+is booted, once per boot of the host.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Literal
+
+from engine.core.errors import UserError
+from engine.core.kernel import Accelerator, GuestMachine, Kernel
+from engine.guest.machine import KVM, Guest, Job
+from engine.guest.tools import Tools
+from engine.postgres.nix import Progress, cache_folder
+
+Wanted = Literal["auto", "kvm", "tcg"]
+PROBE_TIMEOUT_S = 20.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+RUNS = "a guest runs"
+
+
+def choose(wanted: Wanted, kernel: Kernel, tools: Tools, progress: Progress) -> tuple[Accelerator, str]:
+    """The accelerator, and for emulation the reason. Raises UserError where KVM is wanted and runs no guest."""
+    if wanted == "tcg":
+        return "tcg", "asked for"
+    found = _known(kernel, tools, progress)
+    if found == RUNS:
+        return "kvm", ""
+    if wanted == "kvm":
+        raise UserError(f"--accelerator kvm: {found}; use --accelerator auto")
+    return "tcg", found
+
+
+def _known(kernel: Kernel, tools: Tools, progress: Progress) -> str:
+    """RUNS, or why not; as it was found since the host was booted."""
+    if not KVM.exists():
+        return f"there is no {KVM}"
+    if not os.access(KVM, os.R_OK | os.W_OK):
+        return f"{KVM} may not be opened by this user"
+    record = cache_folder() / f"kvm-{BOOT_ID.read_text().strip()}"
+    if not record.exists():
+        for old in record.parent.glob("kvm-*"):
+            old.unlink(missing_ok=True)
+        progress("trying whether KVM runs a guest here")
+        record.write_text(_tried(kernel, tools))
+    return record.read_text()
+
+
+def _tried(kernel: Kernel, tools: Tools) -> str:
+    machine = GuestMachine("kvm", 1, 512, "tmpfs", 0, tools.version)
+    until_s = time.monotonic() + PROBE_TIMEOUT_S
+    with Guest(kernel, machine, tools, Job("", (), {}, "none"), Path(os.devnull)) as guest:
+        while time.monotonic() < until_s and not guest.over:
+            if any(line.startswith(b'{"booted"') for line in guest.lines(0.2)):
+                return RUNS
+        if not guest.over:
+            return f"{KVM} is there, but a guest did not come up within {PROBE_TIMEOUT_S:.0f} s"
+        return f"{KVM} is there, but runs no guest ({guest.ending(None)})"

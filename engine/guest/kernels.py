@@ -1,0 +1,218 @@
+"""From the labels of `--kernel` to kernels on this machine. What is not there yet is fetched.
+
+Environment:
+    PGBED_KERNELS   the kernels that the flake knows, a JSON file; set by the `bench` wrapper over nixpkgs
+
+A kernel's folder, whoever made it, holds `bzImage`, `lib/modules/RELEASE`, `config` and `kernel.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.core.errors import UserError, unknown
+from engine.core.kernel import HOST, Kernel, Provenance, scheduler_of
+from engine.core.record import converted, parsed
+from engine.core.text import visible
+from engine.guest import distribution, initrd
+from engine.postgres import nix
+from engine.postgres.builds import NAME
+from engine.postgres.nix import Progress
+
+# What of a configuration decides who runs when, and where, and what that costs.
+OPTIONS = (
+    "HZ", "PREEMPT", "PREEMPT_NONE", "PREEMPT_VOLUNTARY", "PREEMPT_LAZY", "PREEMPT_DYNAMIC", "NO_HZ_IDLE",
+    "NO_HZ_FULL", "SCHED_AUTOGROUP", "SCHED_CLASS_EXT", "SCHED_CORE", "SCHED_MC", "SCHED_CLUSTER", "CFS_BANDWIDTH",
+    "UCLAMP_TASK", "CPU_ISOLATION", "CPU_IDLE_GOV_HALTPOLL", "HALTPOLL_CPUIDLE", "TRANSPARENT_HUGEPAGE_ALWAYS",
+    "TRANSPARENT_HUGEPAGE_MADVISE", "NUMA_BALANCING", "PARAVIRT_SPINLOCKS", "MITIGATION_RETPOLINE", "RETPOLINE",
+    "SLUB_CPU_PARTIAL", "DEBUG_INFO_BTF",
+)  # fmt: skip
+BTF = "DEBUG_INFO_BTF"
+HEADER_BYTES = 0x10000
+RELEASE = re.compile(rb"(\d+\.\d+[A-Za-z0-9.+~_-]{0,80})[ \0]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel that can be named. `drv` makes its folder `out`; both are empty where a distribution's is fetched."""
+
+    label: str
+    version: str
+    provenance: Provenance
+    drv: str = ""
+    out: str = ""
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler of ordinary tasks."""
+        return scheduler_of(self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What `kernel.json` says."""
+
+    package: str = ""
+    archives: dict[str, str] = field(default_factory=dict)
+
+
+def catalog() -> tuple[Entry, ...]:
+    """Every kernel that can be named beside `host`: the flake's, else those of the machine's distribution."""
+    path = os.environ.get("PGBED_KERNELS")
+    if path:
+        where = f"the list of kernels in {path}"
+        try:
+            return converted(parsed(Path(path).read_bytes(), where), tuple[Entry, ...], where)
+        except OSError as error:
+            raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    return tuple(Entry(label, source.series, "distro") for label, source in distribution.known().items())
+
+
+def check_names(specs: Sequence[str]) -> None:
+    """Raises UserError for a kernel that is not known or given twice; fetches nothing."""
+    if not specs:
+        raise UserError("no kernel given: use --kernel host,… (bench list kernels shows the labels)")
+    names = [label_of(spec) for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"kernel given twice: {visible(name)}")
+    known = [entry.label for entry in catalog()]
+    for spec in specs:
+        name, is_own, _ = spec.partition("=")
+        if is_own and (name in (HOST, *known) or not NAME.fullmatch(name)):
+            taken = "the label of another kernel" if name in (HOST, *known) else "no name"
+            raise UserError(f"--kernel {visible(spec)}: '{visible(name)}' is {taken}: give it another")
+        if not is_own and name not in (HOST, *known):
+            raise unknown("kernel", visible(name), (HOST, *known))
+
+
+def label_of(spec: str) -> str:
+    """How a kernel is called: its label, or the name of one's own."""
+    return spec.partition("=")[0]
+
+
+def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kernel:
+    """The kernel of a label, or of NAME=PATH: an image, or a folder with one and its modules.
+
+    Raises UserError where it is not available, or no guest could be made of it.
+    """
+    name, is_own, path = spec.partition("=")
+    if is_own:
+        return _checked(read(name, Path(path).expanduser().absolute(), "local"))
+    entry = next((entry for entry in catalog() if entry.label == name), None)
+    if entry is None:
+        raise unknown("kernel", visible(name), [each.label for each in catalog()])
+    if entry.provenance == "distro":
+        folder = distribution.fetch(name, nix.cache_folder() / "kernels", on_progress)
+    else:
+        link = roots / f"kernel-{name}" if roots is not None else None
+        folder = Path(entry.out)
+        if not folder.is_dir():
+            folder = nix.realise(f"kernel-{name}", entry.drv, on_progress, link)
+    return _checked(read(name, folder, entry.provenance))
+
+
+def read(label: str, place: Path, provenance: Provenance) -> Kernel:
+    """The kernel of a folder, or of an image with the folder around it. Raises UserError for what is none."""
+    where = f"kernel '{visible(label)}': {visible(str(place))}"
+    image = place if place.is_file() else _image_in(place)
+    if image is None:
+        raise UserError(f"{where}: no kernel image (bzImage, vmlinuz) is there")
+    release = release_of(image)
+    if release is None:
+        raise UserError(f"{where}: {image.name} is no bootable x86 kernel image")
+    folder = next((each for each in (image.parent, *image.parent.parents[:2]) if _modules(each, release)), None)
+    if folder is None:
+        near = (image.parent, image.parent.parent)
+        others = sorted(path.name for each in near for path in each.glob("lib/modules/*"))
+        found = f"only those of {', '.join(map(visible, others))}" if others else "none"
+        raise UserError(f"{where}: it needs lib/modules/{release} beside the image, and there is {found}")
+    config = next((path for path in _configs(folder, image, release) if path.is_file()), None)
+    text = config.read_bytes() if config else b""
+    told = _Told()
+    if (folder / "kernel.json").is_file():
+        told = converted(parsed((folder / "kernel.json").read_bytes(), where), _Told, f"{where}: kernel.json")
+    return Kernel(
+        label=label,
+        release=release,
+        provenance=provenance,
+        folder=str(folder),
+        image=str(image.resolve()),
+        digest=_sha256(image),
+        config_digest=hashlib.sha256(text).hexdigest() if config else "",
+        package=told.package,
+        archives=told.archives,
+        options=options_of(text.decode(errors="replace")),
+    )
+
+
+def modules_of(kernel: Kernel) -> Path:
+    """Its modules' folder."""
+    found = _modules(Path(kernel.folder), kernel.release)
+    if found is None:
+        raise UserError(f"kernel '{kernel.label}': {kernel.folder}/lib/modules/{kernel.release} is gone")
+    return found
+
+
+def config_of(kernel: Kernel) -> bytes:
+    """The whole configuration; empty where none came with it."""
+    paths = _configs(Path(kernel.folder), Path(kernel.image), kernel.release)
+    return next((path.read_bytes() for path in paths if path.is_file()), b"")
+
+
+def options_of(config: str) -> dict[str, str]:
+    """Those of a configuration that are in OPTIONS: value, or `n`. None of them where there is no configuration."""
+    if not config:
+        return {}
+    said = dict(re.findall(r"^CONFIG_(\w+)=(\S+)", config, re.M))
+    return {name: said.get(name, "n") for name in OPTIONS}
+
+
+def release_of(image: Path) -> str | None:
+    """The release that an x86 image says it is (Documentation/arch/x86/boot.rst: kernel_version); None for no image."""
+    with image.open("rb") as file:
+        head = file.read(HEADER_BYTES)
+    if head[0x202:0x206] != b"HdrS":
+        return None
+    begin = int.from_bytes(head[0x20E:0x210], "little") + 0x200
+    found = RELEASE.match(head[begin : begin + 200])
+    return found[1].decode() if found else None
+
+
+def _checked(kernel: Kernel) -> Kernel:
+    """The same, if a guest can be made of it."""
+    folder = modules_of(kernel)
+    there = {*initrd.module_files(folder), *initrd.built_in(folder)}
+    lacking = [name for name in initrd.REQUIRED if name not in there]
+    if lacking:
+        raise UserError(f"kernel '{kernel.label}' cannot be a guest's: it lacks {', '.join(lacking)}")
+    return kernel
+
+
+def _image_in(folder: Path) -> Path | None:
+    found = [path for name in ("bzImage", "vmlinuz*", "boot/vmlinuz*") for path in sorted(folder.glob(name))]
+    return next((path for path in found if path.is_file()), None)
+
+
+def _modules(folder: Path, release: str) -> Path | None:
+    place = folder / "lib" / "modules" / release
+    return place if (place / "kernel").is_dir() else None
+
+
+def _configs(folder: Path, image: Path, release: str) -> tuple[Path, ...]:
+    return (
+        folder / "config",
+        image.with_name(f"config-{release}"),
+        image.with_name("config"),
+        folder / "lib" / "modules" / release / "config",
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

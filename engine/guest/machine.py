@@ -1,0 +1,265 @@
+"""A guest: qemu over this machine's files, read-only, with one channel of lines each way and a console that is kept.
+
+qemu runs as the account that runs servers, opens nothing for writing but the cluster's disk, and ends with the engine.
+Channel and console are sockets that it inherits: no path, no network. How it ended:
+
+    qemu 0 after a status        the program in it ended, and it powered off
+    qemu 0 without a status      the watchdog: nothing in it ran any more
+    qemu 1 without a status      its kernel panicked, as console.log then says; else qemu could not go on
+    a signal                     qemu itself was killed
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from engine.core.errors import UserError
+from engine.core.kernel import GuestMachine, Kernel
+from engine.core.text import visible
+from engine.guest import initrd, kernels
+from engine.guest.tools import Tools
+from engine.host.account import bound_to_engine, unprivileged
+
+# The same for all kernels, whatever their own defaults are. An early panic says nothing without earlyprintk. With
+# `tsc=reliable` an emulated guest's clock is wrong by up to 2.7 times.
+KERNEL_LINE = (
+    "console=ttyS0 earlyprintk=serial,ttyS0,115200 loglevel=5 panic=-1 oops=panic nokaslr transparent_hugepage=madvise"
+)
+CPU = {"kvm": "host,migratable=off", "tcg": "max"}
+ACCELERATOR = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
+KVM = Path("/dev/kvm")
+DISK = "disk.img"
+# What ext4 must not have, or only newer kernels would make use of it.
+DISK_FORMAT = ("-q", "-F", "-O", "^orphan_file", "-E", "lazy_itable_init=0,lazy_journal_init=0")
+LINE_MAX_BYTES = 64 << 20
+CONSOLE_MAX_BYTES = 4 << 20
+TAIL_LINES = 200
+TOLD_LINES = 3
+END_TIMEOUT_S = 10.0
+PANIC = "Kernel panic"
+TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount root")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a guest does: `command` is a shell script, `binds` the folders it needs, `files` are beside it.
+
+    `disk` is what init.sh takes; the image is `image`, None without one.
+    """
+
+    command: str
+    binds: Sequence[str]
+    files: Mapping[str, bytes]
+    disk: str
+    image: Path | None = None
+    watchdog_s: int = 60
+
+    def archive(self) -> bytes:
+        """The part of the initial file system that only this guest has."""
+        for path in self.binds:
+            if not path.isprintable():
+                raise UserError(f"{visible(path)}: a guest cannot be given a folder of that name")
+        options = f"DISK={self.disk}\nWATCHDOG_S={self.watchdog_s}\n"
+        own = {"options": options, "binds": "".join(f"{path}\n" for path in self.binds), "command": self.command}
+        return initrd.job({**{name: text.encode() for name, text in own.items()}, **self.files})
+
+
+def command(
+    tools: Tools, machine: GuestMachine, image: str, archive: str, fds: tuple[int, int], disk: Path | None
+) -> list[str]:
+    """How qemu is started; `fds` are its ends of channel and console."""
+    channel, console = fds
+    words = [
+        str(tools.qemu), "-nodefaults", "-no-user-config", "-display", "none", "-name", "pgbed,debug-threads=on",
+        "-machine", "q35", "-accel", ACCELERATOR[machine.accelerator], "-cpu", CPU[machine.accelerator],
+        "-smp", str(machine.cpus), "-m", f"{machine.memory_mb}M",
+        "-kernel", image, "-initrd", archive, "-append", KERNEL_LINE,
+        "-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console",
+        "-device", "virtio-serial-pci", "-chardev", f"socket,id=channel,fd={channel}",
+        "-device", "virtserialport,chardev=channel,name=pgbed",
+        "-fsdev", "local,id=host,path=/,security_model=none,multidevs=remap,readonly=on",
+        "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
+        "-no-reboot", "-device", "pvpanic-pci", "-device", "i6300esb",
+        "-action", "panic=exit-failure,watchdog=poweroff",
+    ]  # fmt: skip
+    if disk is not None:
+        drive = f"if=none,id=disk,format=raw,cache=none,aio=native,file={str(disk).replace(',', ',,')}"
+        words += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
+    return words
+
+
+def make_disk(tools: Tools, folder: Path, size_mb: int) -> Path:
+    """An empty file system for a guest, in a file without holes' space. Raises UserError."""
+    image = folder.absolute() / DISK
+    image.unlink(missing_ok=True)
+    with image.open("wb") as file:
+        file.truncate(size_mb << 20)
+    done = subprocess.run((tools.mkfs, *DISK_FORMAT, image), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        image.unlink()
+        raise UserError(f"{image}: cannot be formatted: {' '.join(done.stderr.split())[:300]}")
+    unprivileged().own(image)
+    return image
+
+
+class Guest:
+    """A guest that runs, as a context manager: left, it is gone. To be made by a thread that outlives it.
+
+    `console_log` gets what its kernel says, up to a limit; `tail` are the last lines of it.
+    """
+
+    def __init__(self, kernel: Kernel, machine: GuestMachine, tools: Tools, job: Job, console_log: Path) -> None:
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._heard, self._console = bytearray(), bytearray()
+        self._log = console_log.open("wb")
+        self._room = CONSOLE_MAX_BYTES
+        self._selector = selectors.DefaultSelector()
+        archive = os.memfd_create("initrd")
+        image = os.open(kernel.image, os.O_RDONLY)
+        channel, console = socket.socketpair(), socket.socketpair()
+        try:
+            with os.fdopen(os.dup(archive), "wb") as file:
+                file.write(initrd.base(kernels.modules_of(kernel), tools.busybox) + job.archive())
+            fds = (channel[1].fileno(), console[1].fileno())
+            # By descriptor: the folders on the way may be closed to the account.
+            paths = (f"/proc/self/fd/{image}", f"/proc/self/fd/{archive}")
+            self.process = subprocess.Popen(
+                command(tools, machine, *paths, fds, job.image),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=console[1].fileno(),  # what qemu itself has to say stands beside what the kernel says
+                pass_fds=(*fds, image, archive),
+                start_new_session=True,
+                preexec_fn=bound_to_engine(signal.SIGKILL),
+                **_identity(machine),
+            )
+        except BaseException:
+            self._log.close()
+            for end in (channel[0], console[0]):
+                end.close()
+            raise
+        finally:
+            os.close(archive)
+            os.close(image)
+            channel[1].close()
+            console[1].close()
+        self._channel, self._serial = channel[0], console[0]
+        for end in (self._channel, self._serial):
+            end.setblocking(False)
+            self._selector.register(end, selectors.EVENT_READ)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._selector.close()
+        self._channel.close()
+        self._serial.close()
+        self._log.close()
+
+    def lines(self, timeout_s: float) -> list[bytes]:
+        """The whole lines that have come over the channel; waits for some. Half a line of a dead guest is nothing.
+
+        Raises UserError for a line without end.
+        """
+        for key, _ in self._selector.select(timeout_s):
+            received = _received(key.fileobj)  # type: ignore[arg-type]
+            if received == b"":
+                self._selector.unregister(key.fileobj)
+            elif received and key.fileobj is self._serial:
+                self._keep(received)
+            elif received:
+                self._heard += received
+        if len(self._heard) > LINE_MAX_BYTES:
+            raise UserError(f"the guest sent a line of more than {LINE_MAX_BYTES >> 20} MB")
+        if b"\n" not in self._heard:
+            return []
+        *whole, rest = bytes(self._heard).split(b"\n")
+        self._heard = bytearray(rest)
+        return whole
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can come: both sockets are at their end."""
+        return not self._selector.get_map()
+
+    def send(self, line: bytes) -> None:
+        """Sends a line, in one piece: lines to a guest are short. Raises UserError where it does not take it."""
+        try:
+            self._channel.sendall(line + b"\n")
+        except OSError as error:
+            raise UserError(f"the guest takes no words: {error.strerror}") from None
+
+    def pin(self, cpus: Sequence[int]) -> None:
+        """Binds each of its CPUs to one of this machine's; qemu's other threads stay where they are put."""
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with suppress(OSError):
+                found = re.match(r"CPU (\d+)/", (task / "comm").read_text())
+                if found and int(found[1]) < len(cpus):
+                    os.sched_setaffinity(int(task.name), {cpus[int(found[1])]})
+
+    def kill(self) -> None:
+        """Ends it at once, if it runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def ending(self, status: int | None) -> str:
+        """Why nothing more comes of a guest that did not say so; `status` is that of its program, if it told."""
+        try:
+            code = self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = -signal.SIGKILL
+        lines = [line for line in self.tail if line.strip()]
+        trouble = [line for line in lines if any(word in line for word in TROUBLE)][:1]
+        if status is not None:
+            why = "the program in the guest was killed" if status == 137 else f"it ended with exit code {status}"
+        elif code < 0:
+            why = f"qemu was ended by {signal.Signals(-code).name}"
+        else:
+            panicked = any(PANIC in line for line in lines)
+            why = "the guest stopped answering, or powered off" if code == 0 else f"qemu ended with exit code {code}"
+            why = "the guest's kernel panicked" if panicked else why
+        return " | ".join([why, *(trouble or lines[-TOLD_LINES:])])
+
+    def _keep(self, received: bytes) -> None:
+        kept = received[: self._room]
+        self._room -= len(kept)
+        self._log.write(kept)
+        self._log.flush()
+        self._console += received
+        *whole, rest = bytes(self._console).split(b"\n")
+        self._console = bytearray(rest[-LINE_MAX_BYTES:])
+        plain = (re.sub(rb"\x1b\[[0-9;]*m|\r", b"", line).decode(errors="replace") for line in whole)
+        self.tail += [visible(line)[:300] for line in plain]
+
+
+def _identity(machine: GuestMachine) -> dict[str, Any]:
+    """Popen's arguments for the account that runs servers; it may also open the accelerator's device."""
+    identity = unprivileged().identity()
+    if identity and machine.accelerator == "kvm":
+        identity["extra_groups"] = [KVM.stat().st_gid]
+    return identity
+
+
+def _received(end: socket.socket) -> bytes | None:
+    """What has come; None for nothing yet, empty at the end."""
+    try:
+        return end.recv(1 << 20)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

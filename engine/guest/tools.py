@@ -1,0 +1,62 @@
+"""The programs that a guest needs on this machine: qemu, a static busybox, and what formats a disk.
+
+Environment:
+    PGBED_GUEST_TOOLS   the derivation of a folder with them in bin/; set by the `bench` wrapper over nixpkgs
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.host import programs
+from engine.host.account import unprivileged
+from engine.postgres import nix
+from engine.postgres.nix import Progress
+
+QEMU, BUSYBOX, MKFS = "qemu-system-x86_64", "busybox", "mkfs.ext4"
+PACKAGES = {QEMU: "qemu-system-x86", BUSYBOX: "busybox-static", MKFS: "e2fsprogs"}
+SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"  # where a user's PATH does not reach
+LOADER = b"/ld-linux"  # in the head of a program that is linked to libraries
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The programs, and qemu's version."""
+
+    qemu: Path
+    busybox: Path
+    mkfs: Path
+    version: str
+
+
+def find(progress: Progress, roots: Path) -> Tools:
+    """The programs that the wrapper names, else the machine's. Raises UserError, which says what to install."""
+    if platform.machine() != "x86_64":
+        raise UserError(f"guests with other kernels are made on x86-64 only, and this is {platform.machine()}")
+    drv = os.environ.get("PGBED_GUEST_TOOLS")
+    place = f"{nix.realise('guest-tools', drv, progress, roots / 'guest-tools')}/bin" if drv else None
+    search = place or f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
+    found = {name: shutil.which(name, path=search) for name in PACKAGES}
+    missing = [PACKAGES[name] for name, path in found.items() if path is None]
+    if missing:
+        raise UserError(f"a guest with another kernel needs {' and '.join(missing)}: install it, or leave out --kernel")
+    qemu, busybox, mkfs = (Path(str(path)) for path in found.values())
+    with busybox.open("rb") as file:
+        if LOADER in file.read(HEAD_BYTES):
+            raise UserError(f"{busybox} needs libraries, and a guest begins without any: install busybox-static")
+    return Tools(qemu, busybox, mkfs, _version(qemu))
+
+
+def _version(qemu: Path) -> str:
+    answer = programs.ask((str(qemu), "--version"), unprivileged())
+    told = re.search(r"version (\d[\w.]*)", answer.output)
+    if answer.code or told is None:
+        raise UserError(f"{qemu} --version: {answer.shown}")
+    return told[1]
