@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ class Anchor:
     def suspended_ns(self, later: Anchor) -> int:
         """How long the machine was suspended between two anchors."""
         return (later.boot_ns - self.boot_ns) - (later.monotonic_ns - self.monotonic_ns)
+
+
+def patient(seconds: float) -> float:
+    """A time-out of that long, or as many times as long as PGBED_PATIENCE says: in an emulated guest all is slow."""
+    return seconds * float(os.environ.get("PGBED_PATIENCE", "1"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = patient(10.0)
 OUTPUT_MAX_BYTES = 1 << 20
 SHOWN_CHARS = 200
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.host.files import open_plain, read_plain
@@ -25,8 +26,8 @@ Progress = Callable[[str], None]
 PATIENCE_S = 2.0  # how long something may take before progress is reported, and reported again
 PIDFILE_MAX_BYTES = 16384
 LOG_TAIL_BYTES = 16384
-SEGMENT_TIMEOUT_S = 5.0
-LEFTOVER_TIMEOUT_S = 10.0
+SEGMENT_TIMEOUT_S = patient(5.0)
+LEFTOVER_TIMEOUT_S = patient(10.0)
 SOCKET_DIR_PREFIX = "pgbed-"
 DATA, FILES = "data", "files"  # folders of a cell: the cluster, and what lies beside it
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")

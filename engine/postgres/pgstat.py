@@ -26,9 +26,11 @@ import psycopg
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
+from engine.core.clock import patient
 from engine.core.closing import Closing
 from engine.core.format import number
 
+CONNECT_TIMEOUT_S = int(patient(5))
 APPLICATION_NAME = "pgbed monitor"
 VIEWS = ("bgwriter", "checkpointer", "wal", "io", "database", "user_tables", "user_indexes")
 SETTLE_S = 1.5
@@ -81,7 +83,7 @@ class Monitor(Closing):
     away later. Until then each further question fails at once.
     """
 
-    def __init__(self, conninfo: str, *, connect_timeout_s: int = 5) -> None:
+    def __init__(self, conninfo: str, *, connect_timeout_s: int = CONNECT_TIMEOUT_S) -> None:
         try:
             self._connection = psycopg.connect(
                 conninfo, autocommit=True, application_name=APPLICATION_NAME, connect_timeout=connect_timeout_s

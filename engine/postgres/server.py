@@ -25,6 +25,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.model import Build, Config
 from engine.core.text import visible
@@ -52,8 +53,8 @@ StopMode = Literal["fast", "immediate"]
 SUPERUSER = "bench"
 DATABASE = "ib"
 PORT = 5432
-START_TIMEOUT_S = 120.0
-CONNECT_TIMEOUT_S = 10
+START_TIMEOUT_S = patient(120.0)
+CONNECT_TIMEOUT_S = int(patient(10))
 INITDB_LOG_MAX_BYTES = 16 << 20
 SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
 

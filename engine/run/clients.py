@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import workloads
+from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.host.account import bound_to_engine
@@ -20,7 +21,7 @@ from engine.run.stop import StepFailed
 from workloads.base import Launch
 from workloads.page import Control, Page
 
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = patient(15.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Self
 
-from engine.core.clock import Anchor
+from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED_ARM, Cell, Manifest, StepTotals
 from engine.core.record import converted
 from engine.host import disk
@@ -40,9 +40,9 @@ from workloads.page import Control, Page, State, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
 CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: is everybody alive?
-BETWEEN_STEPS_PATIENCE_S = 120.0
-READY_TIMEOUT_S = 60.0  # and for each of the step's roles, so much more:
-READY_TIMEOUT_PER_ROLE_S = 0.5
+BETWEEN_STEPS_PATIENCE_S = patient(120.0)
+READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
+READY_TIMEOUT_PER_ROLE_S = patient(0.5)
 BLAME_S = 0.5
 
 

@@ -1,0 +1,133 @@
+"""What can be tuned of the kernel's scheduler: by which kernels, where, and set for a while."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.kernel import version_of
+from engine.core.text import visible
+
+SYSCTL, DEBUG = "/proc/sys/kernel/sched_", "/sys/kernel/debug/sched/"
+MOVED, EEVDF, LAST = (5, 13), (6, 6), (1000, 0)  # from sysctl to debugfs; from CFS to EEVDF
+
+Tunables = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where kernels from `since` to before `until` have a tunable."""
+
+    since: tuple[int, int]
+    until: tuple[int, int]
+    path: str
+
+
+def _moved(name: str, until: tuple[int, int]) -> tuple[Place, ...]:
+    return (Place((0, 1), MOVED, f"{SYSCTL}{name}"), Place(MOVED, until, f"{DEBUG}{name}"))
+
+
+PLACES: dict[str, tuple[Place, ...]] = {
+    "base_slice_ns": (Place(EEVDF, LAST, f"{DEBUG}base_slice_ns"),),
+    "latency_ns": _moved("latency_ns", EEVDF),
+    "min_granularity_ns": _moved("min_granularity_ns", EEVDF),
+    "wakeup_granularity_ns": _moved("wakeup_granularity_ns", EEVDF),
+    "migration_cost_ns": _moved("migration_cost_ns", LAST),
+    "nr_migrate": _moved("nr_migrate", LAST),
+    "autogroup_enabled": (Place((0, 1), LAST, f"{SYSCTL}autogroup_enabled"),),
+}
+
+
+def known(release: str) -> dict[str, Path]:
+    """The tunables of a kernel, and where it has them."""
+    version = version_of(release)
+    return {
+        name: Path(place.path)
+        for name, places in PLACES.items()
+        for place in places
+        if place.since <= version < place.until
+    }
+
+
+def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """NAME=VALUE each. Raises UserError for a name that no kernel has, given twice, or a value that is no number."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not value.isascii() or not value.isdecimal() or len(value) > 18:
+            raise UserError(f"--sched {visible(text)}: give NAME=NUMBER, such as base_slice_ns=3000000")
+        if name not in PLACES:
+            raise UserError(f"--sched {visible(name)}: no kernel has it; known: {', '.join(PLACES)}")
+        if name in found:
+            raise UserError(f"--sched {name}: given twice")
+        found[name] = value
+    return tuple(found.items())
+
+
+def check_recorded(tunables: Tunables) -> None:
+    """Raises UserError for what could not have been asked for."""
+    parsed([f"{name}={value}" for name, value in tunables])
+
+
+def check(tunables: Tunables, release: str) -> None:
+    """Raises UserError for a tunable that a kernel does not have; names those that it has."""
+    there = known(release)
+    for name, _ in tunables:
+        if name not in there:
+            raise UserError(f"--sched {name}: Linux {release} does not have it; it has {', '.join(there)}")
+
+
+def check_here(tunables: Tunables) -> None:
+    """Raises UserError where this machine's own kernel cannot be tuned so."""
+    check(tunables, platform.release())
+    values(tunables)
+    for name, path in _here(tunables).items():
+        try:
+            path.open("r+").close()
+        except OSError as error:
+            raise UserError(f"--sched {name}: {path}: {error.strerror}; start bench as root") from None
+
+
+def values(tunables: Tunables) -> dict[str, str]:
+    """What this machine's own kernel has now, by the path. Raises UserError where it cannot be read."""
+    found = {}
+    for name, path in _here(tunables).items():
+        try:
+            found[str(path)] = path.read_text().strip()
+        except OSError as error:
+            raise UserError(f"--sched {name}: {path}: {error.strerror}") from None
+    return found
+
+
+@contextmanager
+def tuned(tunables: Tunables) -> Iterator[None]:
+    """While it lasts the tunables have these values. Raises UserError where the kernel does not take one."""
+    check(tunables, platform.release())
+    before = values(tunables)
+    try:
+        for (name, value), path in zip(tunables, _here(tunables).values(), strict=True):
+            try:
+                path.write_text(value)
+            except OSError as error:
+                raise UserError(f"--sched {name}={value}: the kernel does not take it: {error.strerror}") from None
+        yield
+    finally:
+        restore(before)
+
+
+def restore(before: Mapping[str, str]) -> None:
+    """Gives tunables back the values of `values`."""
+    allowed = {place.path for places in PLACES.values() for place in places}
+    for path, value in before.items():
+        if path in allowed:
+            with suppress(OSError):
+                Path(path).write_text(value)
+
+
+def _here(tunables: Tunables) -> dict[str, Path]:
+    there = known(platform.release())
+    return {name: there[name] for name, _ in tunables if name in there}
