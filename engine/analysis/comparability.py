@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from engine.analysis import kernels
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.results import CellResult, Environment, RunResult, StepResult
 from engine.core.comparison import Check
@@ -83,8 +84,10 @@ def pair_drift(base: CellResult, other: CellResult) -> list[str]:
     moved = dict.fromkeys((*first.suspended, *second.suspended))
     for before, after in ((first.before, second.before), (first.after, second.after)):
         if before and after:
-            kernels = base.cell.subject.kernel != other.cell.subject.kernel  # then the kernel is what is compared
-            records = (_own(record) | ({"kernel": None} if kernels else {}) for record in (before, after))
+            # Then the kernel is what is compared, with what it makes of memory and disks.
+            unlike = base.cell.subject.kernel != other.cell.subject.kernel
+            left_out = dict.fromkeys(("kernel", "memory", "storage") if unlike else ())
+            records = (_own(record) | left_out for record in (before, after))
             moved.update(dict.fromkeys(drift(*records)))
     return list(moved)
 
@@ -119,8 +122,15 @@ def probe_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]
 
 
 def release_of(run: RunResult) -> str:
-    """The kernel release that a run was made under."""
+    """The release of the host's kernel in a run."""
     return str(value(run.manifest.environment, "kernel", "release") or "host")
+
+
+def releases_of(run: RunResult) -> Iterable[str]:
+    """The kernel releases that its cells ran under: the host's, guests'."""
+    for label in dict.fromkeys(cell.subject.kernel for cell in run.manifest.cells):
+        kernel = run.manifest.kernel(label)
+        yield kernel.release if kernel else release_of(run)
 
 
 def of_workload(record: dict[str, Any], member: str, of: type[T]) -> T:
@@ -147,6 +157,7 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
     sides = [cell for cell in cells.cells if cell.cell.subject in (base, subject)]
     found = [
         *_kernel(sides, base, subject),
+        *kernels.checks(cells.runs, base, subject),
         _binaries(cells.runs, (base, subject)),
         *_compared_settings(cells.runs, base, subject),
         *_machine(pairs),

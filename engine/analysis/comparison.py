@@ -55,7 +55,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         findings=(*verdicts.findings(cells, ratios, spreads), *findings(swept)),
         folders={run.name: str(run.path) for run in cells.runs},
         pairs=max((ratio.pairs for ratio in ratios), default=0),
-        kernels=tuple(dict.fromkeys(comparability.release_of(run) for run in cells.runs)),
+        kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
         workload=_workload(cells.runs[0]),
         builds=tuple(RunBuild(run=run.name, **asdict(build)) for run in cells.runs for build in run.manifest.builds),
         spreads=spreads,

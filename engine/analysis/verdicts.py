@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from engine.analysis import comparability, cpu_wait, sliced, slices, statistics
+from engine.analysis import comparability, cpu_wait, kernels, sliced, slices, statistics
 from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
 from engine.core.comparison import CHANGED, CPU, MIN_PAIRS, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
@@ -230,6 +230,7 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
         reasons += comparability.work_reasons(base.steps[step], other.steps[step], base.cell.repeat)
         if subject.arm != PROBED_ARM:
             reasons += comparability.probe_reasons(base.steps[step], other.steps[step], base.cell.repeat)
+    reasons += kernels.reasons(cells.runs, *both)
     observers = {result.totals.observers for side in both for result in cells.of(side, step)}
     known = any(reason.startswith(comparability.DIFFERENT_PROBES) for reason in reasons)
     if subject.arm != PROBED_ARM and len(observers) > 1 and not known:

@@ -15,6 +15,9 @@ import workloads as registry
 from engine.analysis import probe_cost
 from engine.cli.options import JSON, OUT
 from engine.cli.output import PlainConsole, echo, echo_json
+from engine.core.kernel import HOST, scheduler_of
+from engine.guest.kernels import catalog as known_kernels
+from engine.host import scheduler
 from engine.journal.manifest import slices_of
 from engine.journal.runs import runs_in
 from engine.postgres import configs as config_tables
@@ -51,9 +54,17 @@ def configs() -> Listing:
 
 
 def kernels() -> Listing:
-    """One row per kernel that servers can run under; `host` is the one that runs here now."""
-    rows = [{"kernel": "host", "release": platform.release(), "state": "running"}]
-    return Listing(rows, ("kernel", "release", "state"), ("kernel",))
+    """One row per kernel that servers can run under; `host` is the one that runs here now, others run in guests."""
+    release = platform.release()
+    rows = [{"kernel": HOST, "release": release, "scheduler": scheduler_of(release), "state": "running",
+             "tunables": list(scheduler.known(release))}]  # fmt: skip
+    rows += [
+        {"kernel": entry.label, "release": entry.version, "scheduler": entry.scheduler, "state": entry.provenance,
+         "tunables": list(scheduler.known(entry.version))}
+        for entry in known_kernels()
+    ]  # fmt: skip
+    notes = () if len(rows) > 1 else ("no others are known here; --kernel NAME=/path/bzImage takes one of your own",)
+    return Listing(rows, ("kernel", "release", "scheduler", "state"), ("kernel",), notes)
 
 
 def workloads() -> Listing:

@@ -61,9 +61,12 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
         servers = dict.fromkeys(cell.subject.name for cell in manifest.cells)
         console.print(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}", soft_wrap=True)
     else:
-        table = Table("cell", "build", "config", "repeat", box=None, pad_edge=False, show_edge=False)
+        kernels = ("kernel",) if manifest.kernels else ()
+        table = Table("cell", "build", "config", *kernels, "repeat", box=None, pad_edge=False, show_edge=False)
         for cell in manifest.cells[: prospect.guess.cells]:
-            table.add_row(str(cell.ordinal + 1), cell.subject.name, cell.subject.config, str(cell.repeat))
+            subject = cell.subject
+            kernel = (subject.kernel,) if manifest.kernels else ()
+            table.add_row(str(cell.ordinal + 1), subject.name, subject.config, *kernel, str(cell.repeat))
         console.print(table)
     for key, config in manifest.configs.items():
         if config.dropped:
@@ -132,11 +135,12 @@ def resume(
     settings: Sequence[str] = (),
     scripts: Sequence[str] = (),
     variables: Sequence[str] = (),
+    kernels: Sequence[str] = (),
 ) -> int:
     """Starts the engine on a run that is there; returns the exit code.
 
-    `builds` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files) and `variables` (NAME=VALUE) are those that the
-    user confirms, see `engine.plan.confirm`.
+    `builds` and `kernels` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files) and `variables` (NAME=VALUE) are
+    those that the user confirms, see `engine.plan.confirm`.
     """
     own_folder(run)
     manifest = planned(run)
@@ -154,6 +158,7 @@ def resume(
         lambda text: echo(text, err=True),
         scripts=scripts,
         variables=variables,
+        kernels=kernels,
     )
     return _spawn(run, console, detach=detach, glyphs=glyphs)
 

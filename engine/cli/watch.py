@@ -58,6 +58,7 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 @GLYPHS
 @click.option("--detach", is_flag=True, help="Start the engine, and exit.")
 @click.option("--pg", "builds", multiple=True, metavar="NAME=/path", help="Confirm an install of your own.")
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME=/path", help="Confirm a kernel of your own.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Confirm a setting that runs a program.")
 @click.option("--script", "scripts", multiple=True, metavar="FILE", help="Confirm a script of your own.")
 @click.option("-D", "variables", multiple=True, metavar="NAME=VALUE", help="Confirm a variable of the scripts.")

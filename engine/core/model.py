@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from engine.core.kernel import HOST, GuestMachine, Kernel
 from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
 
 SLA_FRACTION = 0.95
@@ -100,7 +101,7 @@ class Subject:
 
     build: str
     config: str
-    kernel: str = "host"
+    kernel: str = HOST
     arm: str = ""
 
     @property
@@ -333,6 +334,9 @@ class Manifest:
     stop: Stopping = "busy"
     looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
     minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
+    kernels: tuple[Kernel, ...] = ()  # that are booted: all but the host's
+    guest: GuestMachine | None = None  # where they are
+    tunables: tuple[tuple[str, str], ...] = ()  # of the scheduler, in all cells
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
 
     def record(self) -> dict[str, Any]:
@@ -351,6 +355,10 @@ class Manifest:
     def config(self, subject: Subject) -> Config:
         """The settings of a subject."""
         return self.configs[config_key(subject.config, subject.build)]
+
+    def kernel(self, label: str) -> Kernel | None:
+        """The kernel of a label; None for the host's."""
+        return next((kernel for kernel in self.kernels if kernel.label == label), None)
 
     @property
     def sliced(self) -> bool:

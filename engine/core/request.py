@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
 from workloads import workload
 from workloads.options import about, checked, given, options_of
@@ -37,6 +38,46 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     configs: Annotated[
         tuple[str, ...], about("Server settings to compare under.", metavar="NAME|FILE,…", flag="--config")
     ] = ("auto",)
+    kernels: Annotated[
+        tuple[str, ...],
+        about(
+            "Kernels to compare under, the base first: host is the one that runs here; each cell of another has a "
+            "guest of its own. NAME=/path/bzImage is one of your own, with lib/modules/RELEASE beside it.",
+            metavar="LABEL,…",
+            flag="--kernel",
+        ),
+    ] = (HOST,)
+    sched: Annotated[
+        tuple[str, ...],
+        about(
+            "A tunable of the kernel's scheduler, in every cell; on the host it is restored afterwards.",
+            metavar="NAME=VALUE",
+            repeated=True,
+        ),
+    ] = ()
+    guest_cpus: Annotated[
+        Annotated[int, Meta(ge=1, le=512)] | None,
+        about("CPUs of a guest with another kernel.", metavar="N", unset="as many as there are here"),
+    ] = None
+    guest_pin: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=4095)], ...],
+        about("CPUs of this machine that a guest's are bound to, one each.", metavar="CPU,…", unset="not bound"),
+    ] = ()
+    guest_memory: Annotated[
+        str | None,
+        about("Memory of a guest with another kernel.", metavar="SIZE", unset="half of what there is here"),
+    ] = None
+    guest_disk: Annotated[
+        GuestDisk,
+        about("Where a guest's cluster lies: on a disk of its own, whose image is in the run's folder, or in memory."),
+    ] = "image"
+    accelerator: Annotated[
+        Literal["auto", "kvm", "tcg"],
+        about(
+            "What runs a guest's instructions. tcg emulates them, 10 to 250 times slower, which no verdict is given "
+            "for; auto: kvm where it is seen to run a guest."
+        ),
+    ] = "auto"
     overrides: Annotated[
         tuple[str, ...],
         about("One more setting, on top of every config.", metavar="NAME=VALUE", flag="--set", repeated=True),
@@ -121,8 +162,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subjects(self) -> int:
-        """How many subjects are compared: builds under configs, and the base's doubles."""
-        return (len(self.builds) + self.aa) * len(self.configs)
+        """How many subjects are compared: builds under configs and kernels, and the base's doubles."""
+        return (len(self.builds) + self.aa) * len(self.configs) * len(self.kernels)
+
+    @property
+    def in_guests(self) -> bool:
+        """Whether any cell runs under another kernel than the host's."""
+        return any(kernel != HOST for kernel in self.kernels)
 
     @property
     def sliced(self) -> bool:

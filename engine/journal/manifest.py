@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.core.comparison import LEVEL
 from engine.core.errors import UserError
+from engine.core.kernel import HOST
 from engine.core.model import MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.text import visible
@@ -87,4 +88,6 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         subject = cell.subject
         if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:
             raise UserError(f"{path}: cell {visible(cell.id)!r} names a build or config that is not in it")
+        if subject.kernel != HOST and (manifest.kernel(subject.kernel) is None or manifest.guest is None):
+            raise UserError(f"{path}: cell {visible(cell.id)!r} names a kernel that is not in it")
     return manifest

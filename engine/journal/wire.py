@@ -35,10 +35,15 @@ Change = tuple[str | Row, ...]
 
 
 class Wire:
-    """Rows in a guest: gathered, and sent when they are committed. `say` sends a line's record."""
+    """Rows in a guest: gathered, and sent when they are committed. `say` sends a line's record.
 
-    def __init__(self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int]) -> None:
-        self._say = say
+    `found` is what the run's journal had found when the guest began.
+    """
+
+    def __init__(
+        self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int], found: Mapping[str, Any]
+    ) -> None:
+        self._say, self._found = say, dict(found)
         self._ids, self._committed = dict(last_ids), dict(last_ids)
         self._gathered: list[list[Any]] = []
 
@@ -53,7 +58,13 @@ class Wire:
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
         """Changes rows."""
+        if table == "step" and values.get("totals") and not self._found:
+            self._found = json.loads(values["totals"])["report"].get("found") or {}
         self._gathered.append(["update", table, _packed(values), _packed(where)])
+
+    def found(self) -> dict[str, Any]:
+        """What the run has found."""
+        return self._found
 
     def commit(self) -> None:
         """Sends what was gathered."""

@@ -30,6 +30,9 @@ class Rows(Protocol):
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
         """Gives the rows values whose columns are as `where` says; None there is no value."""
 
+    def found(self) -> dict[str, Any]:
+        """What the first step of the run that found something reports of it; empty while none has."""
+
     def commit(self) -> None:
         """Makes what was written visible to readers."""
 
@@ -60,6 +63,12 @@ class Database:
         changes = ", ".join(f"{column} = ?" for column in values)
         which = " AND ".join(f"{column} IS ?" for column in where)
         self.connection.execute(f"UPDATE {table} SET {changes} WHERE {which}", (*values.values(), *where.values()))
+
+    def found(self) -> dict[str, Any]:
+        what = "json_extract(totals, '$.report.found')"
+        query = f"SELECT {what} FROM step WHERE {what} IS NOT NULL ORDER BY id LIMIT 1"
+        row = self.connection.execute(query).fetchone()
+        return converted(parsed(row[0], "journal.db"), dict[str, Any], "journal.db: found") if row else {}
 
     def commit(self) -> None:
         self.connection.execute("COMMIT")
@@ -201,9 +210,7 @@ class JournalWriter:
 
     def found(self) -> dict[str, Any]:
         """What the first step of the run that found something reports of it; empty while none has."""
-        found = "json_extract(totals, '$.report.found')"
-        row = self._db.execute(f"SELECT {found} FROM step WHERE {found} IS NOT NULL ORDER BY id LIMIT 1").fetchone()
-        return converted(parsed(row[0], "journal.db"), dict[str, Any], "journal.db: found") if row else {}
+        return self.rows.found()
 
     def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
         """Records a step's end and what was counted over it."""

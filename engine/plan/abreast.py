@@ -47,6 +47,8 @@ def check(request: Request, steps: Sequence[Step]) -> None:
         raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
     if not any(step.sliced for step in steps):
         raise CannotBeSliced("none of these steps can be driven in slices")
+    if request.in_guests:
+        raise CannotBeSliced("a cell under another kernel has a guest to itself")
     if len(request.configs) > 1:
         raise CannotBeSliced("slices compare builds under one config, not several")
     if count > MOST:

@@ -9,6 +9,8 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
 from engine.core.text import visible
+from engine.guest import kernels as known_kernels
+from engine.host import scheduler
 from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
@@ -27,10 +29,12 @@ def confirm(
     *,
     scripts: Sequence[str] = (),
     variables: Sequence[str] = (),
+    kernels: Sequence[str] = (),
 ) -> None:
     """Checks that an existing run may be continued.
 
-    Its builds are those of the catalog, or installs that `specs` name again as NAME=PATH; settings that start a program
+    Its builds are those of the catalog, or installs that `specs` name again as NAME=PATH, and so are its kernels;
+    settings that start a program
     are named again in `settings`. Scripts that are no part of the workload and their variables, which can do what a
     superuser of the server can, are those of the files `scripts` and of `variables` (NAME=VALUE). Its folder holds
     regular files only. Raises UserError, saying what to do, otherwise.
@@ -52,6 +56,7 @@ def confirm(
     for build in manifest.builds:
         _confirm_build(build, known, given.get(build.label), run.parent, progress)
     _confirm_workload(manifest, run.parent, progress)
+    _confirm_kernels(manifest, kernels, run.parent, progress)
 
 
 def _finished(run: Path, manifest: Manifest) -> bool:
@@ -76,6 +81,28 @@ def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, p
                 f"build '{build.label}' has changed since the run began: its {what} is {visible(str(here))}, "
                 f"was {visible(str(recorded))}; start a new run"
             )
+
+
+def _confirm_kernels(manifest: Manifest, specs: Sequence[str], out: Path, progress: Callable[[str], None]) -> None:
+    """The images are those that a new run would boot here. A guest may read what the account of servers may."""
+    given = {known_kernels.label_of(spec): spec for spec in specs}
+    for name in given.keys() - {kernel.label for kernel in manifest.kernels}:
+        raise UserError(f"--kernel {visible(given[name])}: this run has no kernel of that name")
+    known = {entry.label for entry in known_kernels.catalog()}
+    for kernel in manifest.kernels:
+        label = visible(kernel.label)
+        if kernel.label not in known and kernel.label not in given:
+            raise UserError(
+                f"kernel '{label}' of this run is not known here; if you trust this image, confirm it with "
+                f"--kernel {label}={visible(kernel.image)}"
+            )
+        found = known_kernels.resolve(given.get(kernel.label, kernel.label), progress, out / ".builds")
+        if found != kernel:
+            raise UserError(
+                f"kernel '{label}' has changed since the run began: it is {found.release}, was "
+                f"{visible(kernel.release)}, or another image; start a new run"
+            )
+    scheduler.check_recorded(manifest.tunables)
 
 
 def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequence[str]) -> None:

@@ -22,10 +22,11 @@ from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
 from engine.core.request import CELLS, MOST_REPEATS, Request, name_of
 from engine.core.text import visible
 from engine.core.version import version
+from engine.guest import kernels
 from engine.host import disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, planfile
+from engine.plan import abreast, guests, planfile
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix, programs
@@ -105,12 +106,17 @@ class _Asked:
         assert request.minutes is not None
         return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
 
+    def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
+        """The largest cell's space; `settings` are each config's."""
+        expected = workload(request.workload).expected_bytes
+        return max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
+
     def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
         """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
-        expected = workload(request.workload).expected_bytes
-        cell_bytes = max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
+        cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
-        judged, repeats = request.subjects - request.aa * len(request.configs), request.planned_repeats
+        doubles = request.aa * len(request.configs) * len(request.kernels)
+        judged, repeats = request.subjects - doubles, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
         if request.sliced:
@@ -134,6 +140,7 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     Raises UserError for any invalid name or number.
     """
     _check_names(request)
+    guests.check(request)
     for spec in request.builds:
         if "=" in spec:
             builds.resolve([spec], lambda _: None)
@@ -154,12 +161,17 @@ def _rough_settings(
     request: Request, changes: Mapping[configs.ConfigSpec, Sequence[Change]], machine: Machine
 ) -> list[dict[str, str]]:
     """The settings of each config that any version would take, as far as they move the estimates of space."""
-    scaled = configs.scale(abreast.share(machine, request))
+    scaled = configs.scale(_share(machine, request))
     found = [{name: value for name, value, _ in spec.settings} | dict(own) for spec, own in changes.items()]
     return [
         {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
         for settings in found
     ]
+
+
+def _share(machine: Machine, request: Request) -> Machine:
+    """What each server may count on."""
+    return guests.share(abreast.share(machine, request), request)
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
@@ -169,6 +181,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     anything slow is done, and for a build that is not available.
     """
     _check_names(request)
+    tunables = guests.check(request)
     request, asked, reason = _decided(request, out)
     resolved = _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
@@ -180,7 +193,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     notices += abreast.notices(request)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
-    machine = abreast.share(environment.machine(out), request)
+    machine = _share(environment.machine(out), request)
     applied = {
         config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
         for spec, changes in asked.changes.items()
@@ -190,6 +203,18 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     for name, value in configs.overrides(request.overrides):
         if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
+    settings = [dict(config.settings) for config in applied.values()]
+    guess = asked.guess(request, settings, out)
+    needed = asked.cell_bytes(request, settings)
+    booted = guests.prepare(
+        request,
+        environment.machine(out),
+        needed,
+        settings,
+        progress,
+        out / ".builds",
+        probed=bool(asked.probes.choices),
+    )
     created = datetime.now().astimezone()
     chosen, record = workload(request.workload), asked.plan.record
     if asked.plan.programs:
@@ -211,8 +236,18 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         configs=applied,
         workload={**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))},
         cells=interleave(
-            subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.planned_repeats
+            subjects(
+                labels,
+                [spec.name for spec in asked.changes],
+                base,
+                request.aa,
+                [kernels.label_of(spec) for spec in request.kernels],
+            ),
+            request.planned_repeats,
         ),
+        kernels=booted.kernels,
+        guest=booted.machine,
+        tunables=tuple(tunables),
         stall_rule=asdict(StallRule()),
         environment=environment.record(out),
         interleave="slices" if request.sliced else "cells",
@@ -227,9 +262,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
     )
-    return Prospect(
-        manifest, asked.guess(request, [dict(config.settings) for config in applied.values()], out), notices
-    )
+    return Prospect(manifest, guess, (*notices, *booted.notices))
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:
@@ -292,7 +325,7 @@ def _check_names(request: Request) -> None:
     if cells > MAX_CELLS:
         raise UserError(
             f"{cells:,} cells are more than a run may have ({MAX_CELLS:,}): "
-            "lower --repeats, or name fewer builds or configs"
+            "lower --repeats, or name fewer builds, configs or kernels"
         )
 
 

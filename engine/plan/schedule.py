@@ -6,12 +6,15 @@ import itertools
 from collections.abc import Sequence
 
 from engine.core.errors import unknown
+from engine.core.kernel import HOST
 from engine.core.model import Cell, Subject
 from workloads.base import Step
 
 
-def subjects(builds: Sequence[str], configs: Sequence[str], base: str, aa: bool) -> tuple[Subject, ...]:
-    """Every build under every config; the base build first, then its double when A/A is asked for.
+def subjects(
+    builds: Sequence[str], configs: Sequence[str], base: str, aa: bool, kernels: Sequence[str] = (HOST,)
+) -> tuple[Subject, ...]:
+    """Every build under every config and kernel; the base build first, then its double when A/A is asked for.
 
     Raises UserError when the base is not among the builds.
     """
@@ -19,11 +22,11 @@ def subjects(builds: Sequence[str], configs: Sequence[str], base: str, aa: bool)
         raise unknown("base", base, builds)
     ordered = [base, *(build for build in builds if build != base)]
     found: list[Subject] = []
-    for config in configs:
+    for kernel, config in itertools.product(kernels, configs):
         for build in ordered:
-            found.append(Subject(build, config))
+            found.append(Subject(build, config, kernel))
             if aa and build == base:
-                found.append(Subject(build, config, arm="aa"))
+                found.append(Subject(build, config, kernel, arm="aa"))
     return tuple(found)
 
 
@@ -37,7 +40,8 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
     for repeat in range(1, repeats + 1):
         for subject in subjects if repeat % 2 else reversed(subjects):
             ordinal = len(cells)
-            name = "-".join(part for part in (subject.build, subject.arm, subject.config) if part)
+            kernel = "" if subject.kernel == HOST else f"linux_{subject.kernel}"
+            name = "-".join(part for part in (subject.build, subject.arm, subject.config, kernel) if part)
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)
 

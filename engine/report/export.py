@@ -33,6 +33,7 @@ from typing import Any
 from engine.analysis import metrics
 from engine.analysis.results import RunResult, StepResult, load, published_by_cell, steps_of
 from engine.core.errors import UserError
+from engine.core.kernel import HOST
 from engine.core.model import progress
 from engine.core.text import csv_text, visible
 from engine.host.files import is_name, read_plain
@@ -268,7 +269,8 @@ def _published(result: RunResult) -> Rows:
             for name, (_, digits) in metrics.PUBLISHED.items()
         )
         subject = cell.cell.subject
-        tag = ".".join(part for part in (f"pg{subject.build}", subject.config, subject.arm) if part)
+        kernel = "" if subject.kernel == HOST else f"linux{subject.kernel}"
+        tag = ".".join(part for part in (f"pg{subject.build}", subject.config, kernel, subject.arm) if part)
         yield step, *values, tag, cell.cell.repeat
 
 

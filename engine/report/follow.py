@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from engine.core.format import span
+from engine.core.kernel import HOST
 from engine.core.text import visible
 from engine.journal.reader import EventRow
 from engine.view.abreast import Abreast, so_far_words
@@ -102,7 +103,8 @@ def line(view: ViewState) -> str:
     if view.abreast is not None and view.step is not None:
         return visible("  ".join(_parts_abreast(view, view.abreast, view.step.name)))
     number = min(view.cells_done + view.cells_failed + 1, view.cells)
-    parts = [f"cell {number}/{view.cells}{_left(view)}", f"{view.cell.subject.name} r{view.cell.repeat}"]
+    kernel = "" if view.cell.subject.kernel == HOST else f" {view.cell.subject.kernel}"
+    parts = [f"cell {number}/{view.cells}{_left(view)}", f"{view.cell.subject.name}{kernel} r{view.cell.repeat}"]
     if view.step is None or view.doing:
         return visible("  ".join([*parts, view.doing]))
     parts.append(view.step.name)

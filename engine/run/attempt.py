@@ -14,13 +14,14 @@ from typing import Any
 import psycopg
 
 from engine.core.errors import UserError
+from engine.core.kernel import HOST
 from engine.core.model import Cell, Manifest
 from engine.host import environment
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
-from engine.run.step import Phase, StepRunner
+from engine.run.step import POLL_S, Phase, StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
 Phases = Generator[Phase, None, None]
@@ -39,6 +40,12 @@ class Attempt:
         """Goes on to the next phase; False when the attempt has ended."""
         self.phase = next(self._left, None)
         return self.phase is not None
+
+    def run(self) -> None:
+        """Goes on to its end, with nothing beside it."""
+        while self.advance():
+            if self.phase is Phase.RUNNING:
+                time.sleep(POLL_S)
 
     def fail(self, error: Exception) -> None:
         """Ends the attempt with an error, where it still runs: that is recorded, as if it had come from within."""
@@ -86,7 +93,8 @@ class Attempt:
         make_passable(folder)
         build = manifest.build(cell.subject.build)
         origin: dict[str, Any] = {"environment": environment.record(folder)}
-        for finding in drift(manifest.environment, origin["environment"]):
+        # The manifest's record is the host's: that a guest is another machine is no news.
+        for finding in drift(manifest.environment, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)
         config, progress = manifest.config(cell.subject), partial(note, "progress")
         with Server(build, config, folder, keep=manifest.keep, progress=progress, check=stop.check) as server:

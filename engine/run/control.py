@@ -55,10 +55,13 @@ class Commands:
     journal: JournalWriter
     cells: dict[int, UnderWay] = field(default_factory=dict)
     stop_wanted: bool = False
+    elsewhere: Answer | None = None  # who answers while the cell runs in a guest
 
     def answer(self, record: dict[str, Any]) -> str:
         """Does what a caller asks; returns the answer. Raises UserError for what cannot be done."""
         match record:
+            case {"probe": str(), "on": bool()} | {"mark": str()} if self.elsewhere is not None:
+                return self.elsewhere(record)
             case {"probe": str(name), "on": bool(on)}:
                 return self._switch(name, on)
             case {"mark": str(text)}:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from engine.core.kernel import HOST
+from engine.core.model import Cell, Manifest
+from engine.host import scheduler
 from engine.host.account import unprivileged
 from engine.host.lock import exclusive_run
 from engine.journal import outcome
@@ -23,8 +25,8 @@ from engine.run.abreast import run_abreast
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
 from engine.run.ending import Ending
+from engine.run.guest import GuestAttempt
 from engine.run.reaper import reaper
-from engine.run.step import POLL_S, Phase
 from engine.run.stop import Stop
 
 
@@ -93,22 +95,31 @@ def execute(run: Path) -> Outcome:
             for cells in left:
                 if stop.reason:
                     break
-                with clearing.watching([places[cell.id] for cell in cells], uid):
+                tunables = manifest.tunables if any(cell.subject.kernel == HOST for cell in cells) else ()
+                with (
+                    clearing.watching([places[cell.id] for cell in cells], uid, scheduler.values(tunables)),
+                    scheduler.tuned(tunables),
+                ):
                     for cell in cells:
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.
                         kill_leftover(*places[cell.id], uid)
-                    attempts = [Attempt(places[cell.id][0], manifest, cell, stop, commands) for cell in cells]
-                    if len(attempts) == 1:
-                        _run_alone(attempts[0])
-                    else:
-                        run_abreast(attempts, manifest, unprivileged(), ending.scatter())
-                failed += sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
+                    failed += _run(cells, run, manifest, stop, commands, ending)
         if not stop.reason:
             ending.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
 
 
-def _run_alone(attempt: Attempt) -> None:
-    while attempt.advance():
-        if attempt.phase is Phase.RUNNING:
-            time.sleep(POLL_S)
+def _run(cells: Sequence[Cell], run: Path, manifest: Manifest, stop: Stop, commands: Commands, ending: Ending) -> int:
+    """Runs the cells of a repeat that are to run together, or one by itself; returns how many of them failed."""
+    attempts = [
+        (Attempt if cell.subject.kernel == HOST else GuestAttempt)(
+            run / "cells" / cell.id, manifest, cell, stop, commands
+        )
+        for cell in cells
+    ]
+    if len(attempts) == 1:
+        attempts[0].run()
+    else:
+        abreast = [attempt for attempt in attempts if isinstance(attempt, Attempt)]
+        run_abreast(abreast, manifest, unprivileged(), ending.scatter())
+    return sum(not attempt.finished for attempt in attempts) if not stop.reason else 0

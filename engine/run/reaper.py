@@ -4,7 +4,7 @@ A signal that no handler sees, or a fault in a library, can end the engine. Its 
 the kernel (`bound_to_engine`); cluster, socket folder, shared memory and control socket are cleared here. It sleeps on
 a pipe that the engine alone holds open, and so costs nothing until the engine is gone.
 
-    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run
+    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run, tunables as they were
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import engine
 from engine.core.errors import UserError
+from engine.host import scheduler
 from engine.journal.lock import held
 from engine.journal.runs import CONTROL
 from engine.postgres.cluster import kill_leftover
@@ -35,17 +36,23 @@ class Reaper:
     pipe: IO[bytes]
 
     @contextmanager
-    def watching(self, places: Sequence[tuple[Path, Path]], uid: int) -> Iterator[None]:
-        """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins."""
-        self._send([{"cell": str(cell.absolute()), "bin": str(bin), "uid": uid} for cell, bin in places])
+    def watching(
+        self, places: Sequence[tuple[Path, Path]], uid: int, tunables: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
+        """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins.
+
+        `tunables` are the scheduler's that are changed meanwhile, with the values that they had.
+        """
+        cells = [{"cell": str(cell.absolute()), "bin": str(bin), "uid": uid} for cell, bin in places]
+        self._send({"cells": cells, "tunables": dict(tunables or {})})
         try:
             yield
         finally:
-            self._send([])
+            self._send({"cells": []})
 
-    def _send(self, cells: Sequence[dict[str, str | int]]) -> None:
+    def _send(self, left: Mapping[str, Any]) -> None:
         with suppress(BrokenPipeError):  # it was killed; the next engine on this run clears
-            self.pipe.write(json.dumps(cells).encode() + b"\n")
+            self.pipe.write(json.dumps(left).encode() + b"\n")
             self.pipe.flush()
 
 
@@ -70,12 +77,14 @@ def reaper(run: Path) -> Iterator[Reaper]:
 
 def main() -> None:
     """Waits for the engine to end; clears what it left, unless another engine has the run."""
-    run, last = Path(sys.argv[1]), b"[]"
+    run, last = Path(sys.argv[1]), b'{"cells": []}'
     for line in sys.stdin.buffer:
         last = line
-    cells = json.loads(last)
+    left = json.loads(last)
+    cells = left["cells"]
     if not cells:
         return
+    scheduler.restore(left["tunables"])
     until_s = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:

@@ -15,6 +15,7 @@ from typing import Self
 
 from engine.core.clock import Clock
 from engine.core.errors import UserError
+from engine.core.kernel import HOST
 from engine.core.model import SLA_FRACTION, Subject, sla
 from engine.journal import outcome
 from engine.journal.lock import is_locked
@@ -121,7 +122,7 @@ class Player:
 
     def _live(self, running: bool) -> ViewState:
         attempts = list(self._attempts.values())
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
         blank = self._blank("running" if running else self._ended())
         if running:
             wanted = outcome.wanted(self.manifest, self._decisions)
@@ -147,6 +148,11 @@ class Player:
             doing = self._waiting(f"after {step.name}", attempt, step.ended_ns or step.started_ns)
             view = replace(view, doing=doing)
         return self._at(view, attempt, series, step.ended_ns or series.newest_ns, beside)
+
+    def _now_ns(self, attempt: Attempt) -> int:
+        """The time by the clock of an attempt: a guest has one of its own, which shares only the wall clock."""
+        in_guest = attempt.cell in self._cells and self._cells[attempt.cell].subject.kernel != HOST
+        return self._clock.wall_ns() - self._wall(attempt, 0) if in_guest else self._clock.monotonic_ns()
 
     def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, Beside]:
         """What is to be shown of the cells that run, or ran last; and the steps that are driven side by side."""

@@ -41,6 +41,7 @@ def make_run(
     *,
     builds: Sequence[str] = ("16.3", "17.0"),
     configs: Sequence[str] = ("auto",),
+    under: Sequence[str] = ("host",),
     repeats: int = 3,
     aa: bool = False,
     effects: Mapping[tuple[str, str], float] | None = None,
@@ -67,7 +68,7 @@ def make_run(
     `environments` are the machine's records before each cell, `environments_after` those after it, where there are any.
 
     With `blocks` query steps were driven in slices, so many blocks each, whose rates scatter by `slice_noise`.
-    `planned` are further entries of the manifest.
+    `under` are labels of kernels; `planned` are further entries of the manifest.
 
     `failed` are ordinals of cells with their reason; `unfinished` ones are never begun.
 
@@ -76,7 +77,7 @@ def make_run(
     """
     random_source = random.Random(seed)
     steps = plan_steps("g24b", 100_000, clients, STEPS, query_seconds=60)
-    cells = interleave(subjects(builds, configs, builds[0], aa), repeats)
+    cells = interleave(subjects(builds, configs, builds[0], aa, under), repeats)
     manifest = Manifest(
         run=path.name,
         created="2026-11-20T10:00:00+00:00",

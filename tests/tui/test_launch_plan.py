@@ -141,8 +141,13 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
     plan = TWO
     assert by_name(launch_items.builds(plan, OFFER))["14.10"].text == "base"
     assert by_name(launch_items.configs(plan, OFFER))["auto"].box == "[x]"
-    (kernel,) = launch_items.kernels(OFFER)
+    (kernel,) = launch_items.kernels(plan, OFFER)
     assert (kernel.name, kernel.box, kernel.text) == ("host", "[x]", "6.12.58")
+    two = changed(OFFER, kernels=(*OFFER.kernels, {"kernel": "6.1", "release": "6.1.170", "state": "nixpkgs"}))
+    older = by_name(launch_items.kernels(plan, two))["6.1"]
+    assert older.box == "[ ]" and older.toggle is not None and older.toggle().kernels == ("host", "6.1")
+    (_, _, mine) = launch_items.kernels(replace(plan, kernels=("host", "mine=/boot/vmlinuz")), two)
+    assert (mine.name, mine.box) == ("mine", "[x]")
     probes = by_name(launch_items.probes(plan, OFFER))
     assert probes["sched"].toggle is not None and probes["sched"].toggle().probes == ("sched",)
     assert probes["procsched"].toggle is None and probes["procsched"].box == "[x]"

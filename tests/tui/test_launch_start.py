@@ -63,7 +63,7 @@ async def opened(pilot: Pilot[Any], screen: LaunchScreen, plan: Path) -> None:
 def test_choices_and_preflight_are_this_machines(out: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         assert {row["label"] for row in screen.offer.builds} >= {"16.3", "17.0"}
-        assert [row["release"] for row in screen.offer.kernels] == [os.uname().release]
+        assert screen.offer.kernels[0]["release"] == os.uname().release
         assert "servers' user" in {check["name"] for check in screen.checks}
         assert screen.query_one("#builds", Panel).has_focus
 

@@ -14,7 +14,7 @@ import msgspec
 
 from engine.core.format import size
 from engine.core.request import Request, name_of
-from tui.launch.plan import steps_of, with_base, with_build, with_config, with_probe, with_step
+from tui.launch.plan import steps_of, with_base, with_build, with_config, with_kernel, with_probe, with_step
 from workloads.options import Option
 
 Row = dict[str, Any]
@@ -179,13 +179,21 @@ def configs(plan: Request, offer: Choices) -> Iterator[Item]:
         )
 
 
-def kernels(offer: Choices) -> Iterator[Item]:
-    """The kernels; the running one is what every run has."""
-    for row in offer.kernels:
-        kernel, release, state = str(row["kernel"]), str(row["release"]), str(row["state"])
-        chosen = kernel == "host"
-        detail = f"{kernel}: {release}, {state}"
-        yield Item(kernel, _box(chosen), release, state, detail, "chosen" if chosen else "")
+def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
+    """The kernels: the running one, those that are booted in guests, and those of the user's own."""
+    rows = {str(row["kernel"]): (str(row["release"]), str(row["state"])) for row in offer.kernels}
+    own = {kernel: ("", "a file of your own") for kernel in plan.kernels if kernel not in rows}
+    for kernel, (release, state) in {**rows, **own}.items():
+        chosen = kernel in plan.kernels
+        yield Item(
+            name_of(kernel),
+            _box(chosen),
+            release,
+            state,
+            f"{name_of(kernel)}: {release}, {state}",
+            "chosen" if chosen else "",
+            toggle=partial(with_kernel, plan, kernel, (*rows, *own)),
+        )
 
 
 def probes(plan: Request, offer: Choices) -> Iterator[Item]:

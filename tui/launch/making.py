@@ -97,7 +97,7 @@ class PlanScreen(BenchScreen):
                 panel("builds", lambda: launch_items.builds(self.plan, self.offer, self._find)),
                 panel("configs", lambda: launch_items.configs(self.plan, self.offer)),
                 Vertical(
-                    panel("kernels", lambda: launch_items.kernels(self.offer)),
+                    panel("kernels", lambda: launch_items.kernels(self.plan, self.offer)),
                     panel("probes", lambda: launch_items.probes(self.plan, self.offer)),
                     id="beside",
                 ),

@@ -72,6 +72,11 @@ def with_config(request: Request, config: str, order: Sequence[str]) -> Request:
     return replace(request, configs=_toggled(request.configs, config, order) or request.configs)
 
 
+def with_kernel(request: Request, kernel: str, order: Sequence[str]) -> Request:
+    """With a kernel, or without it; one is always there."""
+    return replace(request, kernels=_toggled(request.kernels, kernel, order) or request.kernels)
+
+
 def with_option(request: Request, name: str, value: Any, excludes: Sequence[str] = ()) -> Request:
     """With an option of the workload, which then takes the place of others; None takes it away."""
     dropped = (name, *(excludes if value is not None else ()))

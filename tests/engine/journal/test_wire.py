@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from engine.journal import wire
 from engine.journal.reader import JournalReader, RoleSecond
 from engine.journal.wire import Receiver, Wire
 from engine.journal.writer import JournalWriter, create_run
+from tests.support.made_run import made_totals
 
 MANIFEST = {"schema": [1, 0]}
 CELL = "002-16.3-auto-linux_6.1-r1"
@@ -62,7 +64,7 @@ def dump(connection: sqlite3.Connection) -> dict[str, list[tuple[Any, ...]]]:
 def test_what_is_sent_is_there_as_if_it_had_been_written_here(host: JournalWriter, tmp_path: Path) -> None:
     receiver = Receiver(host.database, CELL)
     sent: list[bytes] = []
-    guest = JournalWriter(tmp_path / "guest", Wire(lambda record: sent.append(wire.line(record)), receiver.first))
+    guest = JournalWriter(tmp_path / "guest", Wire(lambda record: sent.append(wire.line(record)), receiver.first, {}))
     attempt = write_a_cell(guest)
     for each in sent:
         receiver.apply(json.loads(each)["rows"])
@@ -88,15 +90,18 @@ def test_what_is_sent_is_there_as_if_it_had_been_written_here(host: JournalWrite
 def test_what_is_rolled_back_is_never_sent_and_its_ids_are_free(host: JournalWriter, tmp_path: Path) -> None:
     receiver = Receiver(host.database, CELL)
     sent: list[Any] = []
-    guest = JournalWriter(tmp_path, Wire(sent.append, receiver.first))
+    guest = JournalWriter(tmp_path, Wire(sent.append, receiver.first, {}))
     attempt = guest.begin_attempt(CELL, 1, {})
     lost = guest.begin_step(attempt, 0, "l.i0", "load", 1, {}, 2)
     guest.recover()
     kept = guest.begin_step(attempt, 0, "l.x", "index", 1, {}, 3)
     guest.commit()
-    assert lost == kept == 2
+    assert lost == kept == 2 and guest.found() == {}
+    guest.end_step(kept, 4, replace(made_totals("l.x", "index", 10.0, 1), report={"found": {"rows": 7}}))
+    assert guest.found() == {"rows": 7}
     for each in sent:
         receiver.apply(json.loads(wire.line(each))["rows"])
+    assert host.found() == {"rows": 7}
     assert [row[3] for row in host.database.execute("SELECT * FROM step")] == ["l.i0", "l.x"]
 
 

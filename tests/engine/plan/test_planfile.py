@@ -228,8 +228,10 @@ def test_a_detached_start_that_fails_prints_no_json(bench: Bench, label: str) ->
 def test_kernels_are_listed_with_the_running_one(bench: Bench) -> None:
     import platform
 
-    (row,) = json.loads(bench("list", "kernels", "--json").stdout)
-    assert row == {"kernel": "host", "release": platform.release(), "state": "running"}
+    row, *others = json.loads(bench("list", "kernels", "--json").stdout)
+    assert (row["kernel"], row["release"], row["state"]) == ("host", platform.release(), "running")
+    assert {other["state"] for other in others} <= {"distro", "nixpkgs"}  # as this machine can have them
+    assert all("base_slice_ns" in other["tunables"] for other in others if other["scheduler"] == "EEVDF")
 
 
 def test_all_choices_come_in_one_object(bench: Bench) -> None:

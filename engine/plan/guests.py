@@ -1,0 +1,129 @@
+"""The guests of a run: which kernels are booted, in which machine, and whether it has room here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.format import size, size_bytes
+from engine.core.kernel import HOST, GuestMachine, Kernel
+from engine.core.request import Request
+from engine.guest import accelerator, kernels, tools
+from engine.host import scheduler
+from engine.host.environment import Machine
+
+SYSTEM_MB = 512  # of a guest's memory, for its kernel, page tables and the engine
+LEAST_MB = 768
+SPARE_MB = 512  # of the host's memory, for qemu, and for the host
+MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Guests:
+    """The kernels to boot and the machine; None without any. `notices` are lines about what follows from it."""
+
+    kernels: tuple[Kernel, ...] = ()
+    machine: GuestMachine | None = None
+    notices: tuple[str, ...] = ()
+
+
+def check(request: Request) -> scheduler.Tunables:
+    """The tunables. Raises UserError for names and numbers that cannot be; fetches and boots nothing."""
+    kernels.check_names(request.kernels)
+    tunables = scheduler.parsed(request.sched)
+    if request.keep and request.in_guests:
+        raise UserError("--keep: a guest's cluster goes with the guest; leave out --keep, or --kernel")
+    if HOST in request.kernels:
+        scheduler.check_here(tunables)
+    pins = request.guest_pin
+    away = sorted(set(pins) - os.sched_getaffinity(0))
+    if away:
+        raise UserError(f"--guest-pin: this machine has no CPU {', '.join(map(str, away))} for bench")
+    if len(set(pins)) < len(pins) or (pins and request.guest_cpus not in (None, len(pins))):
+        raise UserError("--guest-pin: name as many different CPUs as the guest has (--guest-cpus)")
+    if request.guest_memory is not None and size_bytes(request.guest_memory, "MB") < LEAST_MB * MB:
+        raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
+    return tunables
+
+
+def memory_mb(request: Request, machine: Machine) -> int:
+    """A guest's memory. Raises UserError where the machine has too little."""
+    most = machine.memory_bytes // MB - SPARE_MB
+    asked = request.guest_memory
+    wanted = size_bytes(asked, "MB") // MB if asked else max(LEAST_MB, machine.memory_bytes // MB // 2)
+    if wanted > most:
+        raise UserError(
+            f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} beside the "
+            f"host: give it at most {max(0, most)}MB"
+        )
+    return wanted
+
+
+def share(machine: Machine, request: Request) -> Machine:
+    """What a server may count on: what a guest has, also on the host beside guests, so that settings agree."""
+    if not request.in_guests:
+        return machine
+    return Machine((memory_mb(request, machine) - SYSTEM_MB // 2) * MB, machine.free_disk_bytes)
+
+
+def prepare(
+    request: Request,
+    machine: Machine,
+    cell_bytes: int,
+    settings: Sequence[Mapping[str, str]],
+    progress: Callable[[str], None],
+    roots: Path,
+    *,
+    probed: bool,
+) -> Guests:
+    """Fetches kernels and tools, and sees by a boot what may run them. Raises UserError for what cannot be."""
+    if not request.in_guests:
+        return Guests()
+    found = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
+    for kernel in found:
+        scheduler.check(scheduler.parsed(request.sched), kernel.release)
+    programs = tools.find(progress, roots)
+    runs, why = accelerator.choose(request.accelerator, found[0], programs, progress)
+    disk_mb = cell_bytes // MB + 256
+    guest = GuestMachine(
+        accelerator=runs,
+        cpus=request.guest_cpus or len(request.guest_pin or os.sched_getaffinity(0)),
+        memory_mb=memory_mb(request, machine),
+        disk=request.guest_disk,
+        disk_mb=disk_mb,
+        emulator=f"qemu {programs.version}",
+        pins=request.guest_pin,
+    )
+    _check_memory(guest, settings)
+    if probed:
+        for kernel in found:
+            if kernel.options.get(kernels.BTF) == "n":
+                raise UserError(f"kernel '{kernel.label}' has no BTF, which probes need: leave out --probes")
+    return Guests(found, guest, tuple(_notices(request, found, guest, why)))
+
+
+def _check_memory(guest: GuestMachine, settings: Sequence[Mapping[str, str]]) -> None:
+    buffers = max(size_bytes(each.get("shared_buffers", "128MB"), "8kB") for each in settings)
+    needed = SYSTEM_MB + buffers // MB + (guest.disk_mb if guest.disk == "tmpfs" else 0)
+    if needed > guest.memory_mb:
+        of_disk = f", {size(guest.disk_mb * MB)} of data in memory (--guest-disk image leaves that out)"
+        raise UserError(
+            f"a guest of {size(guest.memory_mb * MB)} is too small for shared_buffers of {size(buffers)}"
+            f"{of_disk if guest.disk == 'tmpfs' else ''} and {SYSTEM_MB} MB for itself: --guest-memory {needed}MB"
+        )
+
+
+def _notices(request: Request, found: Sequence[Kernel], guest: GuestMachine, why: str) -> list[str]:
+    cpus = f"{guest.cpus} CPU{'s' if guest.cpus > 1 else ''}"
+    how = f"{cpus}, {size(guest.memory_mb * MB)}, {guest.emulator} with {guest.accelerator}"
+    notices = [f"kernel {each.label}: {each.release}, {each.scheduler}, in a guest of {how}" for each in found]
+    if guest.emulated:
+        notices.append(f"emulated, not KVM: {why}; 10 to 250 times slower, and no verdict is given")
+    if HOST in request.kernels:
+        notices.append("host against a guest gets no verdict: virtualisation would be compared")
+    if len({each.provenance for each in found}) > 1:
+        notices.append("kernels of unlike provenance get no verdict: their configurations differ, too")
+    return notices

@@ -1,0 +1,287 @@
+"""An attempt at a cell in a guest with another kernel: boots it, keeps its rows and files, says how it ended.
+
+Server, clients, samplers and probes run in the guest, under one scheduler (`engine.run.inside`). What it writes into
+its journal comes as lines and is applied here while it runs, so that whoever watches sees it live.
+
+    from the guest   {"booted": RELEASE, "s": SECONDS}, {"rows": …} (engine.journal.wire), {"file": NAME, "b64": TEXT}
+                     (a piece of a log), {"answer": {"ok"|"error": TEXT}}, at last {"ended": STATE}, {"status": CODE}
+    to the guest     {"probe": …}, {"mark": …}, as over the control socket; {"stop": REASON}
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import shlex
+import sqlite3
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import engine
+from engine.core.errors import UserError
+from engine.core.model import Cell, Manifest
+from engine.core.record import converted, parsed
+from engine.core.text import visible
+from engine.guest import kernels, tools
+from engine.guest.machine import DISK, Guest, Job, make_disk
+from engine.host.account import make_passable, unprivileged
+from engine.host.files import is_name, open_plain
+from engine.journal.wire import Receiver
+from engine.run.control import Commands
+from engine.run.stop import Stop
+
+POLL_S = 0.1
+BOOT_S = 60.0  # until it says that its kernel is up
+BEGIN_S = 120.0  # until its engine has begun the cell
+STOP_S = 60.0  # that it may take to end
+ANSWER_S = 30.0
+EMULATED = 10.0  # so many times as long where processors are emulated
+TRIES = 2  # of a guest that never said a word
+FILES_MAX_BYTES = 64 << 20  # of logs that a guest may leave here
+CONSOLE = "console.log"
+# A guest has these folders for itself; what it needs of the host's is bound there one by one.
+OWN_FOLDERS = ("dev", "proc", "sys", "run", "tmp", "mnt", "media", "bench")
+PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "PGBED_PACKAGE_SET", "PGBED_PROBE_HELPER", "PGBED_SERVER_PATH",
+             "PGBED_STACK_TOOL", "PGBED_WORKLOADS")  # fmt: skip
+
+
+class GuestAttempt:
+    """An attempt at a cell whose kernel is booted for it. Whatever ends it is recorded and ends this cell only."""
+
+    def __init__(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> None:
+        self.finished = False
+        self._folder, self._manifest, self._cell, self._stop, self._commands = folder, manifest, cell, stop, commands
+        self._journal = commands.journal
+        kernel, machine = manifest.kernel(cell.subject.kernel), manifest.guest
+        assert kernel is not None and machine is not None  # as read_manifest sees to
+        self._kernel, self._machine = kernel, machine
+        self._booted_s: float | None = None
+        self._answer: dict[str, Any] | None = None
+        self._status: int | None = None
+        self._begun_s = time.monotonic()
+
+    def run(self) -> None:
+        """Goes on to its end."""
+        make_passable(self._folder)
+        reason = ""
+        self._keep_configuration()
+        self._journal.commit()
+        self._receiver = Receiver(self._journal.database, self._cell.id)
+        try:
+            for attempt in range(TRIES):
+                with suppress(FileNotFoundError):
+                    (self._folder / CONSOLE).rename(self._folder / f"{CONSOLE}.{attempt}")
+                reason = self._boot()
+                if self._booted_s is not None or self._stop.reason:
+                    break
+        except (UserError, sqlite3.Error, OSError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            self._journal.recover()
+        finally:
+            self._commands.elsewhere = None
+            (self._folder / DISK).unlink(missing_ok=True)
+        self._record(reason)
+
+    def _keep_configuration(self) -> None:
+        """Puts the kernel's whole configuration, of which the manifest has the hash, into the run's folder."""
+        path = self._folder.parents[1] / "kernels" / f"{self._kernel.label}.config"
+        if is_name(path.name) and not path.exists():
+            with suppress(OSError):
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(kernels.config_of(self._kernel))
+
+    def _boot(self) -> str:
+        """Runs a guest to its end; returns why that was no good one."""
+        kernel, machine = self._kernel, self._machine
+        found = tools.find(lambda _: None, self._folder.parents[2] / ".builds")
+        image = make_disk(found, self._folder, machine.disk_mb) if machine.disk == "image" else None
+        job = Job(
+            command=self._script(),
+            binds=_binds(self._needed()),
+            files={"job.json": self._job()},
+            disk="image" if image else f"tmpfs:{machine.disk_mb}m",
+            image=image,
+            watchdog_s=300 if machine.emulated else 60,
+        )
+        self._begun_s = time.monotonic()
+        self._guest = guest = Guest(kernel, machine, found, job, self._folder / CONSOLE)
+        self._ended, self._status, self._answer, self._room = "", None, None, FILES_MAX_BYTES
+        with guest:
+            self._commands.elsewhere = self._ask
+            asked_s: float | None = None
+            while not guest.over:
+                self._hear(POLL_S)
+                self._stop.poll_control()
+                now_s = time.monotonic()
+                if self._stop.reason and asked_s is None:
+                    asked_s = now_s
+                    guest.send(json.dumps({"stop": self._stop.reason}).encode())
+                if asked_s is not None and now_s - asked_s > self._times(STOP_S):
+                    return f"{self._stop.reason}: the guest did not end by itself"
+                if late := self._late(now_s - self._begun_s):
+                    return " | ".join([late, *list(guest.tail)[-3:]])
+            self._hear(0)
+            return "" if self._ended else guest.ending(self._status)
+
+    def _late(self, passed_s: float) -> str:
+        """What a guest should have done by now and has not; empty if all is well."""
+        if self._booted_s is None:
+            limit_s = self._times(BOOT_S)
+            return f"the guest did not come up within {limit_s:.0f} s" if passed_s > limit_s else ""
+        limit_s = self._times(BOOT_S + BEGIN_S)
+        late = self._receiver.attempt is None and passed_s > limit_s
+        return f"the guest did not begin the cell within {limit_s:.0f} s" if late else ""
+
+    def _hear(self, timeout_s: float) -> None:
+        for line in self._guest.lines(timeout_s):
+            self._take(converted(parsed(line, "a line of the guest"), dict[str, Any], "a line of the guest"))
+
+    def _take(self, record: dict[str, Any]) -> None:
+        match record:
+            case {"rows": rows}:
+                self._receiver.apply(rows)
+            case {"file": str(name), "b64": str(text)}:
+                self._keep(name, text)
+            case {"answer": dict(answer)}:
+                self._answer = answer
+            case {"booted": str(), "s": int() | float()}:
+                self._booted_s = time.monotonic() - self._begun_s
+                self._guest.pin(self._machine.pins)
+                (self._folder / DISK).unlink(missing_ok=True)  # qemu has it open: it goes with qemu, however that ends
+            case {"ended": str(state)}:
+                self._ended = visible(state)
+            case {"status": int(status)}:
+                self._status = status
+            case _:
+                raise UserError(f"the guest sent a line of no known kind: {visible(str(record))[:200]}")
+
+    def _keep(self, name: str, text: str) -> None:
+        """Adds a piece to a file of the cell's folder."""
+        parts = name.split("/")
+        if not all(map(is_name, parts)) or len(parts) > 2 or parts[0] in (CONSOLE, DISK, "data", "socket"):
+            raise UserError(f"the guest sent a file of a name that it may not have: {visible(name)[:100]}")
+        try:
+            data = base64.b64decode(text, validate=True)
+        except binascii.Error:
+            raise UserError("the guest sent a file that is none") from None
+        kept = data[: self._room]
+        self._room -= len(kept)
+        path = self._folder / name
+        path.parent.mkdir(exist_ok=True)
+        with os.fdopen(open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "wb") as file:
+            file.write(kept)
+
+    def _ask(self, record: dict[str, Any]) -> str:
+        """Has the guest answer a caller of the control socket. Raises UserError where it refuses, or says nothing."""
+        if self._receiver.attempt is None:
+            raise UserError("the guest is starting; try again once a step runs")
+        self._answer = None
+        self._guest.send(json.dumps(record).encode())
+        until_s = time.monotonic() + ANSWER_S
+        while self._answer is None and not self._guest.over and time.monotonic() < until_s:
+            self._hear(POLL_S)
+        match self._answer:
+            case {"ok": str(text)}:
+                return visible(text)
+            case {"error": str(text)}:
+                raise UserError(visible(text))
+        raise UserError("the guest did not answer; it hears nothing while it starts a server")
+
+    def _record(self, reason: str) -> None:
+        """Ends what the guest left running, and says where it ran; it began no attempt where it never came so far."""
+        journal = self._journal
+        attempt = self._receiver.attempt or journal.begin_attempt(self._cell.id, time.monotonic_ns(), {})
+        state, origin = journal.database.execute(
+            "SELECT state, origin FROM attempt WHERE id = ?", (attempt,)
+        ).fetchone()
+        with suppress(UserError):
+            told = converted(parsed(origin, "origin"), dict[str, Any], "origin")
+            journal.update_origin(attempt, {**told, "guest": self._origin()})
+        journal.commit()
+        if state != "running" and not reason:
+            self.finished = state == "finished"
+            return
+        interrupted = self._stop.reason and state in ("running", "interrupted")
+        last_ns = self._last_ns(attempt)
+        journal.end_attempt(attempt, last_ns, "interrupted" if interrupted else "failed", reason or "it never ended")
+
+    def _last_ns(self, attempt: int) -> int:
+        """The last time that the guest has told of, by its own clock."""
+        (last_ns,) = self._journal.database.execute(
+            "SELECT max(max(a.started_ns), max(coalesce(s.ended_ns, s.started_ns, 0)), max(coalesce(r.t_ns, 0))) "
+            "FROM attempt a LEFT JOIN step s ON s.attempt_id = a.id LEFT JOIN sample r ON r.step_id = s.id "
+            "WHERE a.id = ?",
+            (attempt,),
+        ).fetchone()
+        return int(last_ns)
+
+    def _origin(self) -> dict[str, Any]:
+        """Where the cell ran, by the host's knowledge: a guest's own words are not asked for."""
+        named = ("label", "release", "provenance", "package", "digest", "config_digest")
+        return {
+            **{name: getattr(self._kernel, name) for name in named},
+            **asdict(self._machine),
+            "tunables": dict(self._manifest.tunables),
+            "boot_s": None if self._booted_s is None else round(self._booted_s, 1),
+        }
+
+    def _times(self, seconds: float) -> float:
+        return seconds * (EMULATED if self._machine.emulated else 1)
+
+    def _job(self) -> bytes:
+        job = {
+            "manifest": self._manifest.record(),
+            "cell": self._cell.id,
+            "last_ids": self._receiver.first,
+            "found": self._journal.found(),
+        }
+        return json.dumps(job).encode()
+
+    def _script(self) -> str:
+        """What init.sh runs in the guest."""
+        own = {
+            "HOME": "/tmp", "TZ": "UTC", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1",
+            "PGBED_USER": unprivileged().name, "PGBED_PATIENCE": f"{self._times(1):g}",
+        }  # fmt: skip
+        passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        modules = os.pathsep.join(dict.fromkeys([str(_application()), *filter(None, [passed.get("PYTHONPATH")])]))
+        environment = {**passed, **own, "PYTHONPATH": modules}
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+        return f"#!/bin/sh\n{exports}cd /\nexec {shlex.quote(sys.executable)} -m engine.run.inside /run/pgbed\n"
+
+    def _needed(self) -> Iterable[Path]:
+        yield from (Path(sys.prefix), Path(sys.base_prefix), _application())
+        for name in ("PGBED_PROBE_HELPER", "PGBED_SERVER_PATH", "PGBED_STACK_TOOL"):
+            if os.environ.get(name, "").startswith("/"):
+                yield Path(os.environ[name]).parent
+        yield Path(self._manifest.build(self._cell.subject.build).prefix)
+        for program in (self._manifest.workload.get("programs") or {}).values():
+            yield Path(program["path"]).parent
+
+
+def _application() -> Path:
+    """The folder that holds the engine's packages."""
+    return Path(engine.__file__).parents[1]
+
+
+def _binds(needed: Iterable[Path]) -> tuple[str, ...]:
+    """Those of the folders, which the account must be able to enter, that lie in a folder of the guest's own."""
+    account = unprivileged()
+    found: dict[str, None] = {}
+    for path in needed:
+        for place in (path.absolute(), path.resolve()):
+            barred = account.barred_at(place)
+            if barred is not None:
+                raise UserError(
+                    f"{place}: user {account.name}, who runs the guest, may not enter {barred}; put it elsewhere"
+                )
+            if place.parts[1] in OWN_FOLDERS or place.is_relative_to("/var/tmp"):
+                found[str(place)] = None
+    return tuple(found)
