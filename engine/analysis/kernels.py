@@ -43,7 +43,8 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
         return
     machines = dict.fromkeys(run.manifest.guest for run in runs if run.manifest.guest is not None)
     for machine in machines:
-        how = f"{machine.accelerator}, {machine.cpus} CPUs, {machine.memory_mb} MB, {machine.disk}, {machine.emulator}"
+        cpus = f"{machine.cpus} CPU{'s' if machine.cpus > 1 else ''}"
+        how = f"{machine.accelerator}, {cpus}, {machine.memory_mb} MB, {machine.disk}, {machine.emulator}"
         yield "guest", not machine.emulated and len(machines) == 1, how
     tunables = dict.fromkeys(pair for run in runs for pair in run.manifest.tunables)
     if tunables:
