@@ -13,6 +13,10 @@ Pair = tuple[CellResult, CellResult]  # baseline, other
 
 METRICS: tuple[Metric, ...] = (
     Metric("rate_per_s", "ops/s", "more"),
+    Metric("time_s", "time", "less"),
+    Metric("user_s", "user time", "less"),
+    Metric("system_s", "system time", "less"),
+    Metric("memory_bytes", "peak memory", "less"),
     Metric("server_cpu_us_per_op", "server CPU us/op", "less"),
     Metric("client_cpu_us_per_op", "client CPU us/op", "less"),
     Metric("ctx_switches_per_op", "switches/op", "less"),
@@ -26,6 +30,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("index_bytes", "index bytes", "less"),
 )
 NEGLIGIBLE = {  # where both sides are below it a ratio means nothing
+    "user_s": 0.02,
+    "system_s": 0.02,
     "server_cpu_us_per_op": 0.01,
     "client_cpu_us_per_op": 0.01,
     "ctx_switches_per_op": 0.001,

@@ -66,7 +66,7 @@ def _of_cell(result: StepResult) -> PerOp | None:
     totals, count = result.totals, ops(result.kind, result.totals)
     headline = judged_by(result.kind, totals)
     roles = totals.of_kind(headline.role) if headline else []
-    if not roles or not count:
+    if headline is None or headline.by != "rate" or not roles or not count:
         return None
     return PerOp(
         totals.seconds * 1e6 * sum(role.connections for role in roles) / count,
