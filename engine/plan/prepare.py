@@ -28,7 +28,7 @@ from engine.observe.stalls import StallRule
 from engine.plan import abreast, planfile
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
-from engine.postgres import builds, configs, nix, programs
+from engine.postgres import builds, configs, features, nix, programs
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
@@ -192,8 +192,15 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
     created = datetime.now().astimezone()
     chosen, record = workload(request.workload), asked.plan.record
+    missing: dict[str, str] = {}
     if asked.plan.programs:
-        record = {**record, "programs": programs.find(asked.plan.programs, found, progress, out / ".builds")}
+        optional = {need for step in asked.steps for need in step.needs}
+        there, missing = programs.seek(asked.plan.programs, optional, found, progress, out / ".builds")
+        record = {**record, "programs": there}
+    left_out = features.lacking(asked.steps, found, missing)
+    if left_out:
+        notices += features.sentences(left_out)
+        record = _without(record, left_out, labels)
     try:
         chosen.check(record)
     except ValueError as error:
@@ -230,6 +237,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     return Prospect(
         manifest, asked.guess(request, [dict(config.settings) for config in applied.values()], out), notices
     )
+
+
+def _without(record: dict[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
+    """A workload's record that says what is left out of which builds' cells; what no build has is no step of it."""
+    steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
+    if not steps:
+        raise UserError(f"nothing is left to do: {'; '.join(features.sentences(left_out))}")
+    return {**record, "steps": steps, "lacking": {label: dict(why) for label, why in left_out.items()}}
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:

@@ -32,18 +32,21 @@ from engine.host.account import Account, bound_to_engine, make_passable, unprivi
 from engine.host.files import open_plain
 from engine.host.programs import kill_group
 from engine.postgres.cluster import (
+    CLUSTERS,
     SOCKET_DIR_PREFIX,
     Progress,
     end_processes,
     last_words,
     living_server,
     pidfile,
+    remove_clusters,
     remove_folder,
     remove_shared_memory,
     wait_until,
 )
 from engine.postgres.configs import quoted
 from engine.postgres.serverlog import line_prefix
+from workloads.base import Kit
 
 StopMode = Literal["fast", "immediate"]
 
@@ -93,6 +96,7 @@ class Server:
     def __post_init__(self) -> None:
         self.cell_dir = self.cell_dir.absolute()
         self.data_dir = self.cell_dir / "data"
+        self.clusters = self.cell_dir / CLUSTERS
         self.log_path = self.cell_dir / "server.log"
         self.initdb_command = (
             str(self.build.bin / "initdb"),
@@ -144,10 +148,32 @@ class Server:
         with os.fdopen(conf_fd, "a", encoding="utf-8") as conf:
             if os.fstat(conf_fd).st_nlink != 1:
                 raise ServerError(f"{path} cannot be written: it has another name, too")
-            conf.write(f"\n# config {visible(self.config.name)} ({visible(self.config.origin)})\n")
-            conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.config.settings)
-            conf.write("\n# set by the bench for every server\n")
-            conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.harness_settings.items())
+            conf.write(self._conf)
+
+    @property
+    def _conf(self) -> str:
+        """What goes to the end of postgresql.conf."""
+        own = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
+        ours = [f"{name} = {quoted(value)}" for name, value in self.harness_settings.items()]
+        of_config = f"# config {visible(self.config.name)} ({visible(self.config.origin)})"
+        return "\n".join(("", of_config, *own, "", "# set by the bench for every server", *ours, ""))
+
+    def kit(self) -> Kit:
+        """What a step makes clusters of its own with, in a folder that goes with this server's."""
+        try:
+            self.clusters.mkdir(mode=0o700, exist_ok=True)
+            self.account.own(self.clusters)
+        except OSError as error:
+            raise ServerError(f"{self.clusters} cannot be made: {error.strerror}") from None
+        return Kit(
+            programs=str(self.build.bin),
+            major=self.build.major,
+            environment=_environment(self.build, os.environ),
+            initdb=(f"--username={SUPERUSER}", *INITDB_ARGS),
+            provider=self.build.initdb_args,
+            conf=self._conf,
+            folder=str(self.clusters),
+        )
 
     @property
     def harness_settings(self) -> dict[str, str]:
@@ -201,6 +227,7 @@ class Server:
     def close(self, *, keep: bool) -> None:
         """Stop the server and remove its socket folder and, unless `keep`, its cluster."""
         self.stop("fast" if keep else "immediate")  # a cluster that is thrown away needs no shutdown checkpoint
+        remove_clusters(self.clusters, self.build.bin, self.account.uid)
         if self.socket_dir is not None:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
             (self.cell_dir / "socket").unlink(missing_ok=True)

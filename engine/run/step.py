@@ -19,7 +19,7 @@ from engine.host.counters import Host, cpu_busy_ns, device_of
 from engine.observe.sampler import Sources, StepSampler
 from engine.observe.stalls import StallRule
 from engine.plan.schedule import in_turn
-from engine.postgres import pgstat
+from engine.postgres import features, pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.processes import ServerProcesses
 from engine.postgres.server import DATABASE, Server
@@ -43,6 +43,7 @@ CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: 
 BETWEEN_STEPS_PATIENCE_S = 120.0
 READY_TIMEOUT_S = 60.0  # and for each of the step's roles, so much more:
 READY_TIMEOUT_PER_ROLE_S = 0.5
+PREPARATION_PATIENCE = 20.0  # times as long as a step's preparation is expected to take
 BLAME_S = 0.5
 
 
@@ -70,7 +71,9 @@ class StepRunner:
         self.journal = self.commands.journal
         self.under_way = self.commands.cells[self.attempt]
         self.workload = workload(self.manifest.workload["name"])
-        self.steps = in_turn(self.workload.steps(self.manifest.workload), self.cell.repeat)
+        lacking = features.recorded(self.manifest.workload).get(self.server.build.label, {})
+        steps = [step for step in self.workload.steps(self.manifest.workload) if step.name not in lacking]
+        self.steps = in_turn(steps, self.cell.repeat)
         self._background: list[AsyncStatement] = []
         self._report: dict[str, Any] = {}  # of the last step with clients
         self.step = 0  # the journal's, while one runs
@@ -237,6 +240,7 @@ class StepRunner:
             headline=step.headline,
             report=self._report,
             wall_seconds=sampler.wall_seconds,
+            apart=step.apart,
         )
 
     # -- a step with clients
@@ -244,7 +248,7 @@ class StepRunner:
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
         self._end_ns = 0
         with launched(self._launch_of(step), len(step.roles), self.server) as (page, launcher), ExitStack() as ends:
-            self._await_ready(page, launcher)
+            self._await_ready(page, launcher, step.preparation_s)
             if step.sliced:
                 self.sliced, self._page = (step, self._side(step, page)), page
                 yield Phase.READY
@@ -282,7 +286,8 @@ class StepRunner:
         def of(page_fd: int) -> Launch:
             folder = str(self.server.socket_dir)
             dsn, found = self.server.dsn(DATABASE), self.journal.found()
-            place = Place(dsn, page_fd, self.manifest.seed, self.cell.repeat, folder, found)
+            kit = self.server.kit() if step.apart else None
+            place = Place(dsn, page_fd, self.manifest.seed, self.cell.repeat, folder, found, kit)
             return self.workload.launch(self.manifest.workload, step, place)
 
         return of
@@ -304,8 +309,8 @@ class StepRunner:
             tuple(sorted(pids)),
         )
 
-    def _await_ready(self, page: Page, launcher: Launcher) -> None:
-        patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles
+    def _await_ready(self, page: Page, launcher: Launcher, preparation_s: float) -> None:
+        patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s
         deadline = time.monotonic() + patience_s
         while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
             self._check_clients(page, launcher)
