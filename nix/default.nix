@@ -9,11 +9,19 @@ let
   postgres = pkgs.callPackage ./postgres { inherit versions; };
   python = pkgs.callPackage ./python.nix { };
   pgbench = pkgs.callPackage ./pgbench.nix { inherit postgres; };
+  hyperfine = pkgs.callPackage ./hyperfine.nix { };
   testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
-  bench = pkgs.callPackage ./bench.nix { inherit pgbench postgres python; };
+  bench = pkgs.callPackage ./bench.nix { inherit
+      hyperfine
+      pgbench
+      postgres
+      python
+      ;
+  };
   checks = pkgs.callPackage ./checks.nix {
     inherit
       bench
+      hyperfine
       module
       pgbench
       postgres
