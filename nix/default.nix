@@ -11,7 +11,8 @@ let
   pgbench = pkgs.callPackage ./pgbench.nix { inherit postgres; };
   hyperfine = pkgs.callPackage ./hyperfine.nix { };
   testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
-  bench = pkgs.callPackage ./bench.nix { inherit
+  bench = pkgs.callPackage ./bench.nix {
+    inherit
       hyperfine
       pgbench
       postgres
@@ -45,7 +46,8 @@ in
       test-servers = testServers;
       default = bench;
     }
-    // lib.optionalAttrs (pgbench != null) { inherit pgbench; };
+    // lib.optionalAttrs (pgbench != null) { inherit pgbench; }
+    // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; };
   # `nix build` looks here, too.
   legacyPackages = postgres.aliases;
   apps = {
