@@ -50,9 +50,9 @@ let
     # Some tests compile a program, to look into it.
     check [ stdenv.cc ] description name ''
       export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
-      ${lib.optionalString (pgbench != null)
-        "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"
-      }
+      ${lib.optionalString (
+        pgbench != null
+      ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
       ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
       mkdir -p $out
       bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log

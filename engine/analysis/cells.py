@@ -13,10 +13,6 @@ Pair = tuple[CellResult, CellResult]  # baseline, other
 
 METRICS: tuple[Metric, ...] = (
     Metric("rate_per_s", "ops/s", "more"),
-    Metric("time_s", "time", "less"),
-    Metric("user_s", "user time", "less"),
-    Metric("system_s", "system time", "less"),
-    Metric("memory_bytes", "peak memory", "less"),
     Metric("server_cpu_us_per_op", "server CPU us/op", "less"),
     Metric("client_cpu_us_per_op", "client CPU us/op", "less"),
     Metric("ctx_switches_per_op", "switches/op", "less"),
@@ -28,6 +24,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("device_written_kb_per_op", "device kB written/op", "less"),
     Metric("heap_bytes", "heap bytes", "less"),
     Metric("index_bytes", "index bytes", "less"),
+    Metric("time_s", "time", "less"),
+    Metric("user_s", "user time", "less"),
+    Metric("system_s", "system time", "less"),
+    Metric("memory_bytes", "peak memory", "less"),
 )
 NEGLIGIBLE = {  # where both sides are below it a ratio means nothing
     "user_s": 0.02,
