@@ -16,10 +16,6 @@ SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
 
 SHORT = {  # of the metrics' titles, where a column is narrow
     RATE: "ops/s",
-    TIME: "time",
-    "user_s": "user",
-    "system_s": "system",
-    "memory_bytes": "memory",
     "server_cpu_us_per_op": "cpu us/op",
     "client_cpu_us_per_op": "client us",
     "ctx_switches_per_op": "switch/op",
@@ -31,6 +27,10 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     "device_written_kb_per_op": "dev kB/op",
     "heap_bytes": "heap",
     "index_bytes": "indexes",
+    TIME: "time",
+    "user_s": "user",
+    "system_s": "system",
+    "memory_bytes": "memory",
     STALLS: "stalls",
     SLA: "sla",
 }
