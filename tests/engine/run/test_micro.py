@@ -74,7 +74,7 @@ def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tupl
             (result,) = totals.report["hyperfine"]["results"]
             assert role.statements == 1 and 0 < role.service_ns < 120e9 and "command" in result
             assert timing["user_s"] >= 0 and 0 < timing["floor_s"] < 10
-            assert (timing["server_cpu_s"] or 0) > (0.01 if name in APART else -1)
+            assert (timing["server_cpu_s"] or 0) > (0 if name in APART else -1)
             assert totals.seconds >= role.service_ns / 1e9 - 0.05
         replayed = steps["recovery"].report["work"]["WAL bytes to replay"]
         assert 1 << 20 <= replayed < 1.2 * (1 << 20)
