@@ -18,6 +18,7 @@ REGISTRY = {
     "pgbench-simple": "workloads.pgbench.workload:SIMPLE",
     "pgbench": "workloads.pgbench.workload:SCRIPTS",
     "micro": "workloads.micro.workload",
+    "pgbench-copy": "workloads.pgbench.copy_workload",
 }
 
 

@@ -149,8 +149,9 @@ class Kit:
 class Place:
     """Where a step's clients run: against which database, counting in which page (an inherited descriptor).
 
-    `folder` is a private one that they may write to, removed with the cell. `found` is what the report of the first
-    step of the run that found something says of it (see `Launch`): the same for all cells.
+    `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
+    of the database, for files that the server reads or keeps. `found` is what the report of the first step of the run
+    that found something says of it (see `Launch`): the same for all cells.
     `kit` is there for a step that is `apart`.
     """
 
@@ -159,6 +160,7 @@ class Place:
     seed: int
     repeat: int
     folder: str
+    data_folder: str
     found: Record = field(default_factory=dict)
     kit: Kit | None = None
 
@@ -170,11 +172,12 @@ class Launch:
     It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
     Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
-    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher. Its
-    `found` is an object that later launches of the run are given: `Place.found`. Its `timing`, an object, says what
-    the programs that it ran took: `user_s`, `system_s`, `memory_bytes`, `floor_s` (how long they take to do nothing),
-    `server_cpu_s` (of servers that are not the cell's). Of its `work`, amounts by their names, cells that are compared
-    must have done the same.
+    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher, or held.
+    Its `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each
+    transaction loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`),
+    and these are shown. Its `timing`, an object, says what the programs that it ran took: `user_s`, `system_s`,
+    `memory_bytes`, `floor_s` (how long they take to do nothing), `server_cpu_s` (of servers that are not the cell's).
+    Of its `work`, amounts by their names, cells that are compared must have done the same.
     """
 
     command: tuple[str, ...]

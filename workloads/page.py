@@ -11,6 +11,7 @@ an aligned word is read whole, so no lock is needed.
         192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
         256..3583          histogram of service time (send to last row), see `workloads.histogram`
         3584..6911         histogram of response time from the intended start (rate-limited roles only)
+        6912..7935         the last 512 transactions whose times are listed: when each ended, how long it took
     then the turns of a server whose clients know no gate, see `workloads.turns`
 
 Times are CLOCK_MONOTONIC nanoseconds.
@@ -31,6 +32,8 @@ ERROR_OFFSET, ERROR_BYTES = 64, 1024
 RING_OFFSET = 192
 SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
+TIMES_OFFSET = RESPONSE_OFFSET + histogram.BUCKETS
+TIMES = 512  # as many are listed, and later ones take the place of the first
 KEPT_TURNS, TURN_WORDS = 4096, 4  # turns of 50 ms: more than three minutes
 UNLIMITED = 2**63 - 1  # as a quota
 
@@ -102,6 +105,7 @@ class Word(IntEnum):
     DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, but without a time
     BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
+    TIMED = 27  # transactions whose times were listed: see `Page.add_time`
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
 
 
@@ -160,6 +164,19 @@ class Page:
     def set_word(self, role: int, word: Word, value: int) -> None:
         """Writes one counter of one role; for that role's process only."""
         self.words[self.slot(role) + word] = value
+
+    def add_time(self, role: int, ended_ns: int, time_ns: int) -> None:
+        """Lists a transaction that ended; for the role's process only."""
+        count = self.word(role, Word.TIMED)
+        place = self.slot(role) + TIMES_OFFSET + 2 * (count % TIMES)
+        self.words[place], self.words[place + 1] = ended_ns, time_ns
+        self.set_word(role, Word.TIMED, count + 1)
+
+    def times(self, role: int, known: int, count: int) -> list[tuple[int, int]]:
+        """From one of the listed transactions to another: (when it ended, how long it took). Some are lost if late."""
+        first = self.slot(role) + TIMES_OFFSET
+        places = (first + 2 * (number % TIMES) for number in range(max(known, count - TIMES + 1), count))
+        return [(self.words[place], self.words[place + 1]) for place in places]
 
     def error(self, role: int) -> str:
         """The error text of a failed role; empty when there is none."""

@@ -10,7 +10,7 @@ from engine.analysis import comparability
 from engine.analysis.answer import answer
 from engine.analysis.cells import METRICS, ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
-from engine.analysis.sweeps import sweeps
+from engine.analysis.sweeps import findings, sweeps
 from engine.core.comparison import (
     LEVEL,
     CellStep,
@@ -41,6 +41,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         for step in cell.steps.values()
         if (judged := judged_by(step.kind, step.totals)) is not None
     }
+    swept = sweeps(cells, ratios, units)
     return Comparison(
         base=cells.names[cells.base],
         runs=tuple(run.name for run in cells.runs),
@@ -51,7 +52,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
         left_out=tuple(_left_out(cells)),
-        findings=verdicts.findings(cells, ratios, spreads),
+        findings=(*verdicts.findings(cells, ratios, spreads), *findings(swept)),
         folders={run.name: str(run.path) for run in cells.runs},
         pairs=max((ratio.pairs for ratio in ratios), default=0),
         kernels=tuple(dict.fromkeys(comparability.release_of(run) for run in cells.runs)),
@@ -61,7 +62,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         answer=answer(cells, ratios),
         design=cells.runs[0].manifest.design,
         units=units,
-        sweeps=sweeps(cells, ratios, units),
+        sweeps=swept,
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import metrics, stall_text
+from engine.analysis import metrics, stall_text, transactions
 from engine.core.comparison import StallRecord
 from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest, StepTotals, progress
@@ -146,7 +146,8 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
         if row.totals is not None:
             stalls = tuple(_stall(event, row) for event in events if event.step_id == row.id and event.kind == "stall")
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
-            figures = metrics.summary(row.kind, totals)
+            timed = reader.transactions(row.id) if transactions.LOAD in totals.report else ()
+            figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals, row, timed)}
             invalid = [name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)]
             if invalid or totals.seconds < 0:
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")

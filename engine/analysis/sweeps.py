@@ -1,4 +1,7 @@
-"""Sweeps in a comparison: their steps, from the plan; where each subject peaks; and both in a sentence."""
+"""Sweeps in a comparison: their steps, from the plan; where each subject peaks; and both in a sentence.
+
+And which of their steps, of which cells, had more than one rate.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 
+from engine.analysis import change_points
 from engine.analysis.cells import ComparedCells
 from engine.core.comparison import RATE, Ratio
-from engine.core.model import Subject
+from engine.core.model import Subject, judged_by
 from engine.core.record import converted
-from engine.core.sweep import Peak, Point, Sweep
+from engine.core.sweep import Peak, Point, RateChange, Sweep
+from engine.journal.reader import JournalReader
 
 MIN_POINTS = 2
+MOST_LEVELS = 4  # that are told
 WORDS = {"faster": "faster", "slower": "slower", "same": "the same", "inconclusive": "inconclusive"}
 
 
@@ -41,8 +47,47 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
     for peak in peaks:
         against = f" ({peak.ratio:.3f} of {base.subject}'s)" if base and peak.ratio and peak is not base else ""
         verdicts = _verdicts([ratio for ratio in ratios if ratio.subject == peak.subject], points)
-        parts.append(f"{peak.subject} peaks at {peak.rate_per_s:,.0f} {unit} with {peak.value:g}{against}{verdicts}")
-    return Sweep(what, unit, tuple(points), tuple(peaks), f"{low:g} to {high:g} {what}: {'; '.join(parts)}.")
+        parts.append(f"{peak.subject} peaks at {_rate(peak.rate_per_s)} {unit} with {peak.value:g}{against}{verdicts}")
+    text = f"{low:g} to {high:g} {what}: {'; '.join(parts)}."
+    return Sweep(what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)))
+
+
+def _rate(per_s: float) -> str:
+    """Whole where that says enough: `31,190`, `0.646`."""
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
+
+
+def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
+    """A sentence for each step of a cell that had more than one rate, and how sure that is."""
+    told = tuple(_sentence(change, sweep.unit) for sweep in found for change in sweep.changes)
+    often = round(1 / change_points.LEVEL)
+    return (*told, f"of steps without a change of rate at most 1 in {often} is told to have one") if told else ()
+
+
+def _sentence(change: RateChange, unit: str) -> str:
+    parts = [
+        f"{_rate(level.rate_per_s)} {unit} from {level.from_s:.0f} to {level.until_s:.0f} s" for level in change.levels
+    ]
+    more = f", and {len(parts) - MOST_LEVELS} more" if len(parts) > MOST_LEVELS else ""
+    rates = ", ".join(parts[:MOST_LEVELS]) + more
+    return f"{change.step}: {change.subject} ran at {len(parts)} rates in repeat {change.repeat}: {rates}"
+
+
+def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChange]:
+    """Only where the rate means something while the step runs."""
+    for run in cells.runs:
+        own = [cell for cell in cells.cells if cell.run == run.name]
+        with JournalReader(run.path) as reader:
+            for point in points:
+                for cell in own:
+                    step = cell.steps.get(point.step)
+                    judged = judged_by(step.kind, step.totals) if step is not None else None
+                    if step is None or judged is None or not judged.live:
+                        continue
+                    found = change_points.levels(change_points.rates_of(reader, reader.step(step.id)))
+                    if len(found) > 1:
+                        place = (cells.names[cell.cell.subject], run.name, cell.cell.id, cell.cell.repeat)
+                        yield RateChange(point.step, *place, found)
 
 
 def _peaks(cells: ComparedCells, points: Sequence[Point]) -> Iterable[Peak]:

@@ -140,6 +140,29 @@ class StatementTime:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionTimes:
+    """The times of a step's transactions, of which each loads a file; `count` are those that were timed.
+
+    `total_s` is their sum, over all clients; `stddev_ms` of a single one is null. MB are 10^6 bytes of the file, and
+    rates those of the step. `each` is every one of them: [client, seconds since the step began at its end, ms].
+    """
+
+    count: int
+    total_s: float
+    mean_ms: float
+    median_ms: float
+    min_ms: float
+    max_ms: float
+    stddev_ms: float | None
+    mb_per_s: float
+    rows_per_s: float
+    file_bytes: int
+    file_rows: int
+    file_sha256: str
+    each: tuple[tuple[int, float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CellStep:
     """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
 
@@ -152,7 +175,7 @@ class CellStep:
     {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
     `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is null though a probe was there.
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
-    driven in, 0 where it ran through.
+    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself.
     """
 
     run: str
@@ -207,6 +230,7 @@ class CellStep:
     slices: int = 0
     statements: tuple[StatementTime, ...] = ()
     work: dict[str, float] = field(default_factory=dict)
+    transactions: TransactionTimes | None = None
 
     @property
     def incidents(self) -> list[Incident]:

@@ -8,8 +8,9 @@ from typing import TypeVar
 T = TypeVar("T")
 FOREVER_NS = 2**63
 
-# Causes that say little: nothing was found; another role of the client is waited for, whose own stall says why.
-LEAST_TELLING = ("", "unknown", "partner")
+# Causes that say little: nothing was found; another role of the client is waited for, or the client itself, which waits
+# for that role, whose own stall says why.
+LEAST_TELLING = ("", "unknown", "partner", "client")
 
 
 def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | None]]) -> list[tuple[T, ...]]:

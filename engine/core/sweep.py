@@ -24,11 +24,36 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """A rate that a step had for a while, in seconds since it began."""
+
+    from_s: float
+    until_s: float
+    rate_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """A step of one cell that had several rates one after the other: see `engine.analysis.change_points`."""
+
+    step: str
+    subject: str
+    run: str
+    cell: str
+    repeat: int
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
-    """The steps of a sweep by their number `name`, rising; `text` says in a sentence what came of it."""
+    """The steps of a sweep by their number `name`, rising; `text` says in a sentence what came of it.
+
+    `changes` are the steps of single cells whose rate changed while they ran.
+    """
 
     name: str
     unit: str
     points: tuple[Point, ...]
     peaks: tuple[Peak, ...] = ()
     text: str = ""
+    changes: tuple[RateChange, ...] = ()

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
@@ -38,6 +39,7 @@ OLD_NAMES = {
     "greatest_in_flight_ns": "max_in_flight_ns",
     "rows_not_done": "missed_rows",
 }
+TRANSACTIONS = "transactions"  # a source of samples: see table `sample`
 JSON_COLUMNS = frozenset({"origin", "plan", "totals", "data", "quality"})
 
 Row = TypeVar("Row")
@@ -146,6 +148,14 @@ class RoleSecond:
     client_runq_ns: int | None = None
     client_switches: int | None = None
     wait_event: str | None = None
+
+
+class Transaction(NamedTuple):
+    """One that was timed by itself: its client, when it ended, how long it took."""
+
+    client: int
+    ended_ns: int
+    time_ns: int
 
 
 class Count(NamedTuple):
@@ -340,6 +350,14 @@ class JournalReader:
         rows = self._rows("sample", "t_ns, dt_ns, source, data", where, step, after_ns, until_ns, order="t_ns, source")
         found = [(t, dt, OLD_NAMES.get(source, source), self._object("sample", data)) for t, dt, source, data in rows]
         return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
+
+    def transactions(self, step: int, after_ns: int = 0) -> list[Transaction]:
+        """The transactions of a step that were timed one by one, as they were listed after a time, in order."""
+        where = "step_id = ? AND source = ? AND t_ns > ?"
+        rows = self._rows("sample", "data", where, step, TRANSACTIONS, after_ns, order="t_ns")
+        listed = [self._object("sample", data).get("ended") for (data,) in rows]
+        found = converted(listed, list[list[Transaction]], self._table("sample"))
+        return sorted((each for part in found for each in part), key=attrgetter("ended_ns"))
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
         """Frames of a step's probes that end within a time, in order; none in a journal older than schema 1.1."""

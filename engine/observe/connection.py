@@ -65,6 +65,8 @@ class RoleWatch:
         self._service = self._response = _none()
         self._outcomes = dict.fromkeys(OUTCOMES, 0)
         self.fresh_outcomes: dict[str, int] = {}  # of the last interval; not zeros
+        self.fresh_times: list[tuple[int, int]] = []  # of the last interval: see `Page.times`
+        self._timed = 0
 
     def begin(self, row: int, rule: StallRule, t_ns: int) -> None:
         """The step begins now; `row` is the connection's id in the journal."""
@@ -114,6 +116,9 @@ class RoleWatch:
             name: count - self._outcomes[name] for name, count in outcomes.items() if count != self._outcomes[name]
         }
         self._outcomes = outcomes
+        timed = self.word(Word.TIMED)
+        self.fresh_times = self.page.times(self.slot, self._timed, timed) if timed > self._timed else []
+        self._timed = timed
         fresh = _sparse(service - self._service)
         second = RoleSecond(
             role_id=self.row,

@@ -17,6 +17,7 @@ from engine.core.clock import Anchor
 from engine.core.model import RoleTotals
 from engine.host.counters import Host
 from engine.host.procfs import difference
+from engine.journal.reader import TRANSACTIONS
 from engine.journal.writer import JournalWriter
 from engine.observe import connection
 from engine.observe.ages import ActiveAges
@@ -220,6 +221,8 @@ class StepSampler:
                 if role.fresh_outcomes:
                     journal.add_role_outcome(role.row, t_ns, role.fresh_outcomes)
                 changes += [(role, change) for change in found]
+            if times := [(role.client, *each) for role in self.roles for each in role.fresh_times]:
+                journal.add_sample(self.step, t_ns, dt_ns, TRANSACTIONS, {"ended": times})
         # Only now, when every role's second is known: a stall may be the partner's doing.
         for role, change in changes:
             self._record_stall(role, change)

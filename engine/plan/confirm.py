@@ -14,7 +14,7 @@ from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
 from engine.postgres import builds, configs, programs
-from engine.postgres.cluster import CLUSTERS
+from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from workloads import workload
 
 
@@ -130,4 +130,5 @@ def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], N
 def _made_by_an_engine(path: str) -> bool:
     """Clusters are their server's; the socket folder's symlink and the control socket are never followed."""
     parts = path.split("/")
-    return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in ("data", "socket", CLUSTERS))
+    names = (DATA, FILES, CLUSTERS, "socket")
+    return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in names)

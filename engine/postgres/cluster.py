@@ -29,6 +29,7 @@ SEGMENT_TIMEOUT_S = 5.0
 LEFTOVER_TIMEOUT_S = 10.0
 SOCKET_DIR_PREFIX = "pgbed-"
 CLUSTERS = "clusters"  # in a cell's folder: those that a step makes itself
+DATA, FILES = "data", "files"  # folders of a cell: the cluster, and what lies beside it
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
 
 
@@ -58,9 +59,10 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
 
     For a cell whose engine was killed, or that is run again. Does nothing where there is nothing.
     """
-    data_dir, link = cell_dir.absolute() / "data", cell_dir.absolute() / "socket"
-    if data_dir.is_symlink():
-        data_dir.unlink()
+    data_dir, files_dir, link = (cell_dir.absolute() / name for name in (DATA, FILES, "socket"))
+    for folder in (data_dir, files_dir):
+        if folder.is_symlink():
+            folder.unlink()
     owner = living_server(data_dir)
     if owner is not None and owner in (servers := servers_in(data_dir, bin)):
         for pid in servers:
@@ -73,8 +75,9 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
     if link.is_symlink():
         _remove_sockets(link.readlink(), data_dir, uid)
         link.unlink()
-    if data_dir.exists():
-        remove_folder(data_dir)
+    for folder in (data_dir, files_dir):
+        if folder.exists():
+            remove_folder(folder)
 
 
 def remove_clusters(folder: Path, bin: Path, uid: int) -> None:

@@ -33,6 +33,8 @@ from engine.host.files import open_plain
 from engine.host.programs import kill_group
 from engine.postgres.cluster import (
     CLUSTERS,
+    DATA,
+    FILES,
     SOCKET_DIR_PREFIX,
     Progress,
     end_processes,
@@ -76,6 +78,8 @@ class ServerError(UserError):
 class Server:
     """A server of `build` under `config`, its cluster in `cell_dir`/data, its log in `cell_dir`/server.log.
 
+    `files_dir` is a folder of the server's account beside the cluster, empty at first and removed with it.
+
     Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On leaving, the
     server is stopped; the cluster is removed unless `keep`. `progress` is called with what is waited for
     when that takes longer than two seconds; `check` is called while it starts, and may raise to give it up.
@@ -95,7 +99,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self.cell_dir = self.cell_dir.absolute()
-        self.data_dir = self.cell_dir / "data"
+        self.data_dir, self.files_dir = (self.cell_dir / name for name in (DATA, FILES))
         self.clusters = self.cell_dir / CLUSTERS
         self.log_path = self.cell_dir / "server.log"
         self.initdb_command = (
@@ -236,7 +240,8 @@ class Server:
             end_processes(self.data_dir, self.build.bin)
             remove_shared_memory(self.data_dir, self.account.uid)
         if self._initialised and not keep:
-            remove_folder(self.data_dir, self.progress)
+            for folder in (self.data_dir, self.files_dir):
+                remove_folder(folder, self.progress)
             self._initialised = False
 
     # -- while it runs
@@ -283,13 +288,14 @@ class Server:
         check_places(self.build, self.account, self.cell_dir, self._sockets)
 
     def _initialise(self) -> None:
-        try:
-            if self.data_dir.is_symlink():
-                raise ServerError(f"{self.data_dir} is a symlink, which is not followed; remove it")
-            self.data_dir.mkdir(mode=0o700, exist_ok=True)
-            self.account.own(self.data_dir)
-        except OSError as error:
-            raise ServerError(f"{self.data_dir} cannot be made: {error.strerror}") from None
+        for folder in (self.files_dir, self.data_dir):
+            try:
+                if folder.is_symlink():
+                    raise ServerError(f"{folder} is a symlink, which is not followed; remove it")
+                folder.mkdir(mode=0o700, exist_ok=True)
+                self.account.own(folder)
+            except OSError as error:
+                raise ServerError(f"{folder} cannot be made: {error.strerror}") from None
         self._initialised = True
         with self.log_path.open("wb") as log:
             # SIGKILL: at SIGTERM initdb would tidy up while the folder is being removed from here

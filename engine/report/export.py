@@ -11,6 +11,7 @@ events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds 
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step
 settings.csv      settings that differ from the server's defaults
+transactions.csv  one line per transaction that was timed by itself, of runs of pgbench-copy
 slices.csv        one line per slice, of runs that were driven in slices: see table `slice` of the journal's schema; the
                   slices of a repeat's cells share blocks, places and clock
 published.tsv     the reference client's summary line per cell and step, its columns and units
@@ -66,7 +67,8 @@ def export(run: Path, out: Path) -> list[Path]:
         (out / "manifest.json").write_bytes(read_plain(run / "manifest.json", MAX_BYTES))
         with JournalReader(run) as reader:
             sliced = result.manifest.sliced
-            tables = TABLES | ({"slices": _slices} if sliced else {})
+            timed = any(step.figures["transactions"] for _, step in steps_of(result))
+            tables = TABLES | ({"slices": _slices} if sliced else {}) | ({"transactions": _timed} if timed else {})
             written = [_write(out / f"{name}.csv", table(reader, result)) for name, table in tables.items()]
             if not sliced:
                 written.append(_write(out / "published.tsv", _published(result), "\t"))
@@ -132,7 +134,7 @@ def _step_rows(reader: JournalReader, result: RunResult) -> Rows:
     found = list(_steps(result))
     figures = found[0][1].figures if found else {}
     plain = [key for key, value in figures.items() if not isinstance(value, dict | list | tuple)]
-    plain = [key for key in plain if key not in ("sla", "phases")]
+    plain = [key for key in plain if key not in ("sla", "phases", "transactions")]
     judged = ("passed", "achieved_per_s", "target_per_s")
     yield "cell", "step", "kind", *plain, *(f"sla_{name}" for name in judged), "stall_s"
     for place, step in found:
@@ -219,6 +221,13 @@ def _settings(reader: JournalReader, result: RunResult) -> Rows:
         if attempt.state == "finished":
             for setting in reader.settings(attempt.id):
                 yield attempt.cell, *setting
+
+
+def _timed(reader: JournalReader, result: RunResult) -> Rows:
+    yield "cell", "step", "client", "ended_s", "ms"
+    for place, step in _steps(result):
+        found = step.figures["transactions"]
+        yield from ((*place, *each) for each in (found.each if found else ()))
 
 
 def _slices(reader: JournalReader, result: RunResult) -> Rows:

@@ -200,11 +200,12 @@ def _judged(comparison: Comparison) -> str:
 def _all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
+    swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
     more = (
         () if brief else (*timing_tables.sections(comparison, notes), *transaction_tables.sections(comparison, notes))
     )
-    every = [*sweep_tables.sections(comparison, brief=brief), *shown, *more]
+    every = [*swept, *shown, *more]
     return [section for section in every if section.rows]
 
 

@@ -9,18 +9,19 @@ from engine.core.sweep import Sweep
 from engine.report import tables
 
 ACROSS = 3  # subjects in one table of 80 columns
-DOTS = 20
+ROOM = 54  # for the dots of all subjects and their marks
 TWO_MODES = "2 modes"
+CHANGED = "in one repeat or more the rate changed within the step: see below, when and from what to what"
 
 
-def sections(comparison: Comparison, *, brief: bool = False) -> Iterable[tables.Section]:
+def sections(comparison: Comparison, notes: tables.Notes, *, brief: bool = False) -> Iterable[tables.Section]:
     """For each sweep the medians with their ratios, the peaks below; then every repeat, unless it is to be brief."""
     for sweep in comparison.sweeps:
         for start in range(0, len(comparison.names), ACROSS):
             names = comparison.names[start : start + ACROSS]
             yield _medians(comparison, sweep, names)
             if not brief:
-                yield _repeats(comparison, sweep, names)
+                yield _repeats(comparison, sweep, names, notes)
 
 
 def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tables.Section:
@@ -51,20 +52,31 @@ def _median(comparison: Comparison, name: str, step: str) -> str:
     return tables.number(comparison.median(name, step, RATE)) + against
 
 
-def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tables.Section:
+def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str], notes: tables.Notes) -> tables.Section:
     section = tables.Section(
         f"Every repeat by number of {sweep.name} ({sweep.unit}, lowest to highest of a row)",
         (sweep.name, "lowest", *names, "highest"),
     )
+    changed = {(change.subject, change.step) for change in sweep.changes}
+    marks = {
+        (name, point.step): _modes(comparison, name, point.step)
+        + (notes.mark((CHANGED,)) if (name, point.step) in changed else "")
+        for point in sweep.points
+        for name in names
+    }
+    columns = ROOM // len(names) - max(map(len, marks.values()))
     for point in sweep.points:
         every = [value for name in comparison.names for value in comparison.values(name, point.step, RATE)]
         if len(every) > 1:
-            dots = (_dots(comparison, name, point.step, min(every), max(every)) for name in names)
+            dots = (
+                tables.strip(comparison.values(name, point.step, RATE), min(every), max(every), columns)
+                + marks[name, point.step]
+                for name in names
+            )
             section.add(f"{point.value:g}", tables.number(min(every)), *dots, tables.number(max(every)))
     return section
 
 
-def _dots(comparison: Comparison, name: str, step: str, low: float, high: float) -> str:
+def _modes(comparison: Comparison, name: str, step: str) -> str:
     spread = comparison.spread(name, step, RATE)
-    flag = f" {TWO_MODES}" if spread is not None and spread.bimodal else ""
-    return tables.strip(comparison.values(name, step, RATE), low, high, DOTS) + flag
+    return f" {TWO_MODES}" if spread is not None and spread.bimodal else ""

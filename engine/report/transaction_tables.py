@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from engine.core.comparison import CellStep, Comparison, StatementTime, middle
-from engine.report import tables
+from engine.report import tables, time_tables
 from workloads.page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
 STATEMENT_CHARS = 40
 STOP_SHARE = 0.02  # of a statement's mean time, which the client's stops may have made longer
 STOPPED = (
-    f"pgbench is stopped before and after the measured time, which may be more than {STOP_SHARE:.0%} of this mean; "
-    "give more seconds or transactions"
+    f"pgbench is stopped before and after the measured time, or waits for it, which may be more than {STOP_SHARE:.0%} "
+    "of this mean; give more seconds or transactions"
 )
 DROPPED = (
     "dropped: in flight when pgbench was stopped for another server's slice; counted, but without a response time",
@@ -23,7 +23,8 @@ DROPPED = (
 
 def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
     """The tables that have rows."""
-    yield from (section for section in (_outcomes(comparison, notes), *_statements(comparison, notes)) if section.rows)
+    found = (*time_tables.sections(comparison, notes), _outcomes(comparison, notes), *_statements(comparison, notes))
+    yield from (section for section in found if section.rows)
 
 
 def _outcomes(comparison: Comparison, notes: tables.Notes) -> tables.Section:

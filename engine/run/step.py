@@ -284,10 +284,10 @@ class StepRunner:
         """What launches a step's clients on the page of a descriptor."""
 
         def of(page_fd: int) -> Launch:
-            folder = str(self.server.socket_dir)
-            dsn, found = self.server.dsn(DATABASE), self.journal.found()
-            kit = self.server.kit() if step.apart else None
-            place = Place(dsn, page_fd, self.manifest.seed, self.cell.repeat, folder, found, kit)
+            server, manifest, found = self.server, self.manifest, self.journal.found()
+            folders = str(server.socket_dir), str(server.files_dir)
+            kit = server.kit() if step.apart else None
+            place = Place(server.dsn(DATABASE), page_fd, manifest.seed, self.cell.repeat, *folders, found, kit)
             return self.workload.launch(self.manifest.workload, step, place)
 
         return of

@@ -67,13 +67,15 @@ def main_stall(incident: Sequence[EventRow]) -> EventRow:
 
 
 def incident_words(incident: Sequence[EventRow], at_ns: int) -> str:
-    """`STALL insert, delete 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
-    roles = ", ".join(dict.fromkeys(visible(str(stall.role)) for stall in incident))
+    """`STALL insert and 1 more 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
+    main = main_stall(incident)
+    others = {stall.role for stall in incident} - {main.role}
+    roles = visible(str(main.role)) + (f" and {len(others)} more" if others else "")
     began_ns = min(stall.started_ns for stall in incident)
     seconds = max(0, max(until_ns(stall, at_ns) for stall in incident) - began_ns) / 1e9
     lasting = [stall for stall in incident if lasts(stall, at_ns)]
     state = "" if not lasting else ", ending" if all(map(_ending_ns, lasting)) else " so far"
-    because = f": {text}" if (text := cause(main_stall(incident))) else ""
+    because = f": {text}" if (text := cause(main)) else ""
     return f"STALL {roles} {seconds:.1f}s{state}{because}"
 
 

@@ -313,7 +313,7 @@ class Player:
         timed = step.headline is not None and step.headline.by == "time"
         base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)
-        compared = counted_s > SETTLED_S and step.kind != "index"
+        compared = counted_s > SETTLED_S and step.headline is not None and step.headline.live
         share = series.active_share(newest_ns)
         samples = {
             source: (round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data)
@@ -368,6 +368,8 @@ class Player:
             return None
         if step.work and kind == "insert":
             return min(1.0, series.done("insert", until_ns) / step.work)
+        if wanted := int(step.plan.get("transactions") or 0) * int(step.plan.get("clients") or 0):
+            return min(1.0, series.done(kind, until_ns) / wanted)
         nominal_s = float(step.plan.get("seconds") or 0)
         return min(1.0, worked_s / nominal_s) if nominal_s else None
 

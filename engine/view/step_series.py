@@ -67,6 +67,9 @@ class StepSeries:
         self.slowest: dict[str, Series] = {}  # kind of role: longest service time that ended, in ms
         self.events: list[EventRow] = []
         self.active: dict[str, Series] = {}  # `rates` over the step's active time, from 0, instead of the clock
+        self.times = (
+            Series()
+        )  # of steps without a rate as they run: the ms of each transaction, held while it took them
         self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
         self._ends: list[int] = []  # of ticks
         self._worked_ns: list[int] = []  # up to each of them
@@ -80,11 +83,16 @@ class StepSeries:
         """Reads what is new: intervals, events, and whether the step has ended."""
         if self.step.state == "running":
             self.step = self._reader.step(self.step.id)
-        counts = self._reader.counts(self.step.id, self._ends[-1] if self._ends else 0)
+        known_ns = self._ends[-1] if self._ends else 0
+        counts = self._reader.counts(self.step.id, known_ns)
         if any(count.role_id not in self.roles for count in counts):
             self.roles = {role.id: role for role in self._reader.roles(self.step.id)}
         for _, tick in groupby(counts, attrgetter("t_ns")):  # the engine reads those that end together in one go
             self._take(list(tick))
+        if self.step.headline is not None and not self.step.headline.live:
+            for each in self._reader.transactions(self.step.id, known_ns):
+                before_ns = self.times.until[-1] if self.times.until else 0  # one may be listed a second late
+                self.times.add(max(each.ended_ns, before_ns), each.time_ns, each.time_ns / 1e6)
         self.catch_up_events()
 
     def catch_up_events(self) -> bool:
@@ -116,6 +124,11 @@ class StepSeries:
         before_ns, worked_ns = (self._ends[index - 2], self._worked_ns[index - 2]) if index > 1 else (0, 0)
         length_ns = self._ends[index - 1] - (before_ns or self.step.started_ns)
         return min(1.0, (self._worked_ns[index - 1] - worked_ns) / max(1, length_ns))
+
+    def timed(self, t_ns: int) -> tuple[int, float] | None:
+        """How many of the transactions that are timed had ended by a time, and the ms of the last; None of none."""
+        count = bisect_right(self.times.until, t_ns)
+        return (count, self.times.value[count - 1]) if count else None
 
     def done(self, kind: str, t_ns: int) -> int:
         """What the roles of a kind had done by a time: rows, or queries."""

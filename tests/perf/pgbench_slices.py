@@ -102,6 +102,7 @@ def watched(server: Server, clients: int, folder: Path, every: int, opened: Exit
     spec = Spec(
         page_fd=page.fd,
         folder=str(folder),
+        data_folder=str(folder),
         dsn=server.dsn(DATABASE),
         program=os.environ["PGBED_PGBENCH"],
         version=18,

@@ -22,6 +22,7 @@ import math
 import random
 import sys
 
+from engine.analysis.change_points import LEVEL, levels
 from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, scatter
 from engine.core.comparison import CHANGED
 from engine.core.model import Subject
@@ -95,6 +96,21 @@ def false_modes(cells: int, noise: float, trials: int, rng: random.Random) -> fl
     return flagged / trials
 
 
+def false_changes(seconds: int, noise: float, memory: float, trials: int, rng: random.Random) -> float:
+    """The share of steps without a change that are said to have run at several rates.
+
+    Of the deviation of a second the next one keeps a part, its `memory`.
+    """
+    flagged = 0
+    for _ in range(trials):
+        rates, away = [], 0.0
+        for second in range(seconds):
+            away = memory * away + rng.gauss(0, noise)
+            rates.append((second + 1.0, 100 * (1 + away)))
+        flagged += len(levels(rates)) > 1
+    return flagged / trials
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--trials", type=int, default=4000)
@@ -141,6 +157,16 @@ def main() -> int:
         print(f"{noise:>6.1%}" + "".join(f"{share:>8.1%}" for share in row))
         if row[0] > 0:
             broken.append("two modes claimed from three cells")
+
+    print("\nsteps without a change that are said to have run at several rates, by scatter and memory of their seconds")
+    print(f"{'noise':>6}{'memory':>8}" + "".join(f"{f'{n} s':>8}" for n in (10, 30, 60)))
+    for noise, memory in ((0.03, 0.0), (0.1, 0.0), (0.5, 0.0), (0.03, 0.5), (0.1, 0.5), (0.1, 0.8)):
+        row = [false_changes(seconds, noise, memory, trials // 4, rng) for seconds in (10, 30, 60)]
+        print(f"{noise:>6.0%}{memory:>8.1f}" + "".join(f"{share:>8.1%}" for share in row))
+        if memory == 0.0 and max(row) > 1.5 * LEVEL:
+            broken.append(f"a change claimed in {max(row):.1%} of steps without one (noise {noise})")
+        if memory == 0.5 and max(row) > 0.05:
+            broken.append(f"a change claimed in {max(row):.1%} of steps whose seconds depend on each other")
 
     for promise in broken:
         print(f"broken: {promise}", file=sys.stderr)

@@ -87,7 +87,7 @@ def test_so_far_is_said_only_while_it_may_change(tmp_path: Path) -> None:
         live.second(insert=0)
         live.end_step()
         live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished", "")
-    assert "so far" not in head(seen(live)) and ".417)" in head(seen(live))
+    assert "so far" not in head(seen(live)) and "(0.250)" in head(seen(live))
 
 
 def test_no_digit_is_ever_cut_from_a_figure() -> None:

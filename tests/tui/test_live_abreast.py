@@ -81,7 +81,7 @@ def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(slice
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(pilot.app.screen, StallScreen)
-        assert " STALL  delete, 2.8 s" in text(pilot) and "held by its own rate limiter" in text(pilot)
+        assert " STALL  query, 2.4 s" in text(pilot) and "process 26859 of the query backend is" in text(pilot)
         await pilot.press("escape", "s")
         await pilot.pause()
         assert "! 16.3-prebuilt STALL query" in text(pilot)

@@ -80,14 +80,15 @@ def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("n")
         assert "STALL delete 0.0s" in text(pilot)
-        await pilot.press("n")
+        await pilot.press("right_square_bracket", "right_square_bracket")
         await pilot.pause()
         assert "!insert" in text(pilot) and "!delete" in text(pilot)
+        assert "! STALL insert and 1 more" in text(pilot), "two roles of one client are one incident"
         await pilot.press("n")
         assert "no later stall" in text(pilot)
         await pilot.press("right_curly_bracket", "right_curly_bracket", "N")
         await pilot.pause()
-        assert "!insert" in text(pilot)
+        assert "STALL delete 0.0s" in text(pilot)
         await pilot.press("left_curly_bracket", "N")
         assert "no earlier stall" in text(pilot)
 

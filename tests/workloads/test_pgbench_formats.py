@@ -189,6 +189,23 @@ def test_an_error_names_the_script_and_its_line() -> None:
     )
     assert error_of(parsed, scripts, "/tmp/x") == 'own.sql:1: syntax error in command "set"'
     assert error_of("", scripts, "/tmp/x") == "pgbench ended without a word"
+    of_own = (
+        'pgbench: error: undefined variable "nosuch"\n'
+        "pgbench: error: client 0 aborted in command 1 (set) of script 1; evaluation of meta-command failed\n"
+        "pgbench: error: Run was aborted; the above results are incomplete.\n"
+    )
+    assert error_of(of_own, scripts, "/tmp/x") == 'own.sql:4: undefined variable "nosuch"'
+    rows = (
+        "pgbench: error: client 0 script 1 command 2 query 0: expected one row, got 0\npgbench: error: Run was aborted"
+    )
+    assert error_of(rows, scripts, "/tmp/x") == "own.sql:5: expected one row, got 0"
+
+
+def test_an_error_of_conditions_names_the_line_of_the_script() -> None:
+    script = (Script("if.sql", 1, "\\if 1\nSELECT 1;\n\\if 2\n\\endif\n\n\\else\n\\else\n"),)
+    told = 'pgbench: error: condition error in script "/tmp/x/if.sql" command {}: {}'
+    for command_number, line, why in ((6, 7, "\\else after \\else"), (7, 1, "\\if without matching \\endif")):
+        assert error_of(told.format(command_number, why), script, "/tmp/x") == f"if.sql:{line}: {why}"
 
 
 @pytest.mark.parametrize(
@@ -221,8 +238,11 @@ def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
     good.write_text("SELECT 1;")
     empty.write_text("\n")
     assert read_all([f"{good}@3"]) == (Script("good.sql", 3, "SELECT 1;"),)
+    assert read_all([f"{good}@3", "select@9", "tpcb-like"])[1:] == (Script("select-only", 9), Script("tpcb-like"))
     for specs, told in (
         ([], "no script given"),
+        (["s"], "script s: no such file, and none of pgbench's own scripts: select-only, tpcb-like, simple-update"),
+        (["select", "select-only@3"], "two scripts of one name"),
         ([f"{good}@x"], "weight must be a whole number, not 'x'"),
         ([f"{good}@0"], "add up to 0"),
         ([str(good), str(good)], "two scripts of one name"),

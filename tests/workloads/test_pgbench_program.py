@@ -63,8 +63,8 @@ def test_pgbench_waits_for_the_step_unless_its_transactions_become_due(
 ) -> None:
     page = Page.create(1)
     spec = Spec(
-        page_fd=0, folder="", dsn="", program="", version=18, options=Options(rate=rate), scripts=(), step={},
-        warm_clients=1, log_every=1, log_by_line=False, seed=1,
+        page_fd=0, folder="", data_folder="", dsn="", program="", version=18, options=Options(rate=rate), scripts=(),
+        step={}, warm_clients=1, log_every=1, log_by_line=False, seed=1,
     )  # fmt: skip
     step = Step(spec, page, tmp_path)
     with shell(tmp_path, "exec sleep 600", 0) as step.pgbench:

@@ -68,7 +68,9 @@ class Charts:
             self.closing.show(_closing(view, view.abreast, shown, self.closing, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.headline else None
-            self.rates.show(series.rates[kind], shown, stalls, base, f"base {view.base}", cursor)
+            timed = kind == view.headline and bool(series.times.value)
+            points = series.times if timed else series.rates[kind]
+            self.rates.show(points, shown, stalls, None if timed else base, f"base {view.base}", cursor)
             self.times.show(series.slowest[kind], shown, stalls)
         else:
             self.rates.clear()

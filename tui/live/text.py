@@ -8,7 +8,7 @@ from engine.core.model import Manifest, workload_title
 from engine.journal.reader import EventRow
 from engine.view.abreast import reach_words, so_far_words
 from engine.view.events import event_words, incident_words, lasts
-from engine.view.step_series import SECOND_NS
+from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
 from tui.marks import SIDES, Line, Span, cut, line, width
@@ -91,6 +91,8 @@ def rates(view: ViewState, kind: str, window: str) -> Line:
     if view.timed:
         of_base: list[Span] = [("  base ", "dim"), (duration(view.base_s), "base")] if view.base_s is not None else []
         return ((" time ", "dim"), (duration(view.time_s), "strong"), *of_base)
+    if kind == view.headline and series.times.value:
+        return _times(view, series, window)
     rate = series.rates.get(kind)
     now = rate.at(view.at_ns) if rate and view.silent_s is None else None
     spans: list[Span] = [
@@ -109,6 +111,18 @@ def rates(view: ViewState, kind: str, window: str) -> Line:
         spans.append((f"  i: {', '.join(others)}", "dim"))
     spans.append((f"  {window}", "dim"))
     return tuple(spans)
+
+
+def _times(view: ViewState, series: StepSeries, window: str) -> Line:
+    """The time of the last transaction, of those timed one by one, their median, and how many there were."""
+    count, last_ms = series.timed(view.at_ns) or (0, None)
+    middle_ms = series.times.median(0, view.at_ns)
+    return line(
+        (" ms of each transaction, last ", "dim"),
+        (short(last_ms), "strong"),
+        (f"  median {short(middle_ms)}  n {count}", ""),
+        (f"  {window}", "dim"),
+    )
 
 
 def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:

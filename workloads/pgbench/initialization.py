@@ -11,6 +11,7 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from psycopg.pq import abc
 
@@ -22,6 +23,8 @@ from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
 from workloads.pgbench.spec import Found, Spec
 from workloads.process import clock
+
+T = TypeVar("T")
 
 LOOK_S = 0.05  # between two looks at STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
@@ -35,21 +38,14 @@ WARM = (
 
 def initialize(spec: Spec, page: Page, folder: Path) -> Found:
     """Does the step; returns what its warm-up found. Raises Failed, Stopped or SqlError."""
-    options, found = spec.options, Found()
+    options = spec.options
 
-    def check() -> None:
-        if page.words[Control.STOP]:
-            raise Stopped
-
-    with contextlib.closing(_Session(spec.dsn, check)) as session:
-        page.set_word(0, Word.CLIENT_PID, os.getpid())
-        page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
-        page.set_word(0, Word.STATE, State.READY)
-        while not page.words[Control.START_NS]:
-            check()
-            time.sleep(0.002)
-        page.set_word(0, Word.STARTED_NS, clock())
-        page.set_word(0, Word.STATE, State.RUNNING)
+    def work(session: Session) -> Found:
+        check = session.check
+        for name in {options.tablespace, options.index_tablespace} - {""}:
+            place = Path(spec.data_folder) / f"tablespace-{name}"
+            place.mkdir(mode=0o700)
+            session.execute(f'CREATE TABLESPACE "{name}" LOCATION {literal(str(place))}')
         _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
         tables = "t" in options.init_steps
         for statement in SETTLE if tables else ():
@@ -64,12 +60,39 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
             told = summary.parse(_call(argv, spec, folder, check))
             if "tps" in told:
-                found = Found.of(told["tps"], min(options.jobs, spec.warm_clients))
+                return Found.of(told["tps"], min(options.jobs, spec.warm_clients))
+        return Found()
+
+    return as_step(spec.dsn, page, work)
+
+
+def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
+    """Does what needs one session as the step's only role. Raises what `work` does, Stopped or SqlError."""
+
+    def check() -> None:
+        if page.words[Control.STOP]:
+            raise Stopped
+
+    with contextlib.closing(Session(dsn, check)) as session:
+        page.set_word(0, Word.CLIENT_PID, os.getpid())
+        page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
+        page.set_word(0, Word.STATE, State.READY)
+        while not page.words[Control.START_NS]:
+            check()
+            time.sleep(0.002)
+        page.set_word(0, Word.STARTED_NS, clock())
+        page.set_word(0, Word.STATE, State.RUNNING)
+        done = work(session)
         page.set_word(0, Word.ENDED_NS, clock())
         page.set_word(0, Word.STATE, State.DONE)
         while not page.words[Control.RELEASE]:
             time.sleep(0.002)
-    return found
+    return done
+
+
+def literal(text: str) -> str:
+    """Text as a constant of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _command(spec: Spec, folder: Path, scripts: Sequence[Script], **how: int) -> list[str]:
@@ -94,12 +117,12 @@ def _call(
         return pgbench.output
 
 
-class _Session:
+class Session:
     """A connection whose statements can be given up."""
 
     def __init__(self, dsn: str, check: Callable[[], None]) -> None:
         self.connection: abc.PGconn = open_connection(dsn)
-        self._check = check
+        self.check = check
 
     def execute(self, sql: str) -> None:
         """Runs one statement; raises SqlError, and what `check` raises."""
@@ -107,7 +130,7 @@ class _Session:
         connection.send_query(sql.encode())
         while True:
             while connection.is_busy():
-                self._check()
+                self.check()
                 if select.select([connection.socket], [], [], LOOK_S)[0]:
                     connection.consume_input()
             result = connection.get_result()

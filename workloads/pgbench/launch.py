@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -310,11 +311,27 @@ def _run(spec: Spec, page: Page) -> None:
             Step(spec, page, Path(folder)).run()
 
 
-def main() -> int:
-    """The launcher."""
+class OfStep(Protocol):
+    """What a launcher is given, as far as all need it."""
+
+    @property
+    def page_fd(self) -> int: ...
+
+    @property
+    def dsn(self) -> str: ...
+
+    @property
+    def step(self) -> dict[str, Any]: ...
+
+
+S = TypeVar("S", bound=OfStep)
+
+
+def serve(of: type[S], run: Callable[[S, Page], None]) -> int:
+    """A launcher, whose standard input is a step of that class: runs it, and returns its exit code."""
     die_with_parent(os.getppid())
     name_process("pgbench launcher")
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=of)
     page = Page(spec.page_fd, int(spec.step.get("clients", 1)))
 
     def stop(_signal: int, _frame: object) -> None:
@@ -324,7 +341,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, stop)
     state, code = State.STOPPED, 2
     try:
-        _run(spec, page)
+        run(spec, page)
         return 0
     except Stopped:
         pass
@@ -341,4 +358,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(Spec, _run))

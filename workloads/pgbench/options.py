@@ -18,21 +18,14 @@ DEFAULT_SECONDS = 10
 SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of all pgbench workloads."""
+class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which steps there are, and how long each is."""
 
-    pgbench_scale: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)],
-        about("Scale of pgbench's tables: 100,000 accounts each.", metavar="N"),
-    ] = 10
     clients: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...],
         about("Numbers of clients: a step for each, over one database.", metavar="N,…"),
     ] = DEFAULT_CLIENTS
     jobs: Annotated[Annotated[int, Meta(ge=1, le=256)], about("Threads of pgbench.", metavar="N")] = 1
-    protocol: Annotated[Literal["simple", "extended", "prepared"], about("How statements are sent to the server.")] = (
-        "simple"
-    )
     seconds: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         about(
@@ -60,6 +53,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             excludes=["seconds", "transactions"],
         ),
     ] = None
+    steps: Steps = ()
+
+
+class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of pgbench over its own tables."""
+
+    pgbench_scale: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        about("Scale of pgbench's tables: 100,000 accounts each.", metavar="N"),
+    ] = 10
+    protocol: Annotated[Literal["simple", "extended", "prepared"], about("How statements are sent to the server.")] = (
+        "simple"
+    )
     rate: Annotated[
         Annotated[float, Meta(gt=0, le=1e9)] | None,
         about("Transactions to begin per second, at random times (Poisson).", metavar="TPS", unset="unlimited"),
@@ -96,7 +102,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             unset="1, or what keeps it to 2,000 lines a second and thread in the first warm-up; at most 64",
         ),
     ] = None
-    steps: Steps = ()
     init_steps: Annotated[
         str, about("Steps of pgbench's initialization, in order: d, t, g or G, v, p, f.", metavar="STEPS")
     ] = "dtGvp"
@@ -109,6 +114,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[int, Meta(ge=0, le=10_000)], about("Partitions of the accounts.", metavar="N")
     ] = 0
     partition_method: Annotated[Literal["range", "hash"], about("How the accounts are partitioned.")] = "range"
+    tablespace: Annotated[
+        str,
+        about("Make the tables in a tablespace of this name, in a folder beside the data.", metavar="NAME"),
+    ] = ""
+    index_tablespace: Annotated[str, about("The same of the tables' indexes.", metavar="NAME")] = ""
 
 
 class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,8 +126,26 @@ class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     script: Annotated[
         tuple[str, ...],
-        about("Scripts to run, each with its weight.", metavar="FILE[@WEIGHT],…", argument=True),
+        about(
+            "Scripts to run, each with its weight; also pgbench's own: select-only, simple-update, tpcb-like.",
+            metavar="FILE[@WEIGHT],…",
+            argument=True,
+        ),
     ] = ()
+
+
+class CopyOptions(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of bulk loads."""
+
+    copy_rows: Annotated[
+        Annotated[int, Meta(ge=1, le=10**8)],
+        about("Rows of the file that each transaction loads, of about 75 bytes.", metavar="N"),
+    ] = 1_000_000
+    copy_truncate: Annotated[
+        Literal["each", "never"],
+        about("Empty the table in each transaction before it is loaded, or only before each step."),
+    ] = "each"
+    unlogged: Annotated[bool, about("Make the tables unlogged.")] = False
 
 
 def common(options: Options) -> Options:

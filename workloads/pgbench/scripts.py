@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,9 +39,12 @@ sign sqrt stddev string_agg substr substring sum to_char to_date to_timestamp tr
 """
 READ_ONLY_CALLS = frozenset(CALLED.split())
 SLEEP = re.compile(r"\bpg_sleep(_for|_until)?\s*\(", re.I)
-ABORTED = re.compile(
-    r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+)[^:]*:\s*(?P<why>.*)", re.S
-)
+# How pgbench says which command of which script failed, both from 0: one of SQL, or one of its own, whose reason is
+# the line before.
+OF_SQL = re.compile(r"client \d+ script (\d+) (?:aborted in )?command (\d+) query \d+:\s*(.*)", re.S)
+OF_OWN = re.compile(r"client \d+ aborted in command (\d+) \(.*\) of script (\d+); (.*)")
+OF_CONDITION = re.compile(r'condition error in script "(.*)" command (\d+): (.*)')  # commands count from 1
+TOLD = re.compile(r"pgbench:(?: error| fatal)?: *(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,10 @@ BUILTIN = {"select": "select-only", "tpcb": "tpcb-like", "simple": "simple-updat
 
 
 def read(spec: str) -> Script:
-    """The script of FILE or FILE@WEIGHT. Raises ValueError where there is none."""
+    """The script of FILE or FILE@WEIGHT, or of what only one of pgbench's own begins with, where no file is called so.
+
+    Raises ValueError where there is none.
+    """
     path, at, weight = spec.rpartition("@")
     if not at:
         path, weight = spec, "1"
@@ -69,7 +76,11 @@ def read(spec: str) -> Script:
     file = Path(path)
     try:
         if not file.is_file():
-            raise ValueError(f"script {path}: no such file")
+            own = [name for name in BUILTIN.values() if path and name.startswith(path)]
+            if len(own) == 1:
+                return Script(own[0], int(weight))
+            names = ", ".join(BUILTIN.values())
+            raise ValueError(f"script {path}: no such file, and none of pgbench's own scripts: {names}")
         if file.stat().st_size > MAX_BYTES:
             raise ValueError(f"script {path}: more than {MAX_BYTES >> 20} MiB")
         text = file.read_text()
@@ -176,17 +187,23 @@ def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
     `folder` is where the scripts' files were; their names stand without it.
     """
     text = errors.replace(f"{folder}/", "")
-    aborted = ABORTED.search(text)
-    if aborted is not None:
-        number, command = int(aborted["script"] or 0), int(aborted["command"])
-        why = re.split(r"\n(?:LINE \d|pgbench: |DETAIL|CONTEXT|HINT|STATEMENT)", aborted["why"])[0]
-        return " ".join(f"{_place(scripts, number, command)}: {why}".split())
-    for line in text.splitlines():
-        told = re.match(r"pgbench: (?:error|fatal): (.*)", line)
-        if told:
-            return " ".join(told.group(1).split())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "pgbench ended without a word"
+    if found := OF_SQL.search(text):
+        why = re.split(r"\n(?:LINE \d|pgbench: |DETAIL|CONTEXT|HINT|STATEMENT)", found.group(3))[0]
+        return _told(f"{_place(scripts, int(found.group(1)), int(found.group(2)))}: {why}")
+    for before, line in itertools.pairwise(["", *lines]):
+        if found := OF_OWN.search(line):
+            reason = TOLD.match(before)
+            why = reason.group(1) if reason else found.group(3)
+            return _told(f"{_place(scripts, int(found.group(2)), int(found.group(1)))}: {why}")
+        if found := OF_CONDITION.search(line):
+            return _told(f"{_place_of_condition(scripts, found.group(1), int(found.group(2)))}: {found.group(3)}")
+    said = (found.group(1) for line in lines if (found := re.match(r"pgbench: (?:error|fatal): (.*)", line)))
+    return _told(next(said, lines[-1] if lines else "pgbench ended without a word"))
+
+
+def _told(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _place(scripts: Sequence[Script], number: int, command: int) -> str:
@@ -197,3 +214,18 @@ def _place(scripts: Sequence[Script], number: int, command: int) -> str:
     if command >= len(found):
         return f"{script.name}, command {command + 1}"
     return f"{script.name}:{found[command][0]}"
+
+
+def _place_of_condition(scripts: Sequence[Script], name: str, command: int) -> str:
+    """Where a condition is wrong; the end of a script is when an `\\if` is open, whose place is told."""
+    known = next((script for script in scripts if script.name == name), None)
+    found = commands(known.text) if known is not None else []
+    opened: list[int] = []
+    for line, text in found:
+        if text.startswith("\\if"):
+            opened.append(line)
+        elif text.startswith("\\endif"):
+            del opened[-1:]
+    if command <= len(found):
+        return f"{name}:{found[command - 1][0]}"
+    return f"{name}:{opened[-1]}" if opened else f"{name}, command {command}"

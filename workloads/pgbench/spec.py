@@ -33,11 +33,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`.
 
-    `folder` is there for files.
+    `folder` is there for files, `data_folder` for those of the server.
     """
 
     page_fd: int
     folder: str
+    data_folder: str
     dsn: str
     program: str
     version: int

@@ -21,16 +21,15 @@ from typing import Any
 import msgspec
 
 from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
-from workloads.names import pick
 from workloads.options import given, options_of
 from workloads.pgbench import command
-from workloads.pgbench.options import DEFAULT_SECONDS, SHAPE, Options, ScriptOptions, common, recorded
+from workloads.pgbench.options import SHAPE, Options, ScriptOptions, common, recorded
 from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, waits, writes
 from workloads.pgbench.spec import Found, Spec
+from workloads.pgbench.sweep import INIT, plan_steps, seed_of
 
 PROGRAM = "pgbench"
 ROLE = "pgbench"
-INIT = "init"
 INIT_STEPS = "dtgGvpf"
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts")
 SLOW_TPS = 500.0
@@ -49,6 +48,7 @@ NOT_SLICED = {
     "transactions": "its steps have no fixed length",
     "transactions_total": "its steps have no fixed length",
 }
+TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
@@ -62,25 +62,15 @@ class Pgbench:
         self._short = short  # the steps' names begin with it
 
     def plan(self, options: Options) -> Plan:
-        given_ways = [name for name in ("seconds", "transactions", "transactions_total") if getattr(options, name)]
-        if len(given_ways) > 1:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in given_ways)
-            raise ValueError(f"{flags} exclude each other")
-        if not options.clients:
-            raise ValueError("--clients: give at least one number")
         scripts = read_all(options.script) if isinstance(options, ScriptOptions) else (Script(BUILTIN[self._short]),)
         _check(options, scripts)
-        steps = [_step(f"{self._short}.c{clients}", clients, options) for clients in dict.fromkeys(options.clients)]
-        if options.steps:
-            names = [INIT, *(step["name"] for step in steps)]
-            wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
-            steps = [step for step in steps if step["name"] in wanted]
+        first, *steps = plan_steps(self._short, "transactions", options)
         write = any(map(writes, scripts))
         record: dict[str, Any] = {
             "name": self.name,
             "title": " ".join(filter(None, [f"scale {options.pgbench_scale}", options.protocol, _files(scripts)])),
             "clients": max((step["clients"] for step in steps), default=1),
-            "steps": [{"name": INIT, "kind": INIT}, *steps],
+            "steps": [first, *steps],
             "options": given(options),
             "scripts": [asdict(script) for script in scripts],
             "log_every": options.log_every or (1 if options.rate or options.max_tries > 1 else 0),
@@ -175,6 +165,7 @@ class Pgbench:
         spec = Spec(
             page_fd=place.page_fd,
             folder=place.folder,
+            data_folder=place.data_folder,
             dsn=place.dsn,
             program=program["path"],
             version=command.major(program),
@@ -184,7 +175,7 @@ class Pgbench:
             warm_clients=sorted(made)[len(made) // 2] if made else 1,
             log_every=every,
             log_by_line=every == 1 and _may_be_slow(options, scripts, found.lines_per_s),
-            seed=_seed(place.seed, step.name, place.repeat),
+            seed=seed_of(place.seed, step.name, place.repeat),
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
 
@@ -261,6 +252,12 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
         raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
+    for flag, name in (("--tablespace", options.tablespace), ("--index-tablespace", options.index_tablespace)):
+        if name and not TABLESPACE.fullmatch(name):
+            raise ValueError(
+                f"{flag} {name}: give a name of small letters, digits and _ that does not begin with pg_; its folder "
+                f"is made beside the data of each cell, and removed with it"
+            )
     for flag, used in (("--rate", options.rate is not None), ("--max-tries", options.max_tries > 1)):
         if used and (options.log_every or 1) > 1:
             raise ValueError(
@@ -277,25 +274,6 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
         for line, text in commands(script.text):
             if PIPELINE.match(text) and options.protocol == "simple":
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
-
-
-def _step(name: str, clients: int, options: Options) -> dict[str, Any]:
-    each = options.transactions
-    if options.transactions_total:
-        each = options.transactions_total // clients
-        if not each:
-            raise ValueError(
-                f"--transactions-total {options.transactions_total}: fewer than the {clients} clients of step {name}"
-            )
-    seconds = 0 if each else options.seconds or DEFAULT_SECONDS
-    return {
-        "name": name,
-        "kind": "transactions",
-        "clients": clients,
-        "seconds": seconds,
-        "transactions": each or 0,
-        "sweep": {"clients": clients},
-    }
 
 
 def _may_be_slow(options: Options, scripts: Sequence[Script], lines_per_s: float | None) -> bool:
@@ -322,16 +300,12 @@ def _read(specs: Sequence[str]) -> tuple[Script, ...]:
 
 
 def _files(scripts: Sequence[Script]) -> str:
-    return ", ".join(script.name for script in scripts if not script.builtin)
+    """What is run, where that is not one of pgbench's own scripts alone."""
+    return ", ".join(script.name for script in scripts if not script.builtin or len(scripts) > 1)
 
 
 def _scripts(record: Record) -> tuple[Script, ...]:
     return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
-
-
-def _seed(plan_seed: int, step: str, repeat: int) -> int:
-    """The same for all builds, other for each step and repeat."""
-    return int.from_bytes(hashlib.sha256(f"{plan_seed}/{step}/{repeat}".encode()).digest()[:4], "big")
 
 
 SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", Options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,50 @@ def test_a_table_without_a_row_is_left_out(tmp_path: Path) -> None:
     text = console.export_text()
     assert "by number of clients (median" in text and "Every repeat" not in text
     assert "Every repeat" not in render.to_markdown(comparison)
+
+
+def test_a_rate_that_changes_within_a_step_is_told_with_its_seconds(tmp_path: Path) -> None:
+    run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4})
+    with sqlite3.connect(run / "journal.db") as database:
+        slower = """
+            UPDATE role_second AS one SET rows = rows / 3 WHERE role_id = (
+                SELECT role.id FROM role JOIN step ON step.id = step_id JOIN attempt ON attempt.id = attempt_id
+                WHERE step.name = 'l.i1' AND role.name = 'insert' AND cell LIKE '%-17.0-%-r2'
+            ) AND t_ns > 6500000000 + (SELECT min(t_ns) FROM role_second AS other WHERE other.role_id = one.role_id)
+        """
+        assert database.execute(slower).rowcount == 5
+    comparison = compare([run])
+    (change,) = comparison.sweeps[0].changes
+    assert (change.step, change.subject, change.repeat) == ("l.i1", "17.0", 2)
+    assert [(level.from_s, level.until_s) for level in change.levels] == [(0, 7), (7, 12)]
+    (told,) = (line for line in comparison.findings if "rates in repeat" in line)
+    assert told.startswith("l.i1: 17.0 ran at 2 rates in repeat 2: 33,3") and told.endswith("from 7 to 12 s")
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Every repeat by number of clients"))
+    (marked,) = (line for line in lines[start + 2 : start + 4] if "(" in line)
+    assert marked.startswith("1 ") and marked.index("(") > 40  # 17.0's, not 16.3's
+    assert any(line.startswith("(1) in one repeat or more the rate changed") for line in lines)
+
+
+def test_three_builds_with_all_marks_fit_into_eighty_columns(tmp_path: Path) -> None:
+    """Of each build one cell of four far from the others, and every step with a change."""
+    run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, builds=("12.11-prebuilt", "16.3-prebuilt", "17.0-prebuilt"))
+    with sqlite3.connect(run / "journal.db") as database:
+        database.execute(
+            "UPDATE role_second AS one SET rows = rows / 3 WHERE t_ns > 6500000000 + "
+            "(SELECT min(t_ns) FROM role_second AS other WHERE other.role_id = one.role_id)"
+        )
+        for step, totals in database.execute(
+            "SELECT step.id, totals FROM step JOIN attempt ON attempt.id = attempt_id WHERE cell LIKE '%-r4'"
+        ).fetchall():
+            record = json.loads(totals)
+            record["seconds"] *= 3
+            database.execute("UPDATE step SET totals = ? WHERE id = ?", (json.dumps(record), step))
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(compare([run]), console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Every repeat by number of clients"))
+    (row,) = (line for line in lines[start:] if line.startswith("4 "))
+    assert row.count("2 modes") == row.count("(1)") == 3 and max(map(len, lines[start : start + 5])) <= 80

@@ -40,6 +40,6 @@ def test_every_stall_is_in_one_incident_and_incidents_of_a_client_are_apart(stal
 
 
 def test_a_cause_tells_more_than_a_wait_for_another_role_and_that_more_than_none() -> None:
-    ranked = [("", 0.0), ("unknown", 0.9), ("partner", 1.0), ("io", 0.4), ("stopped", 0.9)]
+    ranked = [("", 0.0), ("unknown", 0.9), ("partner", 1.0), ("client", 0.9), ("io", 0.4), ("stopped", 0.9)]
     for least, place in zip(range(len(ranked)), ranked, strict=True):
         assert most_telling(ranked[: least + 1], lambda cause: cause) == place

@@ -90,12 +90,14 @@ def test_own_scripts_have_weights_variables_and_connections_of_their_own(
     one.write_text("SELECT :wanted;\n")
     two.write_text("\\set a random(1, 10)\nSELECT pg_sleep(0.001), :a;\n")
     words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "--log-every", "1")
-    found = run(bench, label, f"pgbench:{one}@3,{two}", *words)
+    found = run(bench, label, f"pgbench:{one}@3,{two},select-only@2", *words)
     totals = found["script.c2"]["totals"]
     assert totals.roles["pgbench"].statements == 80
-    assert [each["script"] for each in totals.report["pgbench"]["scripts"]] == ["one.sql", "two.sql"]
+    names = [each["script"] for each in totals.report["pgbench"]["scripts"]]
+    assert names == ["one.sql", "two.sql", "<builtin: select only>"]
     record = read_manifest(bench.run).workload
-    assert [(each["name"], each["weight"]) for each in record["scripts"]] == [("one.sql", 3), ("two.sql", 1)]
+    weights = [(each["name"], each["weight"]) for each in record["scripts"]]
+    assert weights == [("one.sql", 3), ("two.sql", 1), ("select-only", 2)]
 
 
 def test_under_a_rate_lateness_and_what_was_skipped_are_recorded(bench: Bench, label: str, tmp_path: Path) -> None:
@@ -149,6 +151,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
         (("--workload", "pgbench"), "no script given"),
         (("--workload", "pgbench:none.sql"), "no such file"),
         (("--workload", "pgbench-select", "--interleave", "slices"), "one build has no other to be driven"),
+        (("--workload", "pgbench-select", "--tablespace", "/mnt/fast"), "--tablespace /mnt/fast: give a name of small"),
         (("--workload", "pgbench-select", "--set", "max_connections=20"), "max_connections=20 is too low"),
     ],
 )
@@ -163,7 +166,7 @@ def test_what_cannot_be_is_refused_in_one_line(bench: Bench, label: str, words: 
     [
         ("\\set a random(1,10\n", 'e.sql:1: syntax error in command "set"'),
         ("SELECT 1;\n\\foo\n", 'e.sql:2: invalid command in command "foo"'),
-        ("\\if 1\nSELECT 1;\n", "\\if without matching \\endif"),
+        ("SELECT 1;\n\\if 1\nSELECT 1;\n", "e.sql:2: \\if without matching \\endif"),
         ("\\shell ls\nSELECT 1;\n", "e.sql:1: \\shell and \\setshell"),
         ("\\startpipeline\nSELECT 1;\n\\endpipeline\n", "e.sql:1: a pipeline needs --protocol extended or prepared"),
     ],
@@ -174,19 +177,28 @@ def test_a_script_with_an_error_is_refused_before_anything_runs(
     script = tmp_path / "e.sql"
     script.write_text(text)
     done = bench("run", "--pg", label, "--workload", f"pgbench:{script}", *SMALL)
-    (line,) = done.stderr.strip().splitlines()
+    *_, line = done.stderr.strip().splitlines()  # before it, perhaps, that pgbench was made ready
     assert done.returncode == 2 and told in line
     assert not list(bench.out.glob("*/manifest.json"))
 
 
-def test_an_error_of_sql_ends_the_cell_before_it_is_measured(bench: Bench, label: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT 1;\nSELECT * FROM\n  nowhere;\n", 'e.sql:2: ERROR: relation "nowhere" does not exist'),
+        ("SELECT 1;\n\n\\set a :nosuch + 1\n", 'e.sql:3: undefined variable "nosuch"'),
+    ],
+)
+def test_an_error_in_a_transaction_ends_the_cell_before_it_is_measured(
+    bench: Bench, label: str, tmp_path: Path, text: str, told: str
+) -> None:
     script = tmp_path / "e.sql"
-    script.write_text("SELECT 1;\nSELECT * FROM\n  nowhere;\n")
+    script.write_text(text)
     done = bench("run", "--pg", label, "--repeats", "1", "--workload", f"pgbench:{script}", *SMALL, "--plain")
     assert done.returncode != 0
     (attempt,) = bench.attempts()
     assert attempt.state == "failed"
-    assert attempt.reason is not None and 'e.sql:2: ERROR: relation "nowhere" does not exist' in attempt.reason
+    assert attempt.reason is not None and told in attempt.reason
     assert [step.name for step in bench.steps(attempt)] == ["init"]
     nothing_left(bench)
 
@@ -244,7 +256,7 @@ def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: st
     (attempt,) = bench.attempts()
     assert attempt.state == "failed"
     # A client may find its connection closed before it has read why.
-    told = "pgbench ended: signal 9" if victim == "client" else "(terminating connection due to|aborted)"
+    told = "pgbench ended: signal 9" if victim == "client" else "(terminating connection due to|aborted|backend died)"
     assert attempt.reason is not None and re.search(told, attempt.reason), attempt.reason
     nothing_left(bench)
 
@@ -283,6 +295,24 @@ def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
         sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
     assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
     assert found["tpcb.c1"]["totals"].wal_bytes < 1_000_000
+
+
+def test_tablespaces_are_made_for_a_cell_and_removed_with_it(bench: Bench, label: str, tmp_path: Path) -> None:
+    """The script fails where a table or an index is elsewhere."""
+    script = tmp_path / "where.sql"
+    script.write_text(
+        "SELECT 1 / count(*) FROM pg_class c JOIN pg_tablespace s ON s.oid = c.reltablespace\n"
+        "WHERE (relname, spcname) = ('pgbench_tellers', 'fast') AND pg_tablespace_location(s.oid) LIKE '%/files/%';\n"
+        "SELECT 1 / count(*) FROM pg_class c JOIN pg_tablespace s ON s.oid = c.reltablespace\n"
+        "WHERE (relname, spcname) = ('pgbench_accounts_pkey', 'faster');\n"
+    )
+    words = ("--clients", "1", "--transactions", "20", "--tablespace", "fast", "--index-tablespace", "faster")
+    found = run(bench, label, f"pgbench:{script}", *words)
+    assert found["script.c1"]["totals"].roles["pgbench"].statements >= 19
+    assert read_manifest(bench.run).workload["options"]["index_tablespace"] == "faster"
+    assert "tablespace fast, index tablespace faster" in bench("compare").stdout
+    nothing_left(bench)
+    assert not list(bench.run.glob("cells/*/files"))
 
 
 def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(

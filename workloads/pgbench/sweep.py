@@ -1,0 +1,50 @@
+"""The steps of a plan: one for each number of clients, after the one that makes the tables."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from workloads.names import pick
+from workloads.pgbench.options import DEFAULT_SECONDS, SweepOptions
+
+INIT = "init"
+
+
+def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, Any]]:
+    """Their records, `init` first; names begin with `short`. Raises UnknownName or ValueError."""
+    given_ways = [name for name in ("seconds", "transactions", "transactions_total") if getattr(options, name)]
+    if len(given_ways) > 1:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given_ways)
+        raise ValueError(f"{flags} exclude each other")
+    if not options.clients:
+        raise ValueError("--clients: give at least one number")
+    steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in dict.fromkeys(options.clients)]
+    if options.steps:
+        names = [INIT, *(step["name"] for step in steps)]
+        wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
+        steps = [step for step in steps if step["name"] in wanted]
+    return [{"name": INIT, "kind": INIT}, *steps]
+
+
+def _step(name: str, kind: str, clients: int, options: SweepOptions) -> dict[str, Any]:
+    each = options.transactions
+    if options.transactions_total:
+        each = options.transactions_total // clients
+        if not each:
+            raise ValueError(
+                f"--transactions-total {options.transactions_total}: fewer than the {clients} clients of step {name}"
+            )
+    return {
+        "name": name,
+        "kind": kind,
+        "clients": clients,
+        "seconds": 0 if each else options.seconds or DEFAULT_SECONDS,
+        "transactions": each or 0,
+        "sweep": {"clients": clients},
+    }
+
+
+def seed_of(plan_seed: int, step: str, repeat: int) -> int:
+    """The same for all builds, other for each step and repeat."""
+    return int.from_bytes(hashlib.sha256(f"{plan_seed}/{step}/{repeat}".encode()).digest()[:4], "big")
