@@ -9,6 +9,7 @@
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
 #   PGBED_PGBENCH       the derivation of the pgbench that puts load on servers, realised by the first run that wants
 #                       it; unless a program is named already
+#   PGBED_PG_DUMP, PGBED_HYPERFINE   the same of the pg_dump that dumps all servers, and of the hyperfine that times it
 #   PGBED_BPFTRACE      the derivation of the bpftrace that runs the probes: like a server it is realised by the first
 #                       run that wants it
 #   PGBED_BPFTRACE_VERSION   its version, for who asks before; over hostpkgs both are missing: it is the machine's own
@@ -24,6 +25,7 @@
   bpftrace,
   elfutils,
   glibc,
+  hyperfine,
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
   kernels,
@@ -63,6 +65,10 @@ let
   ''
   + lib.optionalString (pgbench != null) ''
     export PGBED_PGBENCH=''${PGBED_PGBENCH:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
+    export PGBED_PG_DUMP=''${PGBED_PG_DUMP:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
+  ''
+  + lib.optionalString (hyperfine != null) ''
+    export PGBED_HYPERFINE=''${PGBED_HYPERFINE:-${builtins.unsafeDiscardOutputDependency hyperfine.drvPath}}
   ''
   + lib.optionalString (kernels.tools != null) ''
     export PGBED_KERNELS=@out@/share/pgbed/kernels.json

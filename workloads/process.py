@@ -38,9 +38,9 @@ def name_process(name: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
-def die_with_parent(parent_pid: int) -> None:
+def die_with_parent(parent_pid: int, death: int = SIGKILL) -> None:
     """Has the kernel kill this process when the one that started it ends, however it ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, death, 0, 0, 0)
     if os.getppid() != parent_pid:  # it ended before the request was made
         os._exit(1)
 

@@ -12,7 +12,7 @@ from statistics import median
 
 from engine.analysis import foreign
 from engine.analysis.cells import ComparedCells
-from engine.core.comparison import CPU, MIN_PAIRS, RATE, Answer, Ratio, Verdict
+from engine.core.comparison import CPU, HEADLINES, MIN_PAIRS, TIME, Answer, Ratio, Verdict
 from engine.core.model import Subject
 from engine.core.request import PAIRS
 
@@ -25,7 +25,8 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
     for subject in cells.others:
         if not subject.arm:
             name = cells.names[subject]
-            rates, costs = ([r for r in ratios if (r.subject, r.metric) == (name, metric)] for metric in (RATE, CPU))
+            own = [ratio for ratio in ratios if ratio.subject == name]
+            rates, costs = ([r for r in own if r.metric in metrics] for metrics in (HEADLINES, (CPU,)))
             found.append(Answer(name, " ".join((_of_rates(cells, subject, rates), *_of_cpu(rates, costs)))))
     return tuple(found)
 
@@ -98,7 +99,8 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
 def _effects(ratios: Sequence[Ratio]) -> str:
     ordered = sorted(ratios, key=_size, reverse=True)
     named = [
-        f"{ratio.step} {_percent(ratio.ratio)} % [{_percent(ratio.low)}, {_percent(ratio.high)}]"
+        f"{ratio.step} {_percent(ratio.ratio)} %{' in time' if ratio.metric == TIME else ''} "
+        f"[{_percent(ratio.low)}, {_percent(ratio.high)}]"
         for ratio in ordered[:NAMED]
     ]
     return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")

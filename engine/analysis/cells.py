@@ -24,8 +24,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("device_written_kb_per_op", "device kB written/op", "less"),
     Metric("heap_bytes", "heap bytes", "less"),
     Metric("index_bytes", "index bytes", "less"),
+    Metric("time_s", "time", "less"),
+    Metric("user_s", "user time", "less"),
+    Metric("system_s", "system time", "less"),
+    Metric("memory_bytes", "peak memory", "less"),
 )
 NEGLIGIBLE = {  # where both sides are below it a ratio means nothing
+    "user_s": 0.02,
+    "system_s": 0.02,
     "server_cpu_us_per_op": 0.01,
     "client_cpu_us_per_op": 0.01,
     "ctx_switches_per_op": 0.001,

@@ -31,6 +31,7 @@ SHOWN: dict[tuple[str, str], tuple[str, str]] = {  # gauge -> its name, its unit
     ("state", "device_temperature_c"): ("disk temperature", "C"),
 }
 DIFFERENT_PROBES = "different probes"
+UNEQUAL = 0.05  # by how much amounts of work may differ
 T = TypeVar("T")
 
 
@@ -114,6 +115,11 @@ def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
         texts.append(f"files that are loaded {' vs '.join(digest[:12] for digest in files)}")
     if base.totals.rows_indexed != other.totals.rows_indexed:
         texts.append(f"rows indexed {base.totals.rows_indexed:,} vs {other.totals.rows_indexed:,}")
+    amounts = [step.figures["work"] for step in (base, other)]
+    for name in amounts[0].keys() & amounts[1].keys():
+        one, two = (amount[name] for amount in amounts)
+        if abs(one - two) > UNEQUAL * max(one, two):
+            texts.append(f"{name} {one:,.0f} vs {two:,.0f}")
     found = [_rows_per_query(step) for step in (base, other)]
     if found[0] is not None and found[1] is not None and abs(found[0] - found[1]) > 0.01 * max(found[0], found[1]):
         texts.append(f"rows per query {found[0]:.2f} vs {found[1]:.2f}")

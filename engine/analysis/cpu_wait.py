@@ -67,7 +67,7 @@ def _of_cell(result: StepResult) -> PerOp | None:
     headline = judged_by(result.kind, totals)
     roles = totals.of_kind(headline.role) if headline else []
     backends = [role.backend_runq_ns for role in roles if role.backend_runq_ns is not None]
-    if not backends or not count:
+    if headline is None or headline.by != "rate" or not backends or not count:
         return None
     return PerOp(
         totals.seconds * 1e6 * sum(role.connections for role in roles) / count,

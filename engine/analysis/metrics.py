@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from engine.core.comparison import StatementTime
-from engine.core.model import StepTotals, judged_by, ops, rows, sla
+from engine.core.model import StepTotals, Timing, judged_by, ops, rows, sla, time_s
 from engine.core.record import converted
 from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
 from probes import figures
@@ -23,6 +23,8 @@ from workloads.base import role_kind
 
 GIB = 2**30
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+OF_SERVER = ("ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op", "written_kb_per_op",
+             "heap_bytes", "index_bytes")  # what is counted of the cell's server  # fmt: skip
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
 SLIVER_NS = 500_000_000  # an interval shorter than this, such as a step's last one, has no rate of its own
 
@@ -72,16 +74,17 @@ class Second:
 def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     """The figures that are compared between builds, and others of the step.
 
-    rate_per_s is ops per second. CPU, run-queue wait and switches are of all server processes; client_cpu of all
-    client processes. read_kb is what the server's processes had read from the device. written_kb is what they made
-    dirty in the page cache, less what was removed before it was written: the device sees it later, once for many
-    changes. device_written_kb is what the device that holds the database wrote, for whomever; None of steps in slices,
-    in which that is others' work as well. plan_*, phases, coverage and notes are probes', of the roles' own server
-    processes: see `probes.figures.step_figures`.
+    rate_per_s is ops per second; time_s, and what goes with it, stands in its place where a step is judged by that.
+    CPU, run-queue wait and switches are of all server processes; client_cpu of all client processes. read_kb is what
+    the server's processes had read from the device. written_kb is what they made dirty in the page cache, less what was
+    removed before it was written: the device sees it later, once for many changes. device_written_kb is what the device
+    that holds the database wrote, for whomever; None of steps in slices, in which that is others' work as well. plan_*,
+    phases, coverage and notes are probes', of the roles' own server processes: see `probes.figures.step_figures`.
     """
     count, device = ops(kind, totals), {} if totals.paused else totals.device
+    headline = judged_by(kind, totals)
     return {
-        "rate_per_s": _per(count, totals.seconds) if judged_by(kind, totals) else None,
+        "rate_per_s": _per(count, totals.seconds) if headline and headline.by == "rate" else None,
         "server_cpu_us_per_op": _part(totals.server_cpu_ns, 1000, count),
         "client_cpu_us_per_op": _per(totals.client_cpu_ns / 1000, count),
         "ctx_switches_per_op": _part(totals.server_switches, 1, count),
@@ -93,8 +96,35 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(kind, totals),
+        **_timed(kind, totals),
         **figures.step_figures(totals.probes, totals.roles, count, totals.wall_seconds or totals.seconds),
     }
+
+
+def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
+    """Of a step that is judged by a time, that, and what its programs took; they are its clients, or its servers.
+
+    Where the cell's server had no part, what was counted of it is left out, and of the servers that had one only the
+    CPU time is known. Sizes of the database are no result of such steps.
+    """
+    found = time_s(kind, totals)
+    if found is None:
+        return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s"))
+    timing = converted(totals.report.get("timing") or {}, Timing, "a step's totals: report: timing")
+    used_us = None if timing.user_s is None else 1e6 * (timing.user_s + (timing.system_s or 0.0))
+    figures: dict[str, Any] = {
+        "time_s": found,
+        "user_s": timing.user_s,
+        "system_s": timing.system_s,
+        "memory_bytes": timing.memory_bytes,
+        "floor_s": timing.floor_s,
+        "client_cpu_us_per_op": used_us,
+    }
+    if totals.apart:
+        figures |= dict.fromkeys(OF_SERVER)
+        figures["server_cpu_us_per_op"] = None if timing.server_cpu_s is None else 1e6 * timing.server_cpu_s
+        figures["client_cpu_us_per_op"] = None
+    return figures
 
 
 def max_op_s(kind: str, totals: StepTotals) -> float | None:
@@ -260,6 +290,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
+        "work": converted(totals.report.get("work", {}), dict[str, float], "a step's totals: report: work"),
         "sla": sla(kind, totals),
         "saturated": saturated(totals),
         "statements": converted(

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from engine.core.comparison import LEVEL, MIN_PAIRS, RATE
+from engine.core.comparison import HEADLINES, LEVEL, MIN_PAIRS, RATE
 from engine.core.errors import UserError
 from engine.core.model import Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
@@ -23,7 +23,7 @@ from engine.journal.runs import runs_in
 
 if TYPE_CHECKING:
     from engine.analysis.cells import Pair
-    from engine.analysis.results import RunResult
+    from engine.analysis.results import RunResult, StepResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,11 @@ def _steps(pairs: list[Pair]) -> list[str]:
 
 
 def _quotients(pairs: list[Pair], step: str) -> list[float]:
-    """The ratios of a step's rates."""
-    rates = [[cell.steps[step].figures[RATE] for cell in pair] for pair in pairs]
-    return [other / base for base, other in rates if base and other]
+    """The ratios of what a step is judged by."""
+    judged = [[_headline(cell.steps[step]) for cell in pair] for pair in pairs]
+    return [other / base for base, other in judged if base and other]
+
+
+def _headline(step: StepResult) -> float | None:
+    """What it is judged by."""
+    return next((value for name in HEADLINES if (value := step.figures[name]) is not None), None)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine.core.comparison import Comparison
+from engine.core.comparison import CPU, HEADLINES, RATE, TIME, Comparison
 from engine.core.errors import UserError
 from engine.core.model import PROBED_ARM
 from engine.core.record import converted, parsed
 from engine.host.files import read_plain
 
-METRICS = ("rate_per_s", "server_cpu_us_per_op")
+METRICS = (*HEADLINES, CPU)
 FILE = "probe-cost.json"
 
 
@@ -78,7 +78,7 @@ def known(out: Path) -> tuple[Cost, ...]:
 
 def lines(costs: Sequence[Cost]) -> list[str]:
     """Lines for a person, one per step and metric."""
-    words = {"rate_per_s": "throughput", "server_cpu_us_per_op": "server CPU per operation"}
+    words = {RATE: "throughput", TIME: "time", CPU: "server CPU per operation"}
     found = []
     for cost in costs:
         ratio = "no figure" if cost.ratio is None else f"{cost.ratio:.3f}"

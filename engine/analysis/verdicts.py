@@ -1,8 +1,9 @@
 """From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
 
-Verdicts are given in two families, the rates of all steps and the server CPU per operation of all steps, each of which
-names a difference where there is none in at most 5 % of comparisons (Holm's procedure). All other metrics are causes:
-they have no verdict, and those that differ by the margin or more are marked (Benjamini and Hochberg's procedure, 5 %).
+Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps,
+each of which names a difference where there is none in at most 5 % of comparisons (Holm's procedure). All others are
+causes: they have no verdict, and those that differ by the margin or more are marked (Benjamini and Hochberg's
+procedure, 5 %).
 
 A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
 sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
@@ -24,8 +25,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 from engine.analysis import comparability, cpu_wait, foreign, kernels, sliced, slices, statistics
 from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
-from engine.core.comparison import CHANGED, CPU, MIN_PAIRS, RATE, Metric, Ratio, Spread
+from engine.core.comparison import CHANGED, CPU, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
+from engine.postgres import features
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class _Measured:
     @property
     def family(self) -> tuple[str, str]:
         """Those that are judged together: a headline's metric of all steps, or all causes; doubles by themselves."""
-        return self.metric.name if self.metric.name in (RATE, CPU) else "", self.blank.arm
+        name = self.metric.name
+        return RATE if name in HEADLINES else name if name == CPU else "", self.blank.arm
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
@@ -142,7 +145,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
         return None
-    reasons = (*sides.reasons, *(_saturation(cells, sides) if metric.name == RATE else ()))
+    reasons = (*sides.reasons, *(_saturation(cells, sides) if metric.name in HEADLINES else ()))
     blank = Ratio(
         step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
         config=subject.config, kernel=subject.kernel, arm=subject.arm, reasons=reasons, left_out=sides.left_out,
@@ -282,7 +285,8 @@ def _modes(
 def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
     """What a reader must know that the tables do not show, one sentence each."""
     found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
-    rates = {(each.step, each.subject): each for each in spread if each.metric == "rate_per_s"}
+    found += [text for run in cells.runs for text in features.sentences(features.recorded(run.manifest.workload))]
+    rates = {(each.step, each.subject): each for each in spread if each.metric in HEADLINES}
     for step in cells.steps:
         for subject, name in cells.names.items():
             of_rate = rates.get((step, name))

@@ -27,6 +27,7 @@ from engine.host import environment
 from engine.host.account import own_folder, unprivileged
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
+from engine.postgres import programs
 from engine.postgres.places import check_sockets, socket_base
 from engine.tracing import selection
 from probes import bpftrace, helper, requirements
@@ -241,8 +242,22 @@ def _servers(_: Path) -> Check:
     return _judged("servers", found, servers is not None, reason, "./bench installs Nix")
 
 
+def _program(name: str) -> Callable[[Path], Check]:
+    """Whether a program is there that workloads call."""
+
+    def check(_: Path) -> Check:
+        found, variable = programs.place(name), programs.variable(name)
+        if found.startswith("/") and not Path(found).is_file():
+            return Check(name, "warn", f"{found}: no such program", f"{variable} names it", f"set {variable} to one")
+        reason = "workloads that call it cannot run, or leave out what it does"
+        return _judged(name, found or "none", bool(found), reason, f"start bench from its flake, or set {variable}")
+
+    return check
+
+
 NEEDS: tuple[Callable[[Path], Check], ...] = (
     _account, _out, _space, _sockets, _shared_memory, _schedstat, _files, _servers,
+    *(_program(name) for name in programs.KNOWN),
 )  # fmt: skip
 
 

@@ -46,29 +46,29 @@ class RunCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, then those of each workload."""
-        own = {param.name for param in workload_options()}
-        shown = [(param.name, param.get_help_record(ctx)) for param in self.get_params(ctx)]
+        own = {param.opts[0] for param in workload_options()}
+        shown = [(param.opts[0], param.get_help_record(ctx)) for param in self.get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for name, record in shown if record and name not in own])
         for of, names in _by_class().items():
-            inherited = {option.name for base in of.__bases__ if base in _by_class() for option in options_of(base)}
-            written = {option.name for option in options_of(of)} - inherited
+            inherited = {option.flag for base in of.__bases__ if base in _by_class() for option in options_of(base)}
+            written = {option.flag for option in options_of(of)} - inherited
             with formatter.section(f"Options of --workload {', '.join(names)}"):
                 formatter.write_dl([record for name, record in shown if record and name in written])
 
 
 def workload_options() -> list[click.Option]:
-    """The options of all workloads; one that several have stands there once.
+    """The options of all workloads; one that several have stands there once, or by each of its flags.
 
     Where it is not the same for all of them its value is text, until it is known whose it is.
     """
     found: dict[str, Option] = {}
     for each in workloads():
         for option in options_of(each.options):
-            known = found.setdefault(option.name, option)
+            known = found.setdefault(option.flag, option)
             if known.many != option.many:
                 text = known.text if option.text in known.text else f"{known.text} {option.text}"
-                found[option.name] = dataclasses.replace(
+                found[option.flag] = dataclasses.replace(
                     option, text=text, kind="str", default=None, unset="1", many=False, least=None, most=None
                 )
     return _options(tuple(found.values()))

@@ -22,8 +22,11 @@ CHANGED: tuple[Verdict, ...] = ("faster", "slower")
 SIGNS: dict[Verdict, str] = {
     "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",
 }  # fmt: skip
-RATE, CPU = "rate_per_s", "server_cpu_us_per_op"  # the metrics that have verdicts; all others are causes
+RATE, TIME = "rate_per_s", "time_s"
+HEADLINES = (RATE, TIME)  # a step is judged by one of them
+CPU = "server_cpu_us_per_op"  # this, too, has verdicts; all other metrics are causes
 LEVEL = 0.05  # how often a family of verdicts may be wrong
+DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
 
@@ -164,6 +167,9 @@ class CellStep:
     """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
 
     `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
+    `time_s` is there in place of `rate_per_s` where a step is judged by the time that something takes; `user_s`,
+    `system_s` and `memory_bytes` (the peak) are of the programs that did it, which take `floor_s` to do nothing; `work`
+    are amounts that were done, by their names.
     `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
     `device_written_kb` written by the device, for whomever. `phases_by` is "exact" or "sampled". `probes` are {role:
     {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
@@ -187,6 +193,11 @@ class CellStep:
     kernel: str = "host"
     arm: str = ""
     rate_per_s: float | None = None
+    time_s: float | None = None
+    user_s: float | None = None
+    system_s: float | None = None
+    memory_bytes: float | None = None
+    floor_s: float | None = None
     server_cpu_us_per_op: float | None = None
     client_cpu_us_per_op: float | None = None
     ctx_switches_per_op: float | None = None
@@ -218,6 +229,7 @@ class CellStep:
     stalls: tuple[StallRecord, ...] = ()
     slices: int = 0
     statements: tuple[StatementTime, ...] = ()
+    work: dict[str, float] = field(default_factory=dict)
     transactions: TransactionTimes | None = None
 
     @property
@@ -373,9 +385,9 @@ class Comparison:
 
     `answer` is for each subject that is no double, `cells` one entry per cell and step, `folders` the folder of each
     run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
-    were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`;
-    `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so. `route` is how clients
-    connect.
+    were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`; `s` where it
+    is judged by a time; `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
+    `route` is how clients connect.
     """
 
     base: str
@@ -453,6 +465,10 @@ class Comparison:
         """Whether a subject was driven in slices in a step."""
         return any(cell.slices for cell in self.of(subject, step))
 
+    def judged_by(self, step: str) -> str:
+        """The metric that a step is judged by: its rate, or its time."""
+        return TIME if step in self._timed else RATE
+
     def kind(self, step: str) -> str:
         """The kind of a step: load, index, write, query; empty when no cell has it."""
         return next((cell.kind for cell in self.cells if cell.step == step), "")
@@ -478,6 +494,10 @@ class Comparison:
         ours = {(cell.run, cell.repeat): cell for cell in self.of(self.baseline_of(subject), step)}
         found = ((ours.get((cell.run, cell.repeat)), cell) for cell in self.of(subject, step))
         return [(base, other) for base, other in found if base is not None]
+
+    @cached_property
+    def _timed(self) -> frozenset[str]:
+        return frozenset(cell.step for cell in self.cells if cell.time_s is not None)
 
     @cached_property
     def _by_place(self) -> dict[tuple[str, str], list[CellStep]]:

@@ -37,6 +37,16 @@ def span(seconds: float) -> str:
     return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
 
 
+def duration(seconds: float | None) -> str:
+    """`4.41 s`, `117 ms`, `103 us`; `-` for none."""
+    if seconds is None:
+        return "-"
+    for limit, divisor, unit in ((0.9995, 1.0, "s"), (0.0009995, 1e-3, "ms")):
+        if abs(seconds) >= limit:
+            return f"{three(seconds / divisor)} {unit}"
+    return f"{three(seconds / 1e-6)} us"
+
+
 def clock(seconds: float) -> str:
     """`00:14:07`."""
     whole = max(0, int(seconds))

@@ -176,6 +176,17 @@ class RoleTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """What the programs of a step took: see `workloads.base.Launch`. None where it is not known."""
+
+    user_s: float | None = None
+    system_s: float | None = None
+    memory_bytes: float | None = None
+    floor_s: float | None = None
+    server_cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepTotals:
     """Everything counted over one step, before any division. Times in ns, sizes in bytes.
 
@@ -184,7 +195,8 @@ class StepTotals:
     differences of the kernel's counters: see `engine.host.counters` for their keys. `observers` are the probes that
     were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without the
     pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
-    Of a server that was running already there is no `server_*`, no host, device, cluster and memory.
+    In a step that was `apart` the server had no part. Of a server that was running already there is no `server_*`, no
+    host, device, cluster and memory.
     """
 
     seconds: float
@@ -212,6 +224,7 @@ class StepTotals:
     headline: Headline | None = None  # None where none was recorded
     report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
     wall_seconds: float = 0.0
+    apart: bool = False
 
     @property
     def paused(self) -> bool:
@@ -245,16 +258,27 @@ def progress(role: str, of: Counted) -> int:
 
 
 def ops(kind: str, totals: StepTotals) -> int:
-    """How many operations a step did: rows inserted or indexed, queries."""
+    """How many operations a step did: rows inserted or indexed, queries, or the statements that it is judged by."""
     if kind == "index":
         return totals.rows_indexed
     headline = judged_by(kind, totals)
+    if headline is not None and headline.by == "time":
+        return sum(role.statements for role in totals.of_kind(headline.role))
     return sum(progress(headline.role, role) for role in totals.of_kind(headline.role)) if headline else 0
 
 
 def judged_by(kind: str, totals: StepTotals) -> Headline | None:
     """What a step of that kind is judged by; None for one without a rate."""
     return totals.headline or OLD_HEADLINES.get(kind)
+
+
+def time_s(kind: str, totals: StepTotals) -> float | None:
+    """The mean time of its statements, of a step that is judged by that."""
+    headline = judged_by(kind, totals)
+    if headline is None or headline.by != "time":
+        return None
+    roles, count = totals.of_kind(headline.role), ops(kind, totals)
+    return sum(role.service_ns for role in roles) / 1e9 / count if count else None
 
 
 def rows(kind: str, totals: StepTotals) -> int:

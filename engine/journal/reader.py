@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 from engine.core.errors import UserError
-from engine.core.model import Manifest, StepTotals, headline_of, ops
+from engine.core.model import Manifest, StepTotals, headline_of, ops, time_s
 from engine.core.record import converted, parsed
 from engine.journal.database import check_schema, database_path, is_log, readable
 from engine.journal.lock import is_locked
@@ -99,7 +99,14 @@ class StepRow:
     def rate_per_s(self) -> float | None:
         """What it did per second from its begin to its end; None before that."""
         totals = self.totals
-        return ops(self.kind, totals) / totals.seconds if totals is not None and totals.seconds > 0 else None
+        if totals is None or totals.seconds <= 0 or self.time_s is not None:
+            return None
+        return ops(self.kind, totals) / totals.seconds
+
+    @property
+    def time_s(self) -> float | None:
+        """The time that it is judged by; None before its end, and of a step with a rate."""
+        return time_s(self.kind, self.totals) if self.totals is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +300,9 @@ class JournalReader:
         return self._read(StepRow, "step", "attempt_id = ?", attempt)
 
     def rates(self, attempt: int) -> dict[str, float]:
-        """What the finished steps of an attempt did per second, by their names."""
-        return {row.name: row.rate_per_s for row in self.steps(attempt) if row.rate_per_s is not None}
+        """What the finished steps of an attempt did per second, or the time that they are judged by, by their names."""
+        found = {row.name: row.rate_per_s if row.time_s is None else row.time_s for row in self.steps(attempt)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def step(self, id: int) -> StepRow:
         """One step as it is now: one that runs is updated."""

@@ -19,7 +19,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
 from engine.postgres import builds, configs, programs
 from engine.postgres.attached import left_in
-from engine.postgres.cluster import DATA, FILES
+from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.foreign import look
 from workloads import workload
 
@@ -208,4 +208,5 @@ def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], N
 def _made_by_an_engine(path: str) -> bool:
     """Clusters are their server's; the socket folder's symlink and the control socket are never followed."""
     parts = path.split("/")
-    return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in (DATA, FILES, "socket"))
+    names = (DATA, FILES, CLUSTERS, "socket")
+    return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in names)

@@ -29,7 +29,7 @@ from engine.observe.stalls import StallRule
 from engine.plan import abreast, guests, planfile, routes, running
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.schedule import interleave, subjects
-from engine.postgres import builds, configs, foreign, nix, programs
+from engine.postgres import builds, configs, features, foreign, nix, programs
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
@@ -228,14 +228,19 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     )
     created = datetime.now().astimezone()
     chosen, record = workload(request.workload), asked.plan.record
+    missing: dict[str, str] = {}
     if asked.plan.programs:
-        record = {**record, "programs": programs.find(asked.plan.programs, found, progress, out / ".builds")}
+        optional = {need for step in asked.steps for need in step.needs}
+        there, missing = programs.seek(asked.plan.programs, optional, found, progress, out / ".builds")
+        record = {**record, "programs": there}
+    left_out = features.lacking(asked.steps, found, missing)
+    if left_out:
+        notices += features.sentences(left_out)
+        record = _without(record, left_out, labels)
     try:
         chosen.check(record)
     except ValueError as error:
         raise planfile.refused(error) from None
-    if request.client_host and asked.plan.local:
-        raise UserError(f"--client-host: not with {request.workload}: {asked.plan.local}")
     route, client_host = routes.decide(request, chosen, record, asked.steps)
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
@@ -273,6 +278,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         attached=servers.attached if servers else None,
     )
     return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})
+
+
+def _without(record: dict[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
+    """A workload's record that says what is left out of which builds' cells; what no build has is no step of it."""
+    steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
+    if not steps:
+        raise UserError(f"nothing is left to do: {'; '.join(features.sentences(left_out))}")
+    return {**record, "steps": steps, "lacking": {label: dict(why) for label, why in left_out.items()}}
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:

@@ -65,7 +65,7 @@ def decide(
 def launcher(chosen: Workload, record: Record, steps: Sequence[Step]) -> str:
     """The module that starts the clients of a workload's steps. Raises UserError for one that is not of pgbed."""
     step = next((step for step in steps if step.roles), None)
-    if any(step.makes_files for step in steps):
+    if any(step.makes_files or step.apart for step in steps):
         raise UserError("--client-host: clients of this plan make files for the server, and run on its machine only")
     if step is None:
         raise UserError("--client-host: no step of this plan has clients")

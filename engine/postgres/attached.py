@@ -32,7 +32,8 @@ from engine.host.files import read_plain
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import SOCKET_DIR_PREFIX
 from engine.postgres.foreign import Found, check_empty, check_schema, look, one_line
-from engine.postgres.places import socket_base
+from engine.postgres.places import ServerError, socket_base
+from workloads.base import Kit
 
 RECORD = "database.json"  # in a cell's folder, as long as its database is there
 RECORD_MAX_BYTES = 4096
@@ -168,6 +169,9 @@ class AttachedServer:
 
     def client_dsn(self, passfile: str = "") -> str:
         return self.dsn()
+
+    def kit(self) -> Kit:
+        raise ServerError("a server that was running already is no build to make clusters with")
 
     pass_line: ClassVar[str] = ""
 

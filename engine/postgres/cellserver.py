@@ -10,6 +10,7 @@ import psycopg
 
 from engine.core.model import Build
 from engine.host.account import Account
+from workloads.base import Kit
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,10 @@ class CellServer(Protocol):
     @property
     def pass_line(self) -> str:
         """The line of a password file that clients on another host need; empty where they need none."""
+        ...
+
+    def kit(self) -> Kit:
+        """What a step makes clusters of its own with. Raises ServerError where it was running already."""
         ...
 
     def client_dsn(self, passfile: str = "") -> str:

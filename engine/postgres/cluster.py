@@ -30,6 +30,7 @@ LOG_TAIL_BYTES = 16384
 SEGMENT_TIMEOUT_S = patient(5.0)
 LEFTOVER_TIMEOUT_S = patient(10.0)
 SOCKET_DIR_PREFIX = "pgbed-"
+CLUSTERS = "clusters"  # in a cell's folder: those that a step makes itself
 DATA, FILES = "data", "files"  # folders of a cell: the cluster, and what lies beside it
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
 
@@ -70,6 +71,7 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
             _signal(pid, signal.SIGCONT)  # one that a conductor has stopped would not notice its server's end
         _signal(owner, signal.SIGQUIT)
         wait_until(lambda: not servers_in(data_dir, bin), LEFTOVER_TIMEOUT_S)
+    remove_clusters(cell_dir.absolute() / CLUSTERS, bin, uid)
     end_processes(data_dir, bin)
     remove_shared_memory(data_dir, uid)
     if link.is_symlink():
@@ -78,6 +80,19 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
     for folder in (data_dir, files_dir):
         if folder.exists():
             remove_folder(folder)
+
+
+def remove_clusters(folder: Path, bin: Path, uid: int) -> None:
+    """End the servers of the build in `bin` over the clusters in a folder, and remove these; none where it is not."""
+    if folder.is_symlink():
+        folder.unlink()
+    if not folder.is_dir():
+        return
+    for data_dir in folder.iterdir():
+        if data_dir.is_dir() and not data_dir.is_symlink():
+            end_processes(data_dir, bin)
+            remove_shared_memory(data_dir, uid)
+    remove_folder(folder)
 
 
 def living_server(data_dir: Path) -> int | None:

@@ -1,7 +1,7 @@
 """Foreign programs that clients are, such as pgbench: one for all servers, so that only these differ.
 
 Environment, set by the `bench` wrapper:
-    PGBED_PGBENCH   the pgbench to use: a program, or the derivation of a PostgreSQL that has it
+    PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_HYPERFINE   the program to use, or the derivation that has it in its bin
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from engine.core.errors import UserError, unknown
@@ -20,8 +20,9 @@ from engine.host.programs import ask
 from engine.postgres import nix
 from engine.postgres.nix import Progress
 
-KNOWN = ("pgbench",)
+KNOWN = {"pgbench": True, "pg_dump": True, "hyperfine": False}  # whether it is one of PostgreSQL's own
 DEBIAN = Path("/usr/lib/postgresql")  # where its packages of servers have theirs: VERSION/bin
+VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 
 
 def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots: Path) -> dict[str, dict[str, str]]:
@@ -36,34 +37,69 @@ def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots
     return {name: _record(_path(name, found, progress, roots)) for name in names}
 
 
+def seek(
+    names: Sequence[str], optional: Collection[str], found: Sequence[Build], progress: Progress, roots: Path
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """As `find`; of programs that are `optional` those that there are, and why the others are missing."""
+    records: dict[str, dict[str, str]] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        try:
+            records |= find((name,), found, progress, roots)
+        except UserError as error:
+            if name not in optional:
+                raise
+            absent[name] = str(error)
+    return records, absent
+
+
+def place(name: str) -> str:
+    """Where a program would come from, without a run's builds; empty where there is none."""
+    pinned = os.environ.get(variable(name))
+    if pinned:
+        return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned
+    there = [path for _, path in _candidates(name, ())]
+    return str(there[0]) if there else ""
+
+
+def variable(name: str) -> str:
+    """The environment variable that names a program."""
+    return f"PGBED_{name.upper()}"
+
+
 def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) -> Path:
-    pinned = os.environ.get(f"PGBED_{name.upper()}")
+    pinned = os.environ.get(variable(name))
     if pinned and pinned.endswith(".drv"):
         return nix.realise(name, pinned, progress, roots / name) / "bin" / name
     if pinned:
         return Path(pinned)
-    on_path = shutil.which(name)
-    candidates = [
-        *((build.version, build.bin / name) for build in found if not build.attached),
-        *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
-        *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}")),
-    ]
-    there = [(_order(version), path) for version, path in candidates if path.is_file()]
+    there = [(_order(version), path) for version, path in _candidates(name, found)]
     if there:
         return max(there, key=lambda candidate: candidate[0])[1]
+    searched, other = ("in none of the builds and not", ", add a build from source") if KNOWN[name] else ("not", "")
     raise UserError(
-        f"no {name} found, in none of the builds and not on PATH: start bench from its flake, add a build from source, "
-        f"or name a {name} in PGBED_{name.upper()}"
+        f"no {name} found, {searched} on PATH: start bench from its flake{other}, or name a {name} in {variable(name)}"
     )
+
+
+def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
+    """Programs of that name that are there, with their versions."""
+    on_path, of_postgres = shutil.which(name), KNOWN[name]
+    candidates = [
+        *((build.version, build.bin / name) for build in found if of_postgres and not build.attached),
+        *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
+        *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}") if of_postgres),
+    ]
+    return [(version, path) for version, path in candidates if path.is_file()]
 
 
 def _version(path: Path) -> str:
     """Its version: "18.6"; empty where it does not say one, and it is then the last to be taken."""
     try:
-        told = re.search(r"\) (\d[\w.]*)", ask([str(path), "--version"], unprivileged()).output)
+        told = VERSION.search(ask([str(path), "--version"], unprivileged()).output)
     except UserError:
         return ""
-    return told.group(1) if told else ""
+    return (told.group(1) or told.group(2)) if told else ""
 
 
 def _order(version: str) -> tuple[int, ...]:

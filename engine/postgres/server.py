@@ -34,6 +34,7 @@ from engine.host.files import open_plain
 from engine.host.programs import kill_group
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
+    CLUSTERS,
     DATA,
     FILES,
     SOCKET_DIR_PREFIX,
@@ -42,6 +43,7 @@ from engine.postgres.cluster import (
     last_words,
     living_server,
     pidfile,
+    remove_clusters,
     remove_folder,
     remove_shared_memory,
     wait_until,
@@ -50,6 +52,7 @@ from engine.postgres.configs import quoted
 from engine.postgres.network import PASSFILE, Network, network_of
 from engine.postgres.places import PORT, ServerError, check_places, socket_base
 from engine.postgres.serverlog import line_prefix
+from workloads.base import Kit
 
 StopMode = Literal["fast", "immediate"]
 
@@ -98,6 +101,7 @@ class Server:
     def __post_init__(self) -> None:
         self.cell_dir = self.cell_dir.absolute()
         self.data_dir, self.files_dir = (self.cell_dir / name for name in (DATA, FILES))
+        self.clusters = self.cell_dir / CLUSTERS
         self.log_path = self.cell_dir / "server.log"
         self.initdb_command = (
             str(self.build.bin / "initdb"),
@@ -171,10 +175,32 @@ class Server:
 
     def _configure(self) -> None:
         with self._open_own("postgresql.conf", "a") as conf:
-            conf.write(f"\n# config {visible(self.config.name)} ({visible(self.config.origin)})\n")
-            conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.config.settings)
-            conf.write("\n# set by the bench for every server\n")
-            conf.writelines(f"{name} = {quoted(value)}\n" for name, value in self.harness_settings.items())
+            conf.write(self._conf)
+
+    @property
+    def _conf(self) -> str:
+        """What goes to the end of postgresql.conf."""
+        own = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
+        ours = [f"{name} = {quoted(value)}" for name, value in self.harness_settings.items()]
+        of_config = f"# config {visible(self.config.name)} ({visible(self.config.origin)})"
+        return "\n".join(("", of_config, *own, "", "# set by the bench for every server", *ours, ""))
+
+    def kit(self) -> Kit:
+        """What a step makes clusters of its own with, in a folder that goes with this server's."""
+        try:
+            self.clusters.mkdir(mode=0o700, exist_ok=True)
+            self.account.own(self.clusters)
+        except OSError as error:
+            raise ServerError(f"{self.clusters} cannot be made: {error.strerror}") from None
+        return Kit(
+            programs=str(self.build.bin),
+            major=self.build.major,
+            environment=_environment(self.build, os.environ),
+            initdb=(f"--username={SUPERUSER}", *INITDB_ARGS),
+            provider=self.build.initdb_args,
+            conf=self._conf,
+            folder=str(self.clusters),
+        )
 
     @property
     def harness_settings(self) -> dict[str, str]:
@@ -230,6 +256,7 @@ class Server:
     def close(self, *, keep: bool) -> None:
         """Stop the server and remove its socket folder and, unless `keep`, its cluster."""
         self.stop("fast" if keep else "immediate")  # a cluster that is thrown away needs no shutdown checkpoint
+        remove_clusters(self.clusters, self.build.bin, self.account.uid)
         if self.socket_dir is not None:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
             (self.cell_dir / "socket").unlink(missing_ok=True)

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine.core.comparison import Comparison
+from engine.core.comparison import RATE, TIME, Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
-from engine.report import slices, sweep_tables, transaction_tables
+from engine.report import slices, sweep_tables, timing_tables, transaction_tables
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -183,7 +183,8 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
         lines.append("ratios with 95 % intervals, each by itself; there are no verdicts")
     elif comparison.pairs:
         lines.append(
-            "verdicts hold together: in at most 1 of 20 comparisons of equal servers any rate is called different, and "
+            f"verdicts hold together: in at most 1 of 20 comparisons of equal servers any {_judged(comparison)} is "
+            "called different, and "
             "in at most 1 any server CPU; each interval is a 95 % one by itself; other figures have no verdict, an "
             "arrow marks those that stand out"
         )
@@ -194,12 +195,20 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
     return lines
 
 
+def _judged(comparison: Comparison) -> str:
+    """What the steps are judged by: rate, time, or one of them."""
+    found = {comparison.judged_by(step) for step in comparison.steps}
+    return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
+
+
 def _all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
     swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    more = () if brief else transaction_tables.sections(comparison, notes)
+    more = (
+        () if brief else (*timing_tables.sections(comparison, notes), *transaction_tables.sections(comparison, notes))
+    )
     every = [*swept, *shown, *more]
     return [section for section in every if section.rows]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine.analysis import metrics
 from engine.analysis.results import load, published_by_cell
-from engine.core.comparison import CellStep, Comparison, Incident, Ratio, middle
-from engine.core.format import size
+from engine.core.comparison import RATE, TIME, CellStep, Comparison, Incident, Ratio, middle
+from engine.core.format import duration, size
 from engine.core.model import role_place
 from probes.table import PHASES
 from workloads.base import role_kind
@@ -31,7 +32,7 @@ PER_OP = (
 )
 BUCKETS_ACROSS = 6
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
-LUMPED_ROLES = ("index", "transaction")  # whose statements are too few for a distribution
+LUMPED_ROLES = ("index", "transaction", "task")  # whose statements are too few for a distribution
 STRIP_COLUMNS = 34
 WHERE = "where"  # a column of words
 UNITS = "{units}"  # in titles and headings: what the rates of the steps count
@@ -92,7 +93,8 @@ class Table:
 
     def filled(self, comparison: Comparison, notes: Notes) -> Section:
         """The section: the subject's name stands before the first of its rows."""
-        units = tuple(dict.fromkeys(comparison.units.values())) or ("ops/s",)
+        of_rates = (unit for step, unit in comparison.units.items() if comparison.judged_by(step) == RATE)
+        units = tuple(dict.fromkeys(of_rates)) or ("ops/s",)
         columns = (column.replace(UNITS, " or\n".join(units)) for column in self.columns)
         section = Section(self.title.replace(UNITS, " or ".join(units)), ("step and build", *columns))
         for step in comparison.steps:
@@ -107,7 +109,7 @@ class Table:
 
 def headline(comparison: Comparison, notes: Notes) -> list[Section]:
     """Throughput and cost per operation: what is printed at the end of a run."""
-    found = [table.filled(comparison, notes) for table in (THROUGHPUT, PER_OPERATION)]
+    found = [table.filled(comparison, notes) for table in (THROUGHPUT, TIMES, PER_OPERATION)]
     return [section for section in found if section.rows]
 
 
@@ -118,7 +120,7 @@ def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -
     if not stalls.rows and comparison.cells:
         stalls.add("none in any cell", "", "", "", "")
     found = [
-        *(table.filled(comparison, notes) for table in (THROUGHPUT, EVERY_CELL, PER_OPERATION)),
+        *(table.filled(comparison, notes) for table in (THROUGHPUT, TIMES, EVERY_CELL, EVERY_TIME, PER_OPERATION)),
         *(table.filled(comparison, notes) for table in _response_times(comparison)),
         stalls,
         _hangs(comparison),
@@ -129,29 +131,35 @@ def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -
     return [section for section in found if section.rows]
 
 
-def _throughput(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    rate = comparison.median(subject, step, "rate_per_s")
-    if rate is None:
+def _judged(metric: str, comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
+    value = comparison.median(subject, step, metric)
+    if value is None:
         return
-    found = comparison.ratio(subject, step, "rate_per_s")
+    found, text = comparison.ratio(subject, step, metric), value_text(metric, value)
     if found is None:
-        yield (number(rate), "1" if subject == comparison.base else "", "", ""), ""
+        yield (text, "1" if subject == comparison.base else "", "", ""), ""
         return
     fewer = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     verdict = found.verdict_text + notes.mark(found.remarks) + fewer
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.arm else ""
-    yield (number(rate), ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.sign, "")
-    titles = {metric.name: metric.title for metric in comparison.metrics}
+    yield (text, ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.sign, "")
+    titles = {each.name: each.title for each in comparison.metrics}
     for cause in comparison.causes(found):
         yield ("", ratio_text(cause), _bounds(cause), f"  {titles[cause.metric]}"), "dim"
 
 
-def _every_cell(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
+def _every_cell(metric: str, comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     """A dot for each cell, all builds of a step on one scale; a digit where several coincide."""
-    values = comparison.values(subject, step, "rate_per_s")
-    everything = [value for other in comparison.names for value in comparison.values(other, step, "rate_per_s")]
+    values = comparison.values(subject, step, metric)
+    everything = [value for other in comparison.names for value in comparison.values(other, step, metric)]
     if len(everything) > 1 and values:
-        yield (number(min(values)), strip(values, min(everything), max(everything)), number(max(values))), ""
+        low, high = (value_text(metric, bound) for bound in (min(values), max(values)))
+        yield (low, strip(values, min(everything), max(everything)), high), ""
+
+
+def value_text(metric: str, value: float | None) -> str:
+    """A figure that a step is judged by: a time with its unit."""
+    return duration(value) if metric == TIME else number(value)
 
 
 def strip(values: Sequence[float], low: float, high: float, columns: int = STRIP_COLUMNS) -> str:
@@ -385,10 +393,17 @@ def _bounds(ratio: Ratio) -> str:
 THROUGHPUT = Table(
     "Throughput (median of cells, ratio to base)",
     (UNITS, "ratio", "95 %", "verdict"),
-    _throughput,
+    partial(_judged, RATE),
     below="",
 )
-EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), _every_cell)
+TIMES = Table(
+    "Time (median of cells, ratio to base; less is better)",
+    ("time", "ratio", "95 %", "verdict"),
+    partial(_judged, TIME),
+    below="",
+)
+EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), partial(_every_cell, RATE))
+EVERY_TIME = Table("Every cell (time)", ("shortest", "", "longest"), partial(_every_cell, TIME))
 PER_OPERATION = Table(
     "Per operation (median of cells; below it the ratio to base)", tuple(title for _, title in PER_OP), _per_operation
 )

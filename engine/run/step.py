@@ -20,7 +20,7 @@ from engine.host.counters import Host, cpu_busy_ns, device_of
 from engine.observe.sampler import Sources, StepSampler
 from engine.observe.stalls import StallRule
 from engine.plan.schedule import in_turn
-from engine.postgres import pgstat
+from engine.postgres import features, pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
 from engine.postgres.processes import ServerProcesses
@@ -44,6 +44,7 @@ CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: 
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
 READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)
+PREPARATION_PATIENCE = 20.0  # times as long as a step's preparation is expected to take
 BLAME_S = 0.5
 CHECKPOINT = "CHECKPOINT"
 
@@ -73,7 +74,9 @@ class StepRunner:
         self.journal = self.commands.journal
         self.under_way = self.commands.cells[self.attempt]
         self.workload = workload(self.manifest.workload["name"])
-        self.steps = in_turn(self.workload.steps(self.manifest.workload), self.cell.repeat)
+        lacking = features.recorded(self.manifest.workload).get(self.server.build.label, {})
+        steps = [step for step in self.workload.steps(self.manifest.workload) if step.name not in lacking]
+        self.steps = in_turn(steps, self.cell.repeat)
         self._background: list[AsyncStatement] = []
         self._report: dict[str, Any] = {}  # of the last step with clients
         self.step = 0  # the journal's, while one runs
@@ -243,6 +246,7 @@ class StepRunner:
             headline=step.headline,
             report=self._report,
             wall_seconds=sampler.wall_seconds,
+            apart=step.apart,
         )
 
     # -- a step with clients
@@ -251,7 +255,7 @@ class StepRunner:
         self._end_ns = 0
         launching = launched(self._launch_of(step), len(step.roles), self.server, self.host)
         with launching as (page, launcher), ExitStack() as ends:
-            self._await_ready(page, launcher)
+            self._await_ready(page, launcher, step.preparation_s)
             if step.sliced and self.server.inside:
                 self.sliced, self._page = (step, self._side(step, page)), page
                 yield Phase.READY
@@ -297,6 +301,7 @@ class StepRunner:
                 str(server.data_folder or ""),
                 self.journal.found(),
                 checkpoint=server.may_checkpoint,
+                kit=server.kit() if step.apart else None,
             )
             return self.workload.launch(host.workload(record) if host else record, step, place)
 
@@ -321,8 +326,8 @@ class StepRunner:
             tuple(sorted(pids)),
         )
 
-    def _await_ready(self, page: Page, launcher: Launcher) -> None:
-        patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles
+    def _await_ready(self, page: Page, launcher: Launcher, preparation_s: float) -> None:
+        patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s
         deadline = time.monotonic() + patience_s
         while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
             self._check_clients(page, launcher)

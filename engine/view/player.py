@@ -317,6 +317,8 @@ class Player:
         rates = series.rates.get(kind)
         rate = rates.at(newest_ns) if rates and not silent else None
         bases = self._bases.attempts(view.cell, self._attempts.values())
+        timed = step.headline is not None and step.headline.by == "time"
+        base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)
         compared = counted_s > SETTLED_S and step.headline is not None and step.headline.live
         share = series.active_share(newest_ns)
@@ -339,8 +341,11 @@ class Player:
             headline=kind,
             rate_per_s=rate if step.headline and step.headline.live else None,
             median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,
-            base_per_s=self._bases.rate(bases, step.name),
-            relative=self._bases.relative(bases, series, kind, newest_ns) if compared else None,
+            timed=timed,
+            time_s=step.time_s if fraction == 1 else None,
+            base_s=base if timed else None,
+            base_per_s=None if timed else base,
+            relative=self._bases.relative(bases, series, kind, newest_ns) if compared and not timed else None,
             sla=self._sla(series, until_ns),
             roles=role_lines(series.roles, tick, lasting, kind),
             machine=machine(samples, rate or 0.0),

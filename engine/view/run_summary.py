@@ -90,6 +90,7 @@ class CellStep:
     stalls: int = 0
     stalled: Spans = ()
     flags: tuple[tuple[str, str], ...] = ()
+    time_s: float | None = None  # in place of a rate, of a step that is judged by a time
 
     @property
     def stalled_s(self) -> float:
@@ -292,6 +293,7 @@ def _of_step(
         started_ns=step.started_ns,
         ended_ns=step.ended_ns,
         rate_per_s=step.rate_per_s,
+        time_s=step.time_s,
         stalls=len(incidents_of(event for event in events if event.kind == "stall")),
         stalled=_stalls(events),
         flags=tuple(flags),

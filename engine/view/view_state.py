@@ -93,6 +93,9 @@ class ViewState:
     headline: str = "insert"
     rate_per_s: float | None = None
     median_per_s: float | None = None
+    timed: bool = False  # it is judged by a time, not by a rate: which is known at its end
+    time_s: float | None = None
+    base_s: float | None = None
     base: str = ""
     base_per_s: float | None = None
     relative: float | None = None

@@ -28,7 +28,7 @@ for word; do
     *) options="$options $word" ;;
   esac
 done
-case $options in */*) exec "$real" "$@" ;; esac
+case $options in */* | *--version*) exec "$real" "$@" ;; esac
 made=$folder/$options
 if [ ! -d "$made" ]; then
   {mkdir} "$made.$$" || exit

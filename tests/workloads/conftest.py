@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -59,3 +61,12 @@ def loaded_once(server: Callable[[int | str], Server]) -> str:
 def loaded(database: Callable[..., Database], loaded_once: str) -> Database:
     """A database after l.i0 and l.x of two clients."""
     return database(16, loaded_once)
+
+
+@pytest.fixture(scope="session")
+def hyperfine_program() -> str:
+    """The hyperfine that PGBED_HYPERFINE names, or PATH."""
+    found = os.environ.get("PGBED_HYPERFINE") or shutil.which("hyperfine")
+    if not found:
+        pytest.fail("no hyperfine: PGBED_HYPERFINE is not set; run ./check", pytrace=False)
+    return found

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from engine.core.comparison import SLA, CellStep, Comparison, StallRecord
+from engine.core.comparison import RATE, SLA, TIME, CellStep, Comparison, StallRecord
 from engine.core.comparison import ComparedSubject as Subject
-from engine.core.format import short
+from engine.core.format import duration, short
 from tui.compare.details import judged_by
 from tui.compare.table import Row, ratio_text
 from tui.glyphs import Glyphs
@@ -39,7 +39,7 @@ def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]
 
 def heading(comparison: Comparison, row: Row, columns: int) -> Line:
     """The names above the cells' figures."""
-    rate = comparison.units.get(row.step, "ops/s")
+    rate = "time" if comparison.judged_by(row.step) == TIME else comparison.units.get(row.step, "ops/s")
     text = f" {'rep':<4}cell of{rate:>{NAME_CELLS + 10 - len('cell of')}}{'/ base':>7}"
     text += "".join(f"{title:>{wide}}" for _, title, wide in _columns(columns))
     return line((f"{text}{'stalls':>{STALL_CELLS}}{'sla':>{SLA_CELLS}}", "dim"))
@@ -50,14 +50,15 @@ def table(
 ) -> list[Line]:
     """A line per cell."""
     base = comparison.baseline_of(subject.name)
-    rates = {(cell.run, cell.repeat): cell.figure("rate_per_s") for cell in found if cell.subject == base}
+    judged = comparison.judged_by(found[0].step) if found else RATE
+    rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in found if cell.subject == base}
     lines: list[Line] = []
     for place, cell in enumerate(found):
-        rate, mate = cell.figure("rate_per_s"), rates.get((cell.run, cell.repeat))
+        rate, mate = cell.figure(judged), rates.get((cell.run, cell.repeat))
         ratio = ratio_text(rate / mate) if rate and mate and cell.subject != base else ""
         name = cut(cell.subject, NAME_CELLS - 1, glyphs)
         figures = "".join(f"{short(cell.figure(metric)):>{wide}}" for metric, _, wide in _columns(columns))
-        rate_text = "-" if rate is None else f"{rate:,.0f}"
+        rate_text = duration(rate) if judged == TIME else "-" if rate is None else f"{rate:,.0f}"
         text = f"{cell.repeat:<4}{name:<{NAME_CELLS}}{rate_text:>10}{ratio:>7}{figures}"
         stalls = f"! {cell.stall_s:.1f} s" if cell.stalls else "-"
         spans: list[Span] = [
@@ -98,7 +99,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
     """The answer, why a verdict was withheld, all findings of the step, and every check of the two sides."""
-    found = comparison.ratio(subject.name, row.step, judged_by(row))
+    found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     lines = folded(comparison.answer_for(subject.name), columns, "strong")
     if found is not None:
         withheld = found.verdict == "withheld"

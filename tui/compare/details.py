@@ -2,9 +2,8 @@
 
 import math
 
-from engine.core.comparison import SLA, STALLS, Comparison, Ratio
+from engine.core.comparison import HEADLINES, SLA, STALLS, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
-from engine.core.format import short
 from tui.compare.dots import DotRow
 from tui.compare.table import (
     MARKS,
@@ -12,6 +11,7 @@ from tui.compare.table import (
     Row,
     bounds_text,
     counted,
+    figure_text,
     name_of,
     ratio_text,
     sign,
@@ -20,6 +20,7 @@ from tui.glyphs import Glyphs
 from tui.marks import Line, Span, fit, folded, hanging, line
 
 PER_OP = (
+    "user_s", "system_s", "memory_bytes",
     "server_cpu_us_per_op", "plan_us_per_op", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op",
     "written_kb_per_op",
     "device_written_kb_per_op", "ctx_switches_per_op", "client_cpu_us_per_op",
@@ -71,6 +72,7 @@ def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: i
             _modes(comparison, row, name),
             "base" if name == comparison.base else "rate",
             chosen is not None and name == chosen.name,
+            row.metric,
         )
         for name in names
     ]
@@ -85,7 +87,9 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
         lines.append(line((phases, "")))
     found = [ratio for name in PER_OP if (ratio := comparison.ratio(subject.name, row.step, name)) is not None]
     for ratio in sorted((r for r in found if r.ratio), key=_importance):
-        values = [short(comparison.median(name, row.step, ratio.metric)) for name in (base, subject.name)]
+        values = [
+            figure_text(ratio.metric, comparison.median(name, row.step, ratio.metric)) for name in (base, subject.name)
+        ]
         text = f"{SHORT[ratio.metric]:<12}{values[0]:>6} > {values[1]:<6}"
         found_text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio or 0)}"
         lines.append(line(text, (found_text, MARKS.get(ratio.sign, ""))))
@@ -133,7 +137,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
 
 def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
     """Why a verdict was withheld, or what else must be known of this line; the legend where there is nothing."""
-    found = comparison.ratio(subject.name, row.step, judged_by(row))
+    found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     if found is not None and found.remarks and found.ratio is not None:
         return line((f" {'; '.join(found.remarks)}", "sla" if found.verdict == "withheld" else "dim"))
     if 0 < comparison.pairs < 3:
@@ -143,14 +147,14 @@ def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
         return line((f" {given}; --repeats 4 or more", "warning"))
     own = [f for f in comparison.findings if f.startswith(f"{row.step}: ")]
     named = [f for f in own if f" {subject.name} " in f] or own
-    if named and row.metric == "rate_per_s":
+    if named and row.metric in HEADLINES:
         return line((f" {named[0]}", "warning"))
     return legend(glyphs)
 
 
-def judged_by(row: Row) -> str:
-    """The metric whose verdict a line is about: what is counted bears on the rate's."""
-    return "rate_per_s" if row.metric in (STALLS, SLA) else row.metric
+def judged_by(comparison: Comparison, row: Row) -> str:
+    """The metric whose verdict a line is about: what is counted bears on what the step is judged by."""
+    return comparison.judged_by(row.step) if row.metric in (STALLS, SLA) else row.metric
 
 
 def legend(glyphs: Glyphs) -> Line:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.core.format import short
+from tui.compare.table import figure_text
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut
 
@@ -20,6 +20,7 @@ class DotRow:
     note: str = ""
     mark: str = ""
     chosen: bool = False
+    metric: str = ""
 
 
 def dots(values: Sequence[float], low: float, high: float, columns: int, glyphs: Glyphs) -> str:
@@ -43,7 +44,7 @@ def strips(rows: Sequence[DotRow], columns: int, glyphs: Glyphs) -> list[Line]:
         name = cut(row.name, NAME_CELLS - 1, glyphs)
         spans: list[Span] = [(">" if row.chosen else " ", "chosen"), (name.ljust(NAME_CELLS), row.mark)]
         if row.values:
-            lowest, highest = short(min(row.values)), short(max(row.values))
+            lowest, highest = (figure_text(row.metric, bound) for bound in (min(row.values), max(row.values)))
             spans += [
                 (f"{lowest:>{VALUE_CELLS}} ", ""),
                 (glyphs.bar, "dim"),

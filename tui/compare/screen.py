@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from textual.binding import Binding
 
+from engine.core.comparison import HEADLINES, Comparison
 from engine.core.comparison import ComparedSubject as Subject
-from engine.core.comparison import Comparison
 from engine.core.errors import UserError
 from engine.core.record import converted, visible_record
 from engine.journal.reader import JournalReader
@@ -119,7 +119,7 @@ class CompareScreen(BenchScreen):
     def small(self) -> Sequence[Line]:
         if self._found is None:
             return [line((self.TITLE_WORD, "strong")), line(self._problem or "comparing...")]
-        rates = comparison_table.rows(self._found, ("rate_per_s",), "steps", "")
+        rates = comparison_table.rows(self._found, HEADLINES, "steps", "")
         return comparison_table.small(self._found, rates, self.glyphs)
 
     @property

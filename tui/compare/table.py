@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core.comparison import SLA, STALLS, Comparison, Ratio
+from engine.core.comparison import DURATIONS, HEADLINES, RATE, SLA, STALLS, TIME, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
-from engine.core.format import short
+from engine.core.format import duration, short
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, line
 
@@ -15,7 +15,7 @@ Sort = Literal["steps", "effect", "verdict"]
 SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
 
 SHORT = {  # of the metrics' titles, where a column is narrow
-    "rate_per_s": "ops/s",
+    RATE: "ops/s",
     "server_cpu_us_per_op": "cpu us/op",
     "client_cpu_us_per_op": "client us",
     "ctx_switches_per_op": "switch/op",
@@ -27,10 +27,14 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     "device_written_kb_per_op": "dev kB/op",
     "heap_bytes": "heap",
     "index_bytes": "indexes",
+    TIME: "time",
+    "user_s": "user",
+    "system_s": "system",
+    "memory_bytes": "memory",
     STALLS: "stalls",
     SLA: "sla",
 }
-USUAL = ("rate_per_s", "server_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
+USUAL = (*HEADLINES, "server_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
 MARKS = {"better": "better", "worse": "worse", "=": "dim", "~": "dim", "?": "sla"}  # by sign
 RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, from what a user worries about
 
@@ -76,14 +80,14 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
 
 def name_of(comparison: Comparison, row: Row) -> str:
     """What a line's metric is called where there is little room."""
-    if row.metric == "rate_per_s":
+    if row.metric == RATE:
         return comparison.units.get(row.step, SHORT[row.metric])
     return SHORT.get(row.metric, row.metric)
 
 
 def title_of(comparison: Comparison, row: Row) -> str:
     """What it is called where there is room: as `bench compare` does."""
-    if row.metric == "rate_per_s":
+    if row.metric in HEADLINES:
         return name_of(comparison, row)
     return titles(comparison).get(row.metric, SHORT.get(row.metric, row.metric))
 
@@ -150,7 +154,7 @@ def table(
             if at.values:
                 judged = row.metric not in (STALLS, SLA)
                 value = comparison.median(subject.name, row.step, row.metric) if judged else None
-                spans.append((f"{short(value) if value is not None else '':<{VALUE_CELLS}}", ""))
+                spans.append((f"{figure_text(row.metric, value) if value is not None else '':<{VALUE_CELLS}}", ""))
             chosen = here and column == cursor[1]
             spans += [(text, "cursor" if chosen else mark) for text, mark in found]
             spans.append((" ", ""))
@@ -165,7 +169,7 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
     found = comparison.ratio(subject.name, row.step, row.metric)
     if found is None or found.ratio is None:
         value = comparison.median(subject.name, row.step, row.metric)
-        return [(f"  {short(value)}" if value is not None else "  -", "dim")]
+        return [(f"  {figure_text(row.metric, value)}" if value is not None else "  -", "dim")]
     spans = [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]
     if cells >= RATIO_CELLS - 1:
         spans.append((f" {bounds_text(found, whole=words):<{11 if words else 10}}", "dim"))
@@ -178,7 +182,7 @@ def base_cell(comparison: Comparison, row: Row) -> list[Span]:
     """The base's own value."""
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, comparison.base, BASE_CELLS - 1)]
-    return [(short(comparison.median(comparison.base, row.step, row.metric)), "base")]
+    return [(figure_text(row.metric, comparison.median(comparison.base, row.step, row.metric)), "base")]
 
 
 def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
@@ -198,6 +202,11 @@ def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
         return _fitting_text((f"  ok {share}", f"ok {share}"), room) if judged else "  -", "dim"
     worst = min(value for cell in judged if (value := cell.figure(SLA)) is not None)
     return _fitting_text((f"x {worst:.0%} {share}", f"x {share}"), room), "sla"
+
+
+def figure_text(metric: str, value: float | None) -> str:
+    """A figure in at most seven cells; times with their unit."""
+    return duration(value) if metric in DURATIONS else short(value)
 
 
 def sign(ratio: Ratio, glyphs: Glyphs) -> str:

@@ -19,7 +19,7 @@ CELL_SORTS: dict[str, Callable[[CellStep], object]] = {
     "date": lambda row: -row.when_ns,
     "step": lambda row: (row.run.steps.index(row.step) if row.step in row.run.steps else -1, row.build, row.repeat),
     "build": lambda row: (row.build, row.step, row.repeat),
-    "rate": lambda row: -(row.rate_per_s or 0.0),
+    "rate": lambda row: (row.time_s is not None, row.time_s or -(row.rate_per_s or 0.0)),
     "stalls": lambda row: -row.stalled_s,
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.core.format import clock, short, span
+from engine.core.format import clock, duration, short, span
 from engine.core.text import visible
 from engine.view.run_summary import CellStep, RunSummary
 from tui.glyphs import Glyphs
@@ -97,6 +97,10 @@ def _flags(row: CellStep, _: int) -> Span:
     return (" ".join(text.partition(":")[0] for text, _ in row.flags), row.flags[0][1] if row.flags else "")
 
 
+def _rate(row: CellStep) -> str:
+    return short(row.rate_per_s) if row.time_s is None else duration(row.time_s)
+
+
 _CELLS: tuple[Column, ...] = (
     Column("when", 11, lambda row, year: (when(row.when_ns, year), "")),
     Column("host", 6, lambda row, _: (row.run.host or "-", "")),
@@ -104,7 +108,7 @@ _CELLS: tuple[Column, ...] = (
     Column("kernel", 8, lambda row, _: (row.kernel or "-", "")),
     Column("step", 6, lambda row, _: (row.step or "-", "")),
     Column("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
-    Column("rate/s", 6, lambda row, _: (short(row.rate_per_s), "rate"), right=True),
+    Column("rate/s", 6, lambda row, _: (_rate(row), "rate"), right=True),
     Column("took", 6, lambda row, _: (_took(row), ""), least=110, right=True),
     Column("stalls", 9, lambda row, _: stalled(row.stalls, row.stalled_s)),
     Column("flags", 15, _flags),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from engine.core.format import clock, short, span, three
+from engine.core.format import clock, duration, short, span, three
 from engine.core.model import Manifest, workload_title
 from engine.journal.reader import EventRow
 from engine.view.abreast import reach_words, so_far_words
@@ -84,10 +84,13 @@ def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_
 
 
 def rates(view: ViewState, kind: str, window: str) -> Line:
-    """The rate that the chart shows, its last minute's median, and the base's rate of the same step."""
+    """The rate that the chart shows, its last minute's median, and the base's rate of the same step; or its time."""
     series = view.series
     if series is None:
         return line()
+    if view.timed:
+        of_base: list[Span] = [("  base ", "dim"), (duration(view.base_s), "base")] if view.base_s is not None else []
+        return ((" time ", "dim"), (duration(view.time_s), "strong"), *of_base)
     if kind == view.headline and series.times.value:
         return _times(view, series, window)
     rate = series.rates.get(kind)
@@ -301,7 +304,7 @@ def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
 
 def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
     """The one page of a small terminal."""
-    rate = f"{short(view.rate_per_s)} {view.unit}"
+    rate = f"{short(view.rate_per_s)} {view.unit}" if not view.timed else f"time {duration(view.time_s)}"
     lines = [
         title(view),
         line((f" {rate}", "strong"), f"  {view.doing}"),

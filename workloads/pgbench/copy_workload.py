@@ -16,7 +16,7 @@ from workloads.pgbench.sweep import INIT, plan_steps, seed_of
 from workloads.pgbench.workload import CLUSTER_BYTES, PROGRAM, ROLE, SETUP_CONNECTIONS
 
 COPY = "copy"  # the kind of the steps, and what their names begin with
-LOCAL = "the server reads files that pgbed puts beside it"
+BESIDE = "the server reads files that pgbed puts beside it"
 ROUGH_ROWS_PER_S = 400_000.0  # that a small machine loads
 HEAP_ROW_BYTES = 92
 
@@ -39,7 +39,7 @@ class Copies:
             "steps": [first, *steps],
             "options": given(options),
         }
-        return Plan(record, programs=(PROGRAM,), local=LOCAL, own_server=LOCAL)
+        return Plan(record, programs=(PROGRAM,), own_server=BESIDE)
 
     def check(self, record: Record) -> None:
         """Refuses a record that names no pgbench, or has invalid options."""

@@ -49,7 +49,7 @@ NOT_SLICED = {
     "transactions_total": "its steps have no fixed length",
 }
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-LOCAL = "the folders of tablespaces are made by the clients' side"
+BESIDE = "a tablespace is a folder beside the data"
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
@@ -77,8 +77,8 @@ class Pgbench:
             "log_every": options.log_every or (1 if options.rate or options.max_tries > 1 else 0),
             "writes": write,
         }
-        local = LOCAL if options.tablespace or options.index_tablespace else ""
-        return Plan(record, programs=(PROGRAM,), local=local, own_server=local)
+        beside = BESIDE if options.tablespace or options.index_tablespace else ""
+        return Plan(record, programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""

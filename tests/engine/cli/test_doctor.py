@@ -161,3 +161,13 @@ def test_a_helper_that_others_may_change_is_warned_of_where_sudo_runs_it(
         loose.chmod(mode)
     os.chown(package / "table.py", 65534, -1)
     assert said() == [("warn", f"{package / 'table.py'} can be changed by users other than root")]
+
+
+def test_a_program_that_workloads_call_is_missed_by_name(new_folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGBED_HYPERFINE", "/none")
+    (check,) = (each for each in report(new_folder()) if each.name == "hyperfine")
+    assert (check.status, check.found) == ("warn", "/none: no such program") and "PGBED_HYPERFINE" in check.remedy
+    monkeypatch.delenv("PGBED_HYPERFINE")
+    monkeypatch.setenv("PATH", "/none")
+    (check,) = (each for each in report(new_folder()) if each.name == "hyperfine")
+    assert (check.status, check.found) == ("warn", "none") and "cannot run" in check.reason

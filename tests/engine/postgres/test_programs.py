@@ -52,6 +52,27 @@ def test_the_newest_is_taken_wherever_it_is(
     assert ("/build/" in found["path"]) == (build == expected)  # which goes before others of its version
 
 
+def test_a_program_of_nobodys_build_is_taken_from_the_path(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = new_folder()
+    for place in ("path", "build/bin"):
+        (folder / place).mkdir(parents=True)
+        (folder / place / "hyperfine").write_text("#!/bin/sh\necho 'hyperfine 1.19.0'\n")
+        (folder / place / "hyperfine").chmod(0o755)
+    monkeypatch.delenv("PGBED_HYPERFINE", raising=False)
+    monkeypatch.setenv("PATH", f"{folder}/path:/usr/bin:/bin")
+    of_run = (Build("mine", "16.3", str(folder / "build"), "", "local"),)
+    found, absent = programs.seek(("hyperfine", "pg_dump"), ("pg_dump",), of_run, lambda _: None, folder)
+    assert found["hyperfine"]["path"] == f"{folder}/path/hyperfine" == programs.place("hyperfine")
+    assert found["hyperfine"]["version"] == "hyperfine 1.19.0" and {*found, *absent} == {"hyperfine", "pg_dump"}
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(UserError, match="no hyperfine found, not on PATH: start bench from its flake, or name a hyper"):
+        programs.seek(("hyperfine",), (), of_run, lambda _: None, folder)
+    monkeypatch.setenv("PGBED_HYPERFINE", "/nix/store/x.drv")
+    assert programs.place("hyperfine") == "fetched or built by Nix on demand"
+
+
 def test_without_any_the_ways_to_get_one_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGBED_PGBENCH", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

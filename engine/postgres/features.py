@@ -1,0 +1,87 @@
+"""What a build may lack that a step needs: a locale provider, by its version or by how it was compiled."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.core.record import converted
+from engine.core.text import visible
+from engine.host.files import open_plain
+from workloads.base import Step
+
+ICU_SINCE, BUILTIN_SINCE = 15, 17
+ICU_SYMBOL = b"ucol_open"  # what each server imports that was compiled with ICU
+
+Lacking = Mapping[str, Mapping[str, str]]  # by build and step, why it is left out
+
+
+def _icu(build: Build) -> str:
+    if build.major < ICU_SINCE:
+        return f"clusters have ICU as their locale provider since PostgreSQL {ICU_SINCE}"
+    program = (build.bin / "postgres").resolve()
+    try:
+        with (
+            open(open_plain(program), "rb") as file,  # noqa: PTH123 (it is a descriptor)
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return "" if data.find(ICU_SYMBOL) >= 0 else "it was compiled without ICU"
+    except (OSError, ValueError) as error:
+        raise UserError(f"{visible(str(program))} cannot be read: {getattr(error, 'strerror', error)}") from None
+
+
+def _builtin(build: Build) -> str:
+    return "" if build.major >= BUILTIN_SINCE else f"the builtin locale provider came with PostgreSQL {BUILTIN_SINCE}"
+
+
+FEATURES: dict[str, Callable[[Build], str]] = {"icu": _icu, "builtin": _builtin}  # why a build lacks it; empty: it has
+
+
+def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Which steps are left out of the cells of which builds, and why. `absent` programs are missed by all builds.
+
+    Raises UserError for a step that was asked for by its name and that no build has.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for step in steps:
+        why = {build.label: reason for build in builds if (reason := _reason(step, build, absent))}
+        if step.named and len(why) == len(builds):
+            raise UserError(f"step {step.name}: {'; '.join(_sentences(why))}")
+        for label, reason in why.items():
+            found.setdefault(label, {})[step.name] = reason
+    return found
+
+
+def sentences(left_out: Lacking) -> tuple[str, ...]:
+    """A line for each step that is left out."""
+    steps = dict.fromkeys(step for of_build in left_out.values() for step in of_build)
+    return tuple(
+        f"left out: step {step}: {sentence}"
+        for step in steps
+        for sentence in _sentences({label: why[step] for label, why in left_out.items() if step in why})
+    )
+
+
+def recorded(workload: Mapping[str, Any]) -> Lacking:
+    """What a manifest's workload says is left out. Raises UserError where that makes no sense."""
+    return converted(workload.get("lacking", {}), dict[str, dict[str, str]], "manifest.json: workload: lacking")
+
+
+def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:
+    for need in step.needs:
+        if need in absent:
+            return absent[need]
+        if need in FEATURES and (reason := FEATURES[need](build)):
+            return reason
+    return ""
+
+
+def _sentences(why: Mapping[str, str]) -> list[str]:
+    """One for each reason, with the builds that share it before it."""
+    return [
+        f"{', '.join(label for label, own in why.items() if own == reason)}: {reason}"
+        for reason in dict.fromkeys(why.values())
+    ]

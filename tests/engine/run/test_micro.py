@@ -1,0 +1,174 @@
+"""One-shot timings on real servers, from the plan to what is told of them; and that nothing outlives them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.model import Build, StepTotals
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader
+from engine.view.player import Player
+from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
+from tui.live import text as live
+
+OLD, NEW = 12, 17
+SMALL = ("--pgbench-scale", "1", "--table-rows", "1000", "--recovery-wal", "1", "--dump-tables", "2", "--plans", "20",
+         "--no-sync", "--set", "shared_buffers=32MB")  # fmt: skip
+OF_BOTH = ["initdb.libc", "start", "recovery", "init", "index", "vacuum", "dump", "plan"]
+APART = {"initdb.libc", "initdb.icu", "initdb.builtin", "start", "recovery"}
+
+
+@pytest.fixture(scope="module")
+def labels(build: Callable[[int | str], Build]) -> tuple[str, str]:
+    return build(OLD).label, build(NEW).label
+
+
+@pytest.fixture(scope="module")
+def made(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[tuple[Bench, str]]:
+    """A run of all tasks on an old and a new server, once each, and what it printed."""
+    bench = Bench(new_folder() / "runs")
+    done = bench("run", "--pg", ",".join(labels), "--repeats", "1", "--workload", "micro", *SMALL, "--plain")
+    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in bench.attempts()])
+    yield bench, done.stdout
+    bench.stop()
+
+
+def totals_of(bench: Bench) -> list[dict[str, StepTotals]]:
+    """The steps of each cell."""
+    found = []
+    for attempt in bench.attempts():
+        assert attempt.state == "finished", attempt.reason
+        found.append({step.name: step.totals for step in bench.steps(attempt) if step.totals is not None})
+    return found
+
+
+def test_each_build_does_what_it_has_and_what_it_lacks_is_said(
+    made: tuple[Bench, str], labels: tuple[str, str]
+) -> None:
+    bench, told = made
+    old, new = totals_of(bench)
+    assert list(old) == OF_BOTH
+    assert [step for step in new if step not in ("initdb.icu", "initdb.builtin")] == OF_BOTH and "initdb.builtin" in new
+    sentence = f"left out: step initdb.builtin: {labels[0]}: the builtin locale provider came with PostgreSQL 17"
+    assert sentence in told and sentence in " ".join(bench("compare").stdout.split())
+    assert "cells: one-shot timings cannot be driven in slices" in told
+    assert read_manifest(bench.run).workload["lacking"][labels[0]].keys() == {"initdb.icu", "initdb.builtin"}
+
+
+def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tuple[Bench, str]) -> None:
+    bench, _ = made
+    for steps in totals_of(bench):
+        for name, totals in steps.items():
+            assert totals.apart == (name in APART)
+            if name == "plan":
+                role = totals.roles["plan"]
+                assert role.statements == 20 and 0 < role.service_ns < 20 * 1e9 and (role.backend_cpu_ns or 0) > 0
+                continue
+            role, timing = totals.roles["task"], totals.report["timing"]
+            (result,) = totals.report["hyperfine"]["results"]
+            assert role.statements == 1 and 0 < role.service_ns < 120e9 and "command" in result
+            assert timing["user_s"] >= 0 and 0 < timing["floor_s"] < 10
+            assert (timing["server_cpu_s"] or 0) > (0 if name in APART else -1)
+            assert totals.seconds >= role.service_ns / 1e9 - 0.05
+        replayed = steps["recovery"].report["work"]["WAL bytes to replay"]
+        assert 1 << 20 <= replayed < 1.2 * (1 << 20)
+        wal = {name: totals.wal_bytes or 0 for name, totals in steps.items()}
+        assert wal["init"] > 1_000_000 and wal["index"] > 0 and wal["vacuum"] > 0
+        assert (steps["init"].server_cpu_ns or 0) > 0
+
+
+def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -> None:
+    bench, told = made
+    assert "Time (median of cells" in told and "Throughput" not in told and "micro 1 MB of WAL, scale 1" in told
+    told = bench("compare").stdout
+    assert "What the programs took that were timed" in told and "recovery" in told
+    found: Any = bench.comparison()
+    cells = {(cell["build"], cell["step"]): cell for cell in found["cells"]}
+    assert found["units"] == dict.fromkeys(["initdb.libc", *found["units"]], "s")
+    assert all(cell["rate_per_s"] is None and cell["time_s"] > 0 for cell in cells.values())
+    initdb = cells[labels[1], "initdb.libc"]
+    assert initdb["server_cpu_us_per_op"] == pytest.approx(1e6 * (initdb["user_s"] + initdb["system_s"]))
+    assert initdb["wal_bytes_per_op"] is None and cells[labels[1], "index"]["wal_bytes_per_op"] > 0
+    ratios = {(each["step"], each["metric"]) for each in found["ratios"]}
+    assert ("start", "time_s") in ratios and ("initdb.builtin", "time_s") not in ratios
+    with Player(bench.run) as player:
+        view = player.look()
+        assert view.timed and view.time_s is not None and view.rate_per_s is None and view.relative is None
+        said = "".join(text for text, _ in live.rates(view, view.headline, ""))
+        assert said.startswith(" time ") and said.rstrip().endswith(("ms", "us", " s"))
+
+
+def test_nothing_is_left_and_no_kill_on_purpose_is_a_stall_or_an_error(made: tuple[Bench, str]) -> None:
+    bench, _ = made
+    nothing_left(bench)
+    assert not list(bench.run.glob("cells/*/clusters"))
+    with JournalReader(bench.run) as reader:
+        assert not [event for event in reader.events() if event.kind in ("stall", "server_error")]
+
+
+def test_a_launcher_or_engine_that_is_killed_leaves_nothing(bench: Bench, labels: tuple[str, str]) -> None:
+    words = ("--pg", labels[1], "--workload", "micro", "--tasks", "recovery", "--repeats", "2")
+    bench.detached(*words, *SMALL, "--recovery-wal", "2000")
+
+    def own_servers() -> dict[int, str]:
+        return {
+            pid: line for pid, line in processes_of(bench.out) if "clusters/recovery" in line and "postgres -D" in line
+        }
+
+    wait_for(own_servers, "a server of the task's own")
+    os.kill(launcher(bench), signal.SIGKILL)
+    wait_for(lambda: len(bench.attempts()) == 2, "the next cell")
+    failed = bench.attempts()[0]
+    assert failed.state == "failed" and "the client launcher ended with exit code -9" in (failed.reason or "")
+    assert not list(bench.run.glob("cells/001-*/clusters")) and not list(bench.run.glob("cells/001-*/data"))
+    wait_for(own_servers, "a server of the task's own")
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    nothing_left_of_all(bench)
+
+
+def launcher(bench: Bench) -> int:
+    """The one that runs."""
+    engine = bench.engine_pid()
+    children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
+    return next(int(pid) for pid in children if b"micro.launch" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def nothing_left_of_all(bench: Bench) -> None:
+    wait_for(lambda: not bench.descendants(), "all processes to go")
+    wait_for(lambda: not list(bench.run.glob("cells/*/clusters")), "the clusters to go")
+    wait_for(lambda: not list(bench.run.glob("cells/*/data")), "the cell's cluster to go")
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "told"),
+    [
+        (("--tasks", "start,initdb.builtin"), {}, "step initdb.builtin: "),
+        (("--interleave", "slices"), {"PGBED_HYPERFINE": "/none"}, "one-shot timings cannot be driven in slices"),
+        (("--tasks", "start"), {"PGBED_HYPERFINE": "/none"}, "/none: no such program"),
+        (("--tasks", "dump"), {"PGBED_PG_DUMP": "/none"}, "step dump: "),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    bench: Bench, labels: tuple[str, str], words: tuple[str, ...], environment: dict[str, str], told: str
+) -> None:
+    done = Bench(bench.out, environment)("run", "--pg", labels[0], "--workload", "micro", *words, "--dry-run")
+    (line,) = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and told in line
+
+
+def test_without_a_pg_dump_its_task_is_left_out_and_named(bench: Bench, labels: tuple[str, str]) -> None:
+    words = ("--pg", labels[1], "--workload", "micro", "--dry-run")
+    done = Bench(bench.out, {"PGBED_PG_DUMP": "/none"})("run", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"left out: step dump: {labels[1]}: /none: no such program" in done.stdout
+    first = done.stdout.splitlines()[0]
+    assert (
+        first.startswith("micro 128 MB of WAL, scale 10, 500,000 rows, 1 client: initdb.libc") and " dump" not in first
+    )
+    assert "of disk in" in done.stdout and "cells of about" in done.stdout

@@ -1,0 +1,77 @@
+"""hyperfine's JSON in both forms, how it is called, and what is said where what it times fails."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.benchcall import wait_for
+from workloads.micro import hyperfine
+from workloads.micro.hyperfine import Failed, parse, version
+
+FORMS = Path(__file__).parent / "hyperfine"
+
+
+@pytest.mark.parametrize(
+    ("form", "figures"),
+    [
+        ("1.15.json", (0.072696574, 0.001666, 0.0, None)),
+        ("1.20.json", (0.072696574, 0.001666, 0.0, 2_965_504)),
+        ("2.0.json", (0.065437958, 0.001838, 0.0, 3_055_616)),
+    ],
+)
+def test_all_forms_are_read(form: str, figures: tuple[float, float, float, int | None]) -> None:
+    found = parse((FORMS / form).read_bytes())
+    assert (found.wall_s, found.user_s, found.system_s, found.memory_bytes) == figures
+    assert found.found["results"][0]["command"] == "sleep 0.05"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b'{"results": []}', b'{"results": [{"times": [1, 2], "user": 1, "system": 1}]}', b'{"results": 3}'],
+)
+def test_what_is_no_result_of_one_run_is_refused(text: bytes) -> None:
+    with pytest.raises(Failed, match="the result of hyperfine cannot be read"):
+        parse(text)
+
+
+def test_versions() -> None:
+    assert version("hyperfine 1.19.0") == (1, 19) > hyperfine.SINCE
+    with pytest.raises(ValueError, match="not the version of a hyperfine"):
+        version("gnu time 1.9")
+
+
+def test_the_last_words_are_those_of_the_program() -> None:
+    words = (
+        b"initdb: error: no room\nError: Command 'a b' terminated with non-zero exit code 1 in the first timed run.\n"
+    )
+    assert hyperfine._last(words, 1) == "initdb: error: no room"
+    assert hyperfine._last(b"", 1) == "exit code 1"
+
+
+def ended(pid: str) -> bool:
+    """Whether a process has ended, though nobody may have waited for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_run_is_timed_and_given_up_with_all_that_it_runs(hyperfine_program: str, tmp_path: Path) -> None:
+    def check() -> None:
+        if (tmp_path / "child").exists():
+            raise InterruptedError
+
+    slow = [sys.executable, "-c", "import time; time.sleep(0.1)"]
+    found = hyperfine.time_once(hyperfine_program, slow, str(tmp_path), {"PATH": "/usr/bin:/bin"}, lambda: None)
+    assert 0.1 < found.wall_s < 30 and found.user_s >= 0
+    script = f"import os, time; open('{tmp_path}/child', 'w').write(str(os.getpid())); time.sleep(600)"
+    with pytest.raises(InterruptedError):
+        hyperfine.time_once(hyperfine_program, [sys.executable, "-c", script], str(tmp_path), {}, check)
+    assert wait_for(lambda: ended((tmp_path / "child").read_text()), "the program to end")
+    with pytest.raises(Failed, match="nowhere"):
+        hyperfine.time_once(
+            hyperfine_program, ["ls", "/nowhere"], str(tmp_path), {"PATH": "/usr/bin:/bin"}, lambda: None
+        )

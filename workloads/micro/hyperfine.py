@@ -1,0 +1,124 @@
+"""hyperfine, which times a program: how it is called for one run, and its JSON in both forms that there are.
+
+Its order is never interleaved, so it is called once for each cell and task. -N: no shell, whose start it would have to
+measure and take off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from workloads.process import die_with_parent
+
+SINCE = (1, 13)  # -N is 1.13's
+LOOK_S = 0.02
+WORDS_MAX_BYTES = 1 << 20  # of what the programs print
+OWN_WORDS = re.compile(r"^Error: Command .*terminated with non-zero exit code")
+
+
+class Failed(Exception):
+    """What was to be timed cannot be; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run of a program. `memory_bytes` is its peak, where the hyperfine says it; `found` is all that it said."""
+
+    wall_s: float
+    user_s: float
+    system_s: float
+    memory_bytes: int | None
+    found: dict[str, Any]
+
+
+def version(words: str) -> tuple[int, ...]:
+    """From what --version prints. Raises ValueError for another program's."""
+    told = re.match(r"hyperfine (\d+)\.(\d+)", words)
+    if told is None:
+        raise ValueError(f"'{words}' is not the version of a hyperfine")
+    return int(told.group(1)), int(told.group(2))
+
+
+def command(program: str, timed: Sequence[str], result: str) -> list[str]:
+    """One run of a program, its output passed on, the result to a file."""
+    return [
+        program, "-N", "--runs", "1", "--style", "none", "--output", "inherit", "--export-json", result,
+        shlex.join(timed),
+    ]  # fmt: skip
+
+
+def time_once(
+    program: str, timed: Sequence[str], folder: str, environment: Mapping[str, str], check: Callable[[], None]
+) -> Measured:
+    """Runs a program once in a folder. `check` is called meanwhile, and may raise to give it up.
+
+    Raises Failed where it ends badly, with the last that it said.
+    """
+    result, words = (os.memfd_create(name) for name in ("result", "words"))
+    try:
+        process = subprocess.Popen(
+            command(program, timed, f"/proc/self/fd/{result}"),
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            pass_fds=(result,),
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=partial(die_with_parent, os.getpid()),
+        )
+        try:
+            while True:
+                try:
+                    code = process.wait(LOOK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    check()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # what it runs is in its group
+                process.wait()
+        if code:
+            raise Failed(f"{timed[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
+        return parse(os.pread(result, WORDS_MAX_BYTES, 0))
+    finally:
+        os.close(result)
+        os.close(words)
+
+
+def parse(text: bytes) -> Measured:
+    """A result of one run. Raises Failed for what is none."""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, Any])
+        (one,) = found["results"]
+        if "schema_version" in found:  # 2.0 and later: a measurement for each run
+            (measurement,) = one["measurements"]
+            wall_s, user_s, system_s = (
+                float(measurement[f"time_{name}"]["value"]) for name in ("wall_clock", "user", "system")
+            )
+            memory = measurement.get("memory_peak_resident")
+            memory_bytes = None if memory is None else int(memory["value"])
+        else:  # user and system are means: of one run they are its own
+            (wall_s,) = map(float, one["times"])
+            user_s, system_s = float(one["user"]), float(one["system"])
+            memory_bytes = int(one["memory_usage_byte"][0]) if "memory_usage_byte" in one else None
+    except (LookupError, TypeError, ValueError) as error:  # msgspec's errors are ValueErrors
+        raise Failed(f"the result of hyperfine cannot be read: {type(error).__name__}: {error}") from None
+    return Measured(wall_s, user_s, system_s, memory_bytes, found)
+
+
+def _last(words: bytes, code: int) -> str:
+    """The last line of a program that failed; hyperfine's own only where it said nothing."""
+    lines = [line.strip() for line in words.decode(errors="replace").splitlines() if line.strip()]
+    own = [line for line in lines if not OWN_WORDS.match(line)]
+    return (own or lines or [f"exit code {code}"])[-1]

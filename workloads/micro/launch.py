@@ -1,0 +1,127 @@
+"""The launcher of a task: prepares it, has it timed once the step begins, counts it in the page, tells the rest.
+
+What it starts is ended with it, whatever ends it: by the kernel, where it is its own child or a server that
+`workloads.micro.one_shot` keeps; what is left of others (an initdb) the engine ends with the cell. Orphans of programs
+that it started become its children, so that it sees their end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from workloads.connection import SqlError
+from workloads.micro import planning
+from workloads.micro.cluster import Session
+from workloads.micro.hyperfine import Failed, Measured, time_once
+from workloads.micro.preparation import Prepared, prepared
+from workloads.micro.spec import Spec
+from workloads.page import Control, Page, State, Word
+from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, recorder
+
+PR_SET_CHILD_SUBREAPER = 36
+BARRIER_EVERY_S = 0.002
+PLAN = "plan"
+
+
+def _await_start(page: Page) -> None:
+    page.set_word(0, Word.STATE, State.READY)
+    while not page.words[Control.START_NS]:
+        check_stop(page)
+        time.sleep(BARRIER_EVERY_S)
+    while clock() < page.words[Control.START_NS]:
+        time.sleep(0.0005)
+    page.set_word(0, Word.STARTED_NS, clock())
+    page.set_word(0, Word.STATE, State.RUNNING)
+
+
+def _await_release(page: Page) -> None:
+    page.set_word(0, Word.IN_FLIGHT_NS, 0)
+    page.set_word(0, Word.ENDED_NS, clock())
+    page.set_word(0, Word.STATE, State.DONE)
+    while not page.words[Control.RELEASE]:
+        time.sleep(BARRIER_EVERY_S)
+
+
+def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
+    planning.prepare(spec.dsn, spec.options.plans, check)
+    with Session(spec.dsn, check) as session:
+        page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
+        _await_start(page)
+        planning.plan(session, page, spec.options.plans)
+        _await_release(page)
+    return {}
+
+
+def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
+    """Times the task's command by hyperfine; what the report says of it."""
+    hyperfine = spec.programs["hyperfine"]
+
+    def timed(command: list[str], task: Prepared) -> Measured:
+        return time_once(hyperfine, command, task.folder, task.environment, check)
+
+    with prepared(spec, check) as task:
+        empty = timed(task.empty, task)
+        record = recorder(page, 0, 1)
+        _await_start(page)
+        page.set_word(0, Word.IN_FLIGHT_NS, clock())
+        found = timed(task.command, task)
+        ended_ns = clock()
+        record(ended_ns - round(found.wall_s * 1e9), ended_ns, 1, 0)
+        _await_release(page)
+        of_server_s = task.done()
+    used_s = found.user_s + found.system_s
+    timing = {
+        "user_s": found.user_s,
+        "system_s": found.system_s,
+        "memory_bytes": found.memory_bytes,
+        "floor_s": empty.wall_s,
+        # The servers of initdb are its children, and their time is its own.
+        "server_cpu_s": (of_server_s or used_s) if spec.kit is not None else None,
+    }
+    return {"timing": timing, "work": task.work, "hyperfine": found.found}
+
+
+def main() -> int:
+    """The launcher."""
+    die_with_parent(os.getppid())
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    name_process("micro launcher")
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    page = Page(spec.page_fd, 1)
+
+    def stop(_signal: int, _frame: object) -> None:
+        page.words[Control.STOP] = 1
+
+    def check() -> None:
+        check_stop(page)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    page.set_word(0, Word.CLIENT_PID, os.getpid())
+    state, code = State.STOPPED, 2
+    try:
+        report = (_plan if spec.step == PLAN else _time)(spec, page, check)
+        sys.stdout.buffer.write(msgspec.json.encode(report))
+        return 0
+    except Stopped:
+        pass
+    except (Failed, SqlError, OSError) as error:
+        if not page.words[Control.STOP]:
+            page.set_error(0, f"{spec.step}: {' '.join(str(error).split())}")
+            page.words[Control.STOP] = 1
+            state, code = State.FAILED, 1
+    if page.word(0, Word.STATE) != State.DONE:
+        page.set_word(0, Word.STATE, state)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""What may be varied about one-shot timings: which tasks, and how much each has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from workloads.options import about, checked, options_of
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of workload micro."""
+
+    steps: Annotated[
+        tuple[str, ...],
+        about(
+            "Only these tasks: initdb, start, recovery, init, index, vacuum, dump, plan; of initdb also initdb.libc, "
+            "initdb.icu, initdb.builtin.",
+            metavar="TASK,…",
+            flag="--tasks",
+            unset="all",
+        ),
+    ] = ()
+    pgbench_scale: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)], about("Scale that pgbench -i makes.", metavar="N")
+    ] = 10
+    table_rows: Annotated[
+        Annotated[int, Meta(ge=1000, le=2_000_000_000)],
+        about("Rows of the table that is indexed, and of the one that is vacuumed.", metavar="N"),
+    ] = 500_000
+    recovery_wal: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        about("WAL in MB that there is to replay when the server is killed.", metavar="MB"),
+    ] = 128
+    dump_tables: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)],
+        about("Tables of the schema that is dumped: of 100 rows, with a key and two indexes.", metavar="N"),
+    ] = 200
+    plans: Annotated[
+        Annotated[int, Meta(ge=2, le=1_000_000)],
+        about("How often a DELETE of a queue table's oldest rows is planned.", metavar="N"),
+    ] = 200
+    no_sync: Annotated[bool, about("initdb does not wait for the disk (-N).")] = False
+
+
+def recorded(record: Mapping[str, Any]) -> Options:
+    """The options of a plan's record; those that another version added are passed over."""
+    known = {option.name for option in options_of(Options)}
+    return checked(Options, {name: value for name, value in record.get("options", {}).items() if name in known})

@@ -1,0 +1,56 @@
+"""The task `plan`: how long a server plans a DELETE of a queue table's oldest rows, by its own clock.
+
+The table is the Insert Benchmark's, and so is the statement. Before each one is planned the rows before it are deleted,
+so that there are dead entries at the low end of the index, which the planner reads to estimate where the key begins.
+No process is started for each, so nothing but the planner is timed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from workloads.insert.schema import create_indexes, create_table, delete_template
+from workloads.insert.steps import GENERATIONS
+from workloads.micro.cluster import Check, Session
+from workloads.micro.hyperfine import Failed
+from workloads.page import Page
+from workloads.process import clock, recorder
+
+TABLE = "queue"
+GENERATION = "g24b"
+ROWS_LEFT = 50_000
+ROWS_DELETED = 150  # by each statement
+PLANNED = re.compile(rb"Planning Time: ([0-9.]+) ms")
+DELETE = delete_template("range", TABLE, ROWS_DELETED)
+
+
+def prepare(dsn: str, plans: int, check: Check) -> None:
+    """Makes the table. Raises SqlError, and what the check raises."""
+    generation, rows = GENERATIONS[GENERATION], ROWS_LEFT + ROWS_DELETED * (plans + 1)
+    with Session(dsn, check) as session:
+        session.run(
+            *create_table(generation, TABLE),
+            f"ALTER TABLE {TABLE} SET (autovacuum_enabled = off)",
+            f"INSERT INTO {TABLE} (dateandtime, cashregisterid, customerid, productid, price, data) "
+            f"SELECT '2026-01-01', i % 1000, i % 100000, i % 10000, i % 500, 'row' "
+            f"FROM generate_series(1, {rows}) AS i ORDER BY i",
+            *create_indexes(generation, TABLE),
+            f"VACUUM (FREEZE, ANALYZE) {TABLE}",
+            "CHECKPOINT",
+        )
+
+
+def plan(session: Session, page: Page, plans: int) -> None:
+    """Has so many statements planned, and counts the time of each in the page's first slot."""
+    record = recorder(page, 0, 1)
+    for number in range(plans):
+        low = number * ROWS_DELETED + 1
+        session.run(DELETE % {"lo": low, "hi": low + ROWS_DELETED})
+        following = DELETE % {"lo": low + ROWS_DELETED, "hi": low + 2 * ROWS_DELETED}
+        told = session.run(f"EXPLAIN (SUMMARY) {following}")
+        lines = (told.get_value(row, 0) or b"" for row in range(told.ntuples))
+        found = next((match for each in lines if (match := PLANNED.search(each))), None)
+        if found is None:
+            raise Failed("EXPLAIN (SUMMARY) says no planning time")
+        ended_ns = clock()
+        record(ended_ns - round(float(found[1]) * 1e6), ended_ns, 1, 0)

@@ -1,0 +1,199 @@
+"""What is done before a task is timed, the command that is timed, and what is done after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict
+
+from workloads.micro import one_shot
+from workloads.micro.cluster import SOCKET, USER, Check, Cluster, Session, reap
+from workloads.micro.hyperfine import Failed
+from workloads.micro.spec import Spec
+
+BATCHES = 2000  # that WAL comes in, or a few times as many
+BATCH_ROWS = 50  # at least: some hundred bytes of WAL each
+ROW_WAL = 32  # a low guess
+PER_TABLE = 50  # tables of the dumped schema that are made at once
+ONE_SHOT = [sys.executable, "-IS", one_shot.__file__]
+PROVIDERS = {
+    "libc": ("--locale-provider=libc",),
+    "icu": ("--locale-provider=icu", "--icu-locale=und"),
+    "builtin": ("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+}
+PROVIDERS_SINCE = 15
+# Rows and their order depend on nothing but their number, so that all versions make the same ones.
+ROWS = """
+CREATE TABLE {0} AS
+SELECT i AS id, ('x' || substr(md5(i::text), 1, 8))::bit(32)::int AS k, md5((i + 1)::text) AS v
+FROM generate_series(1, {1}) AS i
+"""
+SETTLED = ("ALTER TABLE {0} SET (autovacuum_enabled = off)", "VACUUM (FREEZE, ANALYZE) {0}")
+# Nothing but the WAL that is asked for, and none of it before its time.
+WITHOUT_CHECKPOINTS = """
+autovacuum = off
+checkpoint_timeout = '1d'
+max_wal_size = '1TB'
+"""
+REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_control_checkpoint()"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is timed: a command, in a folder, with an environment; and `empty`, which does nothing.
+
+    `done` is called once it was timed, and returns the CPU time in seconds of servers that are not the cell's, where
+    the command did not wait for these itself.
+    """
+
+    command: list[str]
+    empty: list[str]
+    folder: str
+    environment: dict[str, str]
+    done: Callable[[], float] = lambda: 0.0
+    work: dict[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def prepared(spec: Spec, check: Check) -> Iterator[Prepared]:
+    """Prepares the task of a step; at the end of the block what it made for itself is gone.
+
+    Raises Failed, SqlError, and what the check raises.
+    """
+    task, _, provider = spec.step.partition(".")
+    if spec.kit is None:
+        yield PREPARATIONS[task](spec, check)
+        return
+    own = Cluster(spec.kit, Path(spec.kit.folder) / spec.step)
+    try:
+        yield _initdb(own, provider, spec) if task == "initdb" else _started(own, task, spec, check)
+    finally:
+        _end(own)
+        own.remove()
+
+
+def _initdb(own: Cluster, provider: str, spec: Spec) -> Prepared:
+    own.data.mkdir(mode=0o700)
+    arguments = PROVIDERS[provider] if own.kit.major >= PROVIDERS_SINCE else ()
+    command = own.initdb(*arguments, *(("--no-sync",) if spec.options.no_sync else ()))
+    return Prepared(command, [command[0], "--version"], str(own.data), dict(own.kit.environment))
+
+
+def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
+    """A server that is started: after it was shut down, or killed."""
+    crashed = task == "recovery"
+    own.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
+    wal_bytes = _crash(own, spec.options.recovery_wal << 20, check) if crashed else 0
+    command = [*ONE_SHOT, "start", SOCKET, USER, "postgres", str(os.getpid()), str(own.log), *own.postgres]
+    return Prepared(
+        command,
+        _asking(spec, "SELECT 1"),
+        str(own.data),
+        dict(own.kit.environment),
+        lambda: _end(own),
+        {"WAL bytes to replay": wal_bytes} if crashed else {},
+    )
+
+
+def _crash(own: Cluster, wanted: int, check: Check) -> int:
+    """Writes so much WAL and kills the server; how much there is to replay."""
+    with own.server(check) as server, Session(server.dsn, check) as session:
+        session.run(
+            "SET synchronous_commit = on",
+            "CREATE TABLE written (id bigint PRIMARY KEY, v text)",
+            "CREATE INDEX ON written (v)",
+            "CHECKPOINT",
+        )
+        rows, low = max(BATCH_ROWS, wanted // ROW_WAL // BATCHES), 0
+        while (found := session.number(REDO)) < wanted:
+            if low * ROW_WAL > wanted:
+                raise Failed(f"{low:,} rows made {found:,} bytes of WAL only")
+            session.run(
+                f"INSERT INTO written SELECT i, md5(i::text) FROM generate_series({low + 1}, {low + rows}) AS i"
+            )
+            low += rows
+        return found
+
+
+def _end(own: Cluster) -> float:
+    """Ends the server that `one_shot` left; the CPU time that it used, with the process that kept it."""
+    pid = own.postmaster()
+    with suppress(ProcessLookupError):
+        if pid:
+            os.kill(pid, signal.SIGQUIT)
+    return reap()
+
+
+def _init(spec: Spec, check: Check) -> Prepared:
+    with Session(spec.dsn, check) as session:
+        session.run("CHECKPOINT")
+    pgbench = spec.programs["pgbench"]
+    command = [pgbench, "-i", "-I", "dtGvp", "-q", "-s", str(spec.options.pgbench_scale), spec.dsn]
+    return _against_cell(spec, command, [pgbench, "--version"])
+
+
+def _index(spec: Spec, check: Check) -> Prepared:
+    with Session(spec.dsn, check) as session:
+        _table(session, "indexed", spec.options.table_rows)
+        session.run("DROP INDEX IF EXISTS indexed_k", "SELECT sum(k) FROM indexed", "CHECKPOINT")
+    return _against_cell(spec, _asking(spec, "CREATE INDEX indexed_k ON indexed (k)"), _asking(spec, "SELECT 1"))
+
+
+def _vacuum(spec: Spec, check: Check) -> Prepared:
+    with Session(spec.dsn, check) as session:
+        _table(session, "vacuumed", spec.options.table_rows)
+        session.run(
+            "CREATE INDEX ON vacuumed (k)",
+            "DELETE FROM vacuumed WHERE id % 10 = 0",
+            "CHECKPOINT",
+        )
+    return _against_cell(spec, _asking(spec, "VACUUM vacuumed"), _asking(spec, "SELECT 1"))
+
+
+def _dump(spec: Spec, check: Check) -> Prepared:
+    with Session(spec.dsn, check) as session:
+        session.run("CREATE SCHEMA dumped")
+        for first in range(1, spec.options.dump_tables + 1, PER_TABLE):
+            last = min(first + PER_TABLE - 1, spec.options.dump_tables)
+            session.run(*(sql for number in range(first, last + 1) for sql in _dumped_table(number)))
+        session.run("ANALYZE", "CHECKPOINT")
+    pg_dump = spec.programs["pg_dump"]
+    command = [pg_dump, "--format=custom", "--compress=0", "--schema=dumped", "--no-sync", "--file=/dev/null"]
+    command.append(spec.dsn)
+    return _against_cell(spec, command, [pg_dump, "--version"])
+
+
+def _dumped_table(number: int) -> tuple[str, ...]:
+    name = f"dumped.t{number}"
+    return (
+        f"CREATE TABLE {name} (id int PRIMARY KEY, k int NOT NULL, v text DEFAULT 'none', CHECK (k > 0))",
+        f"CREATE INDEX ON {name} (k)",
+        f"CREATE INDEX ON {name} (v)",
+        f"INSERT INTO {name} SELECT i, i, md5(i::text) FROM generate_series(1, 100) AS i",
+    )
+
+
+PREPARATIONS = {"init": _init, "index": _index, "vacuum": _vacuum, "dump": _dump}
+
+
+def _table(session: Session, name: str, rows: int) -> None:
+    session.run(ROWS.format(name, rows), *(sql.format(name) for sql in SETTLED))
+
+
+def _against_cell(spec: Spec, command: list[str], empty: list[str]) -> Prepared:
+    """A command that works on the cell's server."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return Prepared(command, empty, spec.folder, own | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"})
+
+
+def _asking(spec: Spec, sql: str) -> list[str]:
+    """Asks the cell's server, by the smallest client that there is."""
+    where = conninfo_to_dict(spec.dsn)
+    place = f"{where['host']}/.s.PGSQL.{where['port']}"
+    return [*ONE_SHOT, "ask", place, str(where["user"]), str(where["dbname"]), sql]

@@ -1,0 +1,20 @@
+"""What the launcher of a step is given on its standard input, as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from workloads.base import Kit
+from workloads.micro.options import Options
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """One step. `programs` are paths by their names; `kit` is there for a task that makes clusters of its own."""
+
+    page_fd: int
+    dsn: str
+    folder: str
+    step: str
+    options: Options
+    programs: dict[str, str]
+    kit: Kit | None = None
