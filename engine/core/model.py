@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -93,20 +93,34 @@ ARMS = {"": "", "aa": " A/A", PROBED_ARM: " probed"}  # what tables add to a dou
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: one build under one config and kernel.
+    """What is compared: one build under one config, kernel and workload.
 
     `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `workload` is one of `Manifest.arms`; empty where all subjects have the same.
     """
 
     build: str
     config: str
     kernel: str = "host"
     arm: str = ""
+    workload: str = ""
 
     @property
     def name(self) -> str:
-        """Its name in tables: `16.3`, or `16.3 A/A` for the double."""
-        return self.build + ARMS.get(self.arm, f" {self.arm}")
+        """Its name in tables: `16.3`, `16.3 insert+pgbench-select`, or `16.3 A/A` for the double."""
+        return " ".join(filter(None, (self.build, self.workload))) + ARMS.get(self.arm, f" {self.arm}")
+
+
+def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Subject:
+    """What a subject is compared with: one that differs from it in one thing, or the base.
+
+    A double (A/A, probed) with what it doubles; one of another workload than the base with its own build under that
+    of the base, if there is such a one among the `subjects`.
+    """
+    if subject.arm:
+        return replace(subject, arm="")
+    under = replace(subject, workload=base.workload)
+    return under if subject.workload != base.workload and under in subjects else base
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +187,7 @@ class StepTotals:
     differences of the kernel's counters: see `engine.host.counters` for their keys. `observers` are the probes that
     were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without the
     pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
+    `beside` are the roles of further loads, and what their rates count.
     """
 
     seconds: float
@@ -200,6 +215,7 @@ class StepTotals:
     headline: Headline | None = None  # None where none was recorded
     report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
     wall_seconds: float = 0.0
+    beside: dict[str, str] = field(default_factory=dict)
 
     @property
     def paused(self) -> bool:
@@ -304,8 +320,9 @@ MOST_MINUTES = 100_000.0  # that a run may be given
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
-    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs);
-    `configs` maps "config/build" to the settings as they apply to that build.
+    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs). Where
+    workloads are compared, `arms` are all of them by what they are called, and it is the first. `configs` maps
+    "config/build" to the settings as they apply to that build.
     """
 
     run: str
@@ -334,6 +351,7 @@ class Manifest:
     looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
     minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""
@@ -347,6 +365,15 @@ class Manifest:
         """The level of verdicts after so many pairs: of the look that they are at or on the way to; None without."""
         ahead = [look.level for look in self.looks if pairs <= look.pairs]
         return ahead[0] if ahead else self.looks[-1].level if self.looks else None
+
+    def workload_of(self, subject: Subject) -> dict[str, Any]:
+        """The workload of a subject."""
+        return self.arms.get(subject.workload, self.workload)
+
+    @property
+    def workloads(self) -> tuple[dict[str, Any], ...]:
+        """All workloads of its cells."""
+        return tuple(self.arms.values()) or (self.workload,)
 
     def config(self, subject: Subject) -> Config:
         """The settings of a subject."""

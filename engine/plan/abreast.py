@@ -47,6 +47,8 @@ def check(request: Request, steps: Sequence[Step]) -> None:
         raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
     if not any(step.sliced for step in steps):
         raise CannotBeSliced("none of these steps can be driven in slices")
+    if len(request.arms) > 1:
+        raise CannotBeSliced("slices compare builds under one workload, not several")
     if len(request.configs) > 1:
         raise CannotBeSliced("slices compare builds under one config, not several")
     if count > MOST:

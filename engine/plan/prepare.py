@@ -19,7 +19,7 @@ from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import CELLS, MOST_REPEATS, Request, name_of
+from engine.core.request import CELLS, MOST_REPEATS, Request, further_of, name_of
 from engine.core.text import visible
 from engine.core.version import version
 from engine.host import disk, environment
@@ -27,14 +27,14 @@ from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
 from engine.plan import abreast, planfile
 from engine.plan.abreast import CannotBeSliced, Change
+from engine.plan.loads import Load, loads
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix, programs
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
-from workloads.base import Plan, Step, Workload
+from workloads.base import Step
 from workloads.names import UnknownName
-from workloads.options import checked
 
 SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
 STEP_S = 1.0  # clients started, statistics settled
@@ -88,17 +88,21 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request means, as far as is known before its builds exist. `changes` are on top of each config."""
+    """What a request means, as far as is known before its builds exist. `changes` are on top of each config.
 
-    plan: Plan
+    `loads` are what takes turns, the base first; `steps` all their steps, each by its name once.
+    """
+
+    loads: tuple[Load, ...]
     steps: tuple[Step, ...]
     probes: selection.Selection
     changes: dict[configs.ConfigSpec, tuple[Change, ...]]
 
     @property
     def cell_s(self) -> float:
-        """About how long a cell takes."""
-        return SERVER_S + sum(step.expected_s + STEP_S for step in self.steps)
+        """About how long a cell takes, on average."""
+        steps = [step for load in self.loads for step in load.steps]
+        return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
 
     def fitting(self, request: Request) -> int:
         """About how many repeats fit into the time that there is."""
@@ -107,10 +111,13 @@ class _Asked:
 
     def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
         """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
-        expected = workload(request.workload).expected_bytes
-        cell_bytes = max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
+        limits = [max_wal_bytes(each) for each in settings]
+        cell_bytes = max(
+            load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits
+        )
         long_s = {step.name: step.expected_s for step in self.steps}
-        judged, repeats = request.subjects - request.aa * len(request.configs), request.planned_repeats
+        doubles = request.aa * len(request.configs) * len(self.loads)
+        judged, repeats = request.subjects - doubles, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
         if request.sliced:
@@ -176,7 +183,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         nix.fetch_bpftrace(progress, out / ".builds")
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
-        notices += planstats.contention(int(asked.plan.record["clients"]))
+        notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
     notices += abreast.notices(request)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
@@ -191,13 +198,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
     created = datetime.now().astimezone()
-    chosen, record = workload(request.workload), asked.plan.record
-    if asked.plan.programs:
-        record = {**record, "programs": programs.find(asked.plan.programs, found, progress, out / ".builds")}
-    try:
-        chosen.check(record)
-    except ValueError as error:
-        raise planfile.refused(error) from None
+    wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
+    present = programs.find(wanted, found, progress, out / ".builds") if wanted else {}
+    records = {load.name: _record(load, present) for load in asked.loads}
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),
@@ -209,9 +212,11 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         margin=request.margin,
         builds=found,
         configs=applied,
-        workload={**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))},
+        workload=records[asked.loads[0].name],
+        arms=records if len(records) > 1 else {},
         cells=interleave(
-            subjects(labels, [spec.name for spec in asked.changes], base, request.aa), request.planned_repeats
+            subjects(labels, [spec.name for spec in asked.changes], base, request.aa, tuple(records)),
+            request.planned_repeats,
         ),
         stall_rule=asdict(StallRule()),
         environment=environment.record(out),
@@ -230,6 +235,19 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     return Prospect(
         manifest, asked.guess(request, [dict(config.settings) for config in applied.values()], out), notices
     )
+
+
+def _record(load: Load, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest holds of a workload, with those of the programs that it needs. Raises UserError."""
+    record = load.plan.record
+    if load.plan.programs:
+        record = {**record, "programs": {name: found[name] for name in load.plan.programs}}
+    try:
+        load.workload.check(record)
+    except ValueError as error:
+        raise planfile.refused(error) from None
+    of = load.workload
+    return {**record, "identity": of.identity(record), "non_default": list(of.non_default(record))}
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:
@@ -344,35 +362,37 @@ def _look_up(request: Request, machine: Machine) -> _Asked:
     """Everything that a request names but its builds, and what the workload makes of it."""
     sliced = request.sliced
     try:
-        chosen = workload(request.workload)
-        plan = chosen.plan(checked(chosen.options, _options(chosen, request)))
+        planned = loads(request, _options(request))
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    steps = chosen.steps(plan.record)
-    roles = max((len(step.roles) for step in steps), default=0)
+    every = [step for load in sorted(planned, key=lambda load: -len(load.steps)) for step in load.steps]
+    steps = tuple({step.name: step for step in every}.values())
+    roles = max((len(step.roles) for step in every), default=0)
     if roles > MAX_ROLES:
         raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
     if sliced:
         abreast.check(request, steps)
-    probes = selection.select(request.probes or plan.probes)
+    probes = selection.select(request.probes or planned[0].plan.probes)
     specs = configs.resolve(request.configs)
-    changes = configs.overrides((*plan.settings, *request.overrides))
+    settings = dict.fromkeys(setting for load in planned for setting in load.plan.settings)
+    changes = configs.overrides((*settings, *request.overrides))
     if planstats.PROBE in probes.names:
         changes = planstats.settings(changes)
-    own = {spec: (*changes, *_connections(spec, changes, steps)) for spec in specs}
+    own = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
     if sliced:
         own = {spec: abreast.stretched(spec, each, request.subjects) for spec, each in own.items()}
-        settings = _rough_settings(request, own, machine)
-        abreast.check_memory(settings, chosen.expected_bytes(plan.record, 0), request, machine.memory_bytes)
-    return _Asked(plan, steps, probes, own)
+        data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
+        abreast.check_memory(_rough_settings(request, own, machine), data_bytes, request, machine.memory_bytes)
+    return _Asked(planned, steps, probes, own)
 
 
-def _options(chosen: Workload, request: Request) -> Mapping[str, Any]:
+def _options(request: Request) -> Mapping[str, Any]:
     """The workload's options; raises CannotBeSliced where those that were given and slices exclude each other."""
     if not request.sliced:
         return request.options
     try:
-        return chosen.abreast(request.options)
+        names = [part.name for arm in request.arms for part in further_of(arm)]
+        return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
     except ValueError as error:
         raise CannotBeSliced(visible(str(error))) from None
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 
 from engine.core.errors import unknown
 from engine.core.model import Cell, Subject
 from workloads.base import Step
 
+MOST_NAME = 60  # characters of a workload in a cell's name
 
-def subjects(builds: Sequence[str], configs: Sequence[str], base: str, aa: bool) -> tuple[Subject, ...]:
-    """Every build under every config; the base build first, then its double when A/A is asked for.
+
+def subjects(
+    builds: Sequence[str], configs: Sequence[str], base: str, aa: bool, arms: Sequence[str] = ("",)
+) -> tuple[Subject, ...]:
+    """Every build under every config and each of the `arms`; the base build first, its doubles when A/A is asked for.
 
     Raises UserError when the base is not among the builds.
     """
@@ -21,9 +26,10 @@ def subjects(builds: Sequence[str], configs: Sequence[str], base: str, aa: bool)
     found: list[Subject] = []
     for config in configs:
         for build in ordered:
-            found.append(Subject(build, config))
-            if aa and build == base:
-                found.append(Subject(build, config, arm="aa"))
+            for arm in arms:
+                found.append(Subject(build, config, workload=arm))
+                if aa and build == base:
+                    found.append(Subject(build, config, arm="aa", workload=arm))
     return tuple(found)
 
 
@@ -37,7 +43,8 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
     for repeat in range(1, repeats + 1):
         for subject in subjects if repeat % 2 else reversed(subjects):
             ordinal = len(cells)
-            name = "-".join(part for part in (subject.build, subject.arm, subject.config) if part)
+            workload = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.workload)[:MOST_NAME]  # a script's name may be long
+            name = "-".join(part for part in (subject.build, workload, subject.arm, subject.config) if part)
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)
 

@@ -69,8 +69,9 @@ class StepRunner:
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
         self.under_way = self.commands.cells[self.attempt]
-        self.workload = workload(self.manifest.workload["name"])
-        self.steps = in_turn(self.workload.steps(self.manifest.workload), self.cell.repeat)
+        self.planned = self.manifest.workload_of(self.cell.subject)
+        self.workload = workload(self.planned["name"])
+        self.steps = in_turn(self.workload.steps(self.planned), self.cell.repeat)
         self._background: list[AsyncStatement] = []
         self._report: dict[str, Any] = {}  # of the last step with clients
         self.step = 0  # the journal's, while one runs
@@ -134,7 +135,7 @@ class StepRunner:
         Raises StepFailed when a role or the server fails, Interrupted when the run was asked to stop.
         """
         try:
-            work = self.workload.maintenance(self.manifest.workload, step, self.server.build.major)
+            work = self.workload.maintenance(self.planned, step, self.server.build.major)
             self._do_before(work)
             self._start_background(work)
             sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
@@ -161,8 +162,8 @@ class StepRunner:
             self._before = pgstat.snapshot(monitor, self._views)
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
-            relations = partial(self.workload.relations, self.manifest.workload)
-            sampler = StepSampler(self.sources, self.attempt, page, step.roles, relations, step.ages, step.threads)
+            relations = partial(self.workload.relations, self.planned)
+            sampler = StepSampler(self.sources, self.attempt, step, page, relations)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
@@ -237,6 +238,7 @@ class StepRunner:
             headline=step.headline,
             report=self._report,
             wall_seconds=sampler.wall_seconds,
+            beside={each.role: each.unit for each in step.beside},
         )
 
     # -- a step with clients
@@ -283,7 +285,7 @@ class StepRunner:
             server, manifest, found = self.server, self.manifest, self.journal.found()
             folders = str(server.socket_dir), str(server.files_dir)
             place = Place(server.dsn(DATABASE), page_fd, manifest.seed, self.cell.repeat, *folders, found)
-            return self.workload.launch(self.manifest.workload, step, place)
+            return self.workload.launch(self.planned, step, place)
 
         return of
 
