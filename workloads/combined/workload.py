@@ -59,10 +59,10 @@ class Combined:
     def joined(self, main: Plan, further: Sequence[Plan]) -> Plan:
         """The plan of all parts, from the plans of each."""
         plans, parts = (main, *further), [main.record, *(plan.record for plan in further)]
-        others = ", ".join(f"{part['name']} {part['title']}, {_clients(part)}" for part in parts[1:])
+        others = "; ".join(f"{part['name']} {part['title']}, {_clients(part)}" for part in parts[1:])
         record = {
             "name": self.name,
-            "title": f"{main.record['title']}, beside it {others}",
+            "title": f"{main.record['title']} (beside it {others})",
             "clients": main.record["clients"],
             "parts": parts,
         }
