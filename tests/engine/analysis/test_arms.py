@@ -154,11 +154,11 @@ def test_a_cell_of_a_workload_that_is_not_planned_is_refused(tmp_path: Path) -> 
     run = make_run(tmp_path / "r", builds=("16.3",), arms=ARMS, repeats=1)
     manifest = run / "manifest.json"
     record = json.loads(manifest.read_text())
-    for change, told in (
-        (lambda: record["cells"][1]["subject"].update(workload="insert+other"), "names a workload that is not in it"),
-        (lambda: record["arms"].update({ARMS[0]: {"name": 1}}), "arms: insert holds what cannot be understood"),
-    ):
-        change()
-        manifest.write_text(json.dumps(record))
-        with pytest.raises(UserError, match=told):
-            compare([run])
+    record["cells"][1]["subject"]["workload"] = "insert+other"
+    manifest.write_text(json.dumps(record))
+    with pytest.raises(UserError, match="names a workload that is not in it"):
+        compare([run])
+    record["arms"][ARMS[0]] = {"name": 1}
+    manifest.write_text(json.dumps(record))
+    with pytest.raises(UserError, match="arms: insert holds what cannot be understood"):
+        compare([run])
