@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core.request import Request, argument_of, further_of, label_of
+from engine.plan import planfile
 from workloads import modules, workload
 from workloads.base import Joins, Plan, Step, Workload
 from workloads.combined.names import Part, parts_of
@@ -50,6 +51,19 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
         else:
             found.append(Load(label, main, planned))
     return tuple(found) or (Load("", main, planned),)
+
+
+def recorded(load: Load, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest holds of a workload, with those of the programs that it needs. Raises UserError."""
+    own = load.plan.record
+    if load.plan.programs:
+        own = {**own, "programs": {name: found[name] for name in load.plan.programs}}
+    try:
+        load.workload.check(own)
+    except ValueError as error:
+        raise planfile.refused(error) from None
+    of = load.workload
+    return {**own, "identity": of.identity(own), "non_default": list(of.non_default(own))}
 
 
 def _plan(part: Part, options: Mapping[str, Any]) -> Plan:

@@ -27,7 +27,7 @@ from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
 from engine.plan import abreast, planfile
 from engine.plan.abreast import CannotBeSliced, Change
-from engine.plan.loads import Load, loads
+from engine.plan.loads import Load, loads, recorded
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, nix, programs
 from engine.tracing import planstats, selection
@@ -200,7 +200,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     created = datetime.now().astimezone()
     wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
     present = programs.find(wanted, found, progress, out / ".builds") if wanted else {}
-    records = {load.name: _record(load, present) for load in asked.loads}
+    records = {load.name: recorded(load, present) for load in asked.loads}
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),
@@ -235,19 +235,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     return Prospect(
         manifest, asked.guess(request, [dict(config.settings) for config in applied.values()], out), notices
     )
-
-
-def _record(load: Load, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the manifest holds of a workload, with those of the programs that it needs. Raises UserError."""
-    record = load.plan.record
-    if load.plan.programs:
-        record = {**record, "programs": {name: found[name] for name in load.plan.programs}}
-    try:
-        load.workload.check(record)
-    except ValueError as error:
-        raise planfile.refused(error) from None
-    of = load.workload
-    return {**record, "identity": of.identity(record), "non_default": list(of.non_default(record))}
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:

@@ -21,7 +21,7 @@ from rich.text import Text
 from engine.core.comparison import Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
-from engine.report import slices, sweep_tables, transaction_tables
+from engine.report import beside_tables, slices, sweep_tables, transaction_tables
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -213,7 +213,8 @@ def _all_sections(
     swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
     more = () if brief else transaction_tables.sections(comparison, notes)
-    every = [*swept, *shown, *more]
+    beside = beside_tables.sections(comparison, notes)
+    every = [*swept, *shown, *beside, *more]
     return [section for section in every if section.rows]
 
 

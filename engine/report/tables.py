@@ -107,7 +107,7 @@ class Table:
 
 def headline(comparison: Comparison, notes: Notes) -> list[Section]:
     """Throughput and cost per operation: what is printed at the end of a run."""
-    found = [table.filled(comparison, notes) for table in (THROUGHPUT, BESIDE, PER_OPERATION)]
+    found = [table.filled(comparison, notes) for table in (THROUGHPUT, PER_OPERATION)]
     return [section for section in found if section.rows]
 
 
@@ -118,7 +118,7 @@ def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -
     if not stalls.rows and comparison.cells:
         stalls.add("none in any cell", "", "", "", "")
     found = [
-        *(table.filled(comparison, notes) for table in (THROUGHPUT, BESIDE, EVERY_CELL, PER_OPERATION)),
+        *(table.filled(comparison, notes) for table in (THROUGHPUT, EVERY_CELL, PER_OPERATION)),
         *(table.filled(comparison, notes) for table in _response_times(comparison)),
         stalls,
         _hangs(comparison),
@@ -140,21 +140,10 @@ def _throughput(comparison: Comparison, notes: Notes, step: str, subject: str) -
     fewer = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     verdict = found.verdict_text + notes.mark(found.remarks) + fewer
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.arm else ""
-    yield (number(rate), ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.sign, "")
+    yield (number(rate), ratio_text(found), bounds(found), verdict + floor), STYLES.get(found.sign, "")
     titles = {metric.name: metric.title for metric in comparison.metrics}
     for cause in comparison.causes(found):
-        yield ("", ratio_text(cause), _bounds(cause), f"  {titles[cause.metric]}"), "dim"
-
-
-def _beside(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    """A further load's transactions: its rate and how long they took, each with its ratio and verdict."""
-    for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.beside):
-        for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
-            value, found = comparison.median(subject, step, metric.name), comparison.ratio(subject, step, metric.name)
-            verdict = found.verdict_text + notes.mark(found.remarks) if found else ""
-            bounds = _bounds(found) if found else ""
-            cells = (metric.title, number(value), ratio_text(found), bounds, verdict)
-            yield cells, STYLES.get(found.sign, "") if found else ""
+        yield ("", ratio_text(cause), bounds(cause), f"  {titles[cause.metric]}"), "dim"
 
 
 def _every_cell(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
@@ -389,7 +378,7 @@ def ratio_text(ratio: Ratio | None) -> str:
     return f"{ARROWS.get(sign, sign)}{ratio.ratio:.{3 if ratio.ratio < 100 else 0}f}"
 
 
-def _bounds(ratio: Ratio) -> str:
+def bounds(ratio: Ratio) -> str:
     return "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f}-{ratio.high:.3f}"
 
 
@@ -398,9 +387,6 @@ THROUGHPUT = Table(
     (UNITS, "ratio", "95 %", "verdict"),
     _throughput,
     below="",
-)
-BESIDE = Table(
-    "Loads beside these (median of cells, ratio to base)", ("", "", "ratio", "95 %", "verdict"), _beside, below=""
 )
 EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), _every_cell)
 PER_OPERATION = Table(
