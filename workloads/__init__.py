@@ -6,7 +6,7 @@ import os
 from functools import cache
 from importlib import import_module
 
-from workloads.base import Workload
+from workloads.base import Joins, Workload
 from workloads.names import NotRegistered, pick
 
 # Each workload's name, the module that holds it, and, unless it is WORKLOAD, as what (MODULE:NAME). Those of
@@ -30,7 +30,17 @@ def modules() -> dict[str, str]:
 
 @cache
 def workload(name: str) -> Workload:
-    """A workload by its name. Raises UnknownName for another name, NotRegistered where its module holds none."""
+    """A workload by its name, or several at once: `insert+pgbench-select`, the first with the others beside it.
+
+    Raises UnknownName for another name, NotRegistered where its module holds none, ValueError for one that cannot be
+    beside another.
+    """
+    if "+" in name and name not in modules():
+        first, *others = name.split("+")
+        combined: Workload = import_module("workloads.combined.workload").Combined(
+            workload(first), tuple(workload(other) for other in others)
+        )
+        return combined
     module, _, attribute = pick("workload", name, modules()).partition(":")
     try:
         found: Workload = getattr(import_module(module), attribute or "WORKLOAD")
@@ -41,3 +51,8 @@ def workload(name: str) -> Workload:
 
 def workloads() -> tuple[Workload, ...]:
     return tuple(workload(name) for name in modules())
+
+
+def joining() -> tuple[str, ...]:
+    """The workloads that can be a load beside another."""
+    return tuple(each.name for each in workloads() if isinstance(each, Joins))

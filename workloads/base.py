@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -54,6 +54,19 @@ class Headline:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A further load of a step, beside that which the step is of: judged by itself, by its rate in `unit`.
+
+    All its connections have one `role`, which is its name and no other's; `ages` and `threads` are theirs.
+    """
+
+    role: str
+    unit: str
+    ages: Ages = "page"
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step as the engine sees it. Amounts are over all clients.
 
@@ -67,7 +80,7 @@ class Step:
     round. Clients that are not `gated` know no gate: they and their server processes are stopped between slices, and
     their launcher tells later what was done in each (`workloads.turns`). Neighbours that are `interchangeable` are done
     in the opposite order in every other repeat, so that a drift within cells cancels. A client process that serves
-    several roles has `threads`.
+    several roles has `threads`. Roles of further loads, `beside`, come after those of the step's own.
 
     `needs` are names of what a build must have (`engine.postgres.features`) or of programs of the plan: the step is
     left out of the cells of builds that lack it, and refused where it was `named` and no build has it. What is done
@@ -95,6 +108,12 @@ class Step:
     named: bool = False
     preparation_s: float = 0.0
     apart: bool = False
+    beside: tuple[Beside, ...] = ()
+
+    def watched(self, role: str) -> tuple[Ages, int]:
+        """Where ages of a role's statements come from, and how many threads its client process has."""
+        found = next((each for each in self.beside if each.role == role), None)
+        return (found.ages, found.threads) if found else (self.ages, self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +174,9 @@ class Place:
     `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
     of the database, for files that the server reads or keeps: empty where the server is none of pgbed's own. `found` is
     what the report of the first step of the run that found something says of it (see `Launch`): the same for all cells.
-    `checkpoint`: the role may do one. `kit` is there for a step that is `apart`.
+    `checkpoint`: the role may do one. `kit` is there for a step that is `apart`. Of a load beside another, `first` is
+    its first slot in the page, its step ends when the roles of the slots below `until` are done, and its own relations
+    are in a `schema` of its own.
     """
 
     dsn: str
@@ -167,6 +188,9 @@ class Place:
     found: Record = field(default_factory=dict)
     checkpoint: bool = True
     kit: Kit | None = None
+    first: int = 0
+    until: int = 0
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,4 +289,16 @@ class Workload(Protocol):
 
     def presets(self) -> tuple[dict[str, Any], ...]:
         """The named plans there are: `preset` (the value of the option), `question`, `steps`, `probes`."""
+        ...
+
+
+@runtime_checkable
+class Joins(Protocol):
+    """What a workload has that can be a load beside another's steps: see `workloads.combined`."""
+
+    def beside(self, entries: Record) -> Plan:
+        """The plan of such a load, from options as text or values. Raises UnknownName or ValueError, each in one line.
+
+        Of its steps the last is the load, without an end of its own; those before prepare it.
+        """
         ...

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from engine.analysis import foreign
-from engine.analysis.cells import ComparedCells
-from engine.core.comparison import CPU, HEADLINES, MIN_PAIRS, TIME, Answer, Ratio, Verdict
+from engine.analysis.cells import ComparedCells, subject_names
+from engine.core.comparison import CPU, HEADLINES, MIN_PAIRS, RATE, TIME, Answer, Ratio, Verdict
 from engine.core.model import Subject
-from engine.core.request import PAIRS
+from engine.core.request import PAIRS, further_of
 
 NAMED = 3  # steps that are named with their figures; others are counted
 
@@ -27,12 +28,37 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
             name = cells.names[subject]
             own = [ratio for ratio in ratios if ratio.subject == name]
             rates, costs = ([r for r in own if r.metric in metrics] for metrics in (HEADLINES, (CPU,)))
-            found.append(Answer(name, " ".join((_of_rates(cells, subject, rates), *_of_cpu(rates, costs)))))
+            further = _of_further(cells, subject, own)
+            found.append(Answer(name, " ".join((_of_rates(cells, subject, rates), *further, *_of_cpu(rates, costs)))))
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a sentence says of whom: `16.3 is`, `than 12.11`, `as 12.11`."""
+
+    begin: str
+    than: str
+    same: str
+
+
+def _words(cells: ComparedCells, subject: Subject) -> _Words:
+    """A build is slower than the base; a workload is slower with another beside it."""
+    base = cells.baseline_of(subject)
+    if subject.workload == base.workload:
+        return _Words(f"{cells.names[subject]} is", f"than {cells.names[base]}", f"as {cells.names[base]}")
+    ours, theirs = (further_of(each.workload) for each in (subject, base))
+    more, less = (
+        ", ".join(part.text for part in one if part not in other) for one, other in ((ours, theirs), (theirs, ours))
+    )
+    beside = " and ".join(filter(None, (f"with {more}" if more else "", f"without {less}" if less else "")))
+    servers = subject_names(list(dict.fromkeys(replace(other, workload="") for other in cells.names)))
+    of = f" on {servers[replace(subject, workload='')]}" if len(servers) > 1 else ""
+    return _Words(f"{subject.workload.partition('+')[0]}{of} is", f"{beside} beside it", f"{beside} beside it")
+
+
 def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> str:
-    name, base = cells.names[subject], cells.names[cells.base]
+    name, base = cells.names[subject], cells.names[cells.baseline_of(subject)]
     pairs = max((ratio.pairs for ratio in rates), default=0)
     if not pairs:
         why = next((reason for ratio in rates for reason in ratio.reasons), "no pair of cells has finished")
@@ -48,7 +74,7 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
     unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
     withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]
     if known:
-        parts = _known(cells, f"{name} is", base, known, len(rates))
+        parts = _known(cells, _words(cells, subject), known, len(rates))
         if unknown:
             parts.append(f"not known in {len(unknown)} ({_widths(unknown)}: {_more(cells, subject, unknown)})")
     else:
@@ -63,22 +89,36 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
     return "; ".join(parts) + "."
 
 
-def _known(cells: ComparedCells, begin: str, base: str, known: Sequence[Ratio], steps: int) -> list[str]:
+def _known(cells: ComparedCells, of: _Words, known: Sequence[Ratio], steps: int) -> list[str]:
     """The parts of the sentence on what is known, the largest effects first."""
     parts: list[str] = []
-    words: list[tuple[Verdict, str]] = [("slower", f"slower than {base}"), ("faster", f"faster than {base}")]
+    words: list[tuple[Verdict, str]] = [("slower", f"slower {of.than}"), ("faster", f"faster {of.than}")]
     words.sort(key=lambda word: -max((_size(ratio) for ratio in known if ratio.verdict == word[0]), default=0.0))
     for verdict, text in words:
         own = [ratio for ratio in known if ratio.verdict == verdict]
         if own:
             where = f"in {len(own)}" if parts else f"in {len(own)} of {steps} steps"
-            parts.append(f"{verdict if parts else f'{begin} {text}'} {where}: {_effects(own)}")
+            parts.append(f"{verdict if parts else f'{of.begin} {text}'} {where}: {_effects(own)}")
     same = sum(ratio.verdict == "same" for ratio in known)
     if same:
         within = f"within {cells.margin:.1%}".replace(".0%", "%").replace("%", " %")
         where = f"in {same}" if parts else f"in all {steps} steps" if same == steps else f"in {same} of {steps} steps"
-        parts.append(f"the same {within} {where}" if parts else f"{begin} the same as {base} {within} {where}")
+        parts.append(f"the same {within} {where}" if parts else f"{of.begin} the same {of.same} {within} {where}")
     return parts
+
+
+def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio]) -> list[str]:
+    """A sentence on the rate of each further load that has verdicts."""
+    found, base = [], cells.names[cells.baseline_of(subject)]
+    loads = dict.fromkeys(load for ratio in ratios if (load := ratio.metric.removesuffix(f".{RATE}")) != ratio.metric)
+    for load in loads:
+        rates = [ratio for ratio in ratios if ratio.metric == f"{load}.{RATE}"]
+        if known := [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]:
+            parts = _known(
+                cells, _Words(f"Beside it, {load} is", f"than with {base}", f"as with {base}"), known, len(rates)
+            )
+            found.append(f"{'; '.join(parts)}.")
+    return found
 
 
 def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.analysis.results import CellResult, RunResult, StepResult
-from engine.core.comparison import LEVEL, Metric
-from engine.core.model import ARMS, Subject
+from engine.core.comparison import LEVEL, P99, RATE, Metric
+from engine.core.model import ARMS, Subject, baseline
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 
@@ -61,9 +61,20 @@ class ComparedCells:
         """All subjects but the base."""
         return [subject for subject in self.names if subject != self.base]
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The figures that are compared: those of all steps, then rate and response time of each further load."""
+        units = {name: unit for cell in self.cells for step in cell.steps.values()
+                 for name, unit in step.totals.beside.items()}  # fmt: skip
+        further = (
+            (Metric(f"{name}.{RATE}", f"{name} {unit}"), Metric(f"{name}.{P99}", f"{name} p99 us", "less"))
+            for name, unit in units.items()
+        )
+        return (*METRICS, *(metric for both in further for metric in both))
+
     def baseline_of(self, subject: Subject) -> Subject:
-        """What a subject is compared with: the base, or for a double (A/A, probed) the one that it doubles."""
-        return replace(subject, arm="") if subject.arm else self.base
+        """What a subject is compared with: see `engine.core.model.baseline`."""
+        return baseline(subject, self.base, self.names)
 
     def of(self, subject: Subject, step: str) -> list[StepResult]:
         """A step's results in all cells of a subject."""
@@ -71,7 +82,7 @@ class ComparedCells:
 
     def values(self, subject: Subject, step: str, metric: str) -> list[float]:
         """One figure in all cells of a subject that have it, in order of time."""
-        found = (result.figures[metric] for result in self.of(subject, step))
+        found = (result.figure(metric) for result in self.of(subject, step))
         return [value for value in found if value is not None]
 
     def pairs(self, subject: Subject, step: str = "") -> list[Pair]:
@@ -92,7 +103,7 @@ def pairs(cells: Iterable[CellResult], base: Subject, other: Subject) -> list[Pa
 
 def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
     """Names that tell the subjects apart by no more than what differs between them."""
-    parts = ("build", "config", "kernel")
+    parts = ("build", "config", "kernel", "workload")
     differing = [part for part in parts if len({getattr(subject, part) for subject in subjects}) > 1] or ["build"]
     return {
         subject: "/".join(getattr(subject, part) for part in differing) + ARMS.get(subject.arm, f" {subject.arm}")

@@ -51,10 +51,17 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
                 f"{first.name} and {run.name} cannot be compared: clients connect over {ours} in the one and over "
                 f"{theirs} in the other"
             )
-        for name, ours, theirs in _unlike(first.manifest.workload, run.manifest.workload):
+        arms = [", ".join(each.manifest.arms) or "one workload" for each in (first, run)]
+        if arms[0] != arms[1]:
             raise UserError(
-                f"{first.name} and {run.name} cannot be compared: {name} is {ours} in the one and {theirs} in the other"
+                f"{first.name} and {run.name} cannot be compared: the one compares {arms[0]}, the other {arms[1]}"
             )
+        for one, other in zip(first.manifest.workloads, run.manifest.workloads, strict=True):
+            for name, ours, theirs in _unlike(one, other):
+                raise UserError(
+                    f"{first.name} and {run.name} cannot be compared: {name} is {ours} in the one and {theirs} in the "
+                    "other"
+                )
 
 
 def _measured_in(run: RunResult) -> str:
@@ -155,7 +162,7 @@ def of_workload(record: dict[str, Any], member: str, of: type[T]) -> T:
         return converted(record[member], of, f"manifest.json: workload: {member}")
     try:
         known = workload(str(record.get("name")))
-    except UnknownName:
+    except (UnknownName, ValueError):
         return of()
     try:
         return converted(getattr(known, member)(record), of, f"manifest.json: workload: {member}")

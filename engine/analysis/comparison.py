@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.analysis import comparability
 from engine.analysis.answer import answer
-from engine.analysis.cells import METRICS, ComparedCells, subject_names
+from engine.analysis.cells import ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
 from engine.analysis.sweeps import findings, sweeps
 from engine.core.comparison import (
@@ -48,7 +48,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         margin=cells.margin,
         subjects=tuple(ComparedSubject(name, **asdict(subject)) for subject, name in cells.names.items()),
         steps=cells.steps,
-        metrics=METRICS,
+        metrics=cells.metrics,
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
         left_out=tuple(_left_out(cells)),
@@ -95,10 +95,11 @@ def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCe
 
 def _base(wanted: str, names: dict[Subject, str]) -> Subject:
     def calls(subject: Subject) -> tuple[str, ...]:
-        return (names[subject], subject.build, subject.config, f"{subject.build}/{subject.config}", subject.kernel)
+        both = f"{subject.build}/{subject.config}"
+        return (names[subject], subject.build, subject.config, both, subject.kernel, subject.workload)
 
     # A full name wins over a label that several subjects share; of those the first planned is meant.
-    for place in range(5):
+    for place in range(6):
         for subject in names:
             if subject.arm == "" and calls(subject)[place] == wanted:
                 return subject
@@ -125,6 +126,7 @@ def _with_kernel(run: RunResult) -> RunResult:
 def _workload(run: RunResult) -> WorkloadSummary:
     workload = run.manifest.workload
     found = converted(workload, WorkloadSummary, f"{run.path / 'manifest.json'}: workload")
+    found = replace(found, arms=tuple(run.manifest.arms))
     return replace(found, non_default=comparability.of_workload(workload, "non_default", tuple[str, ...]))
 
 

@@ -80,24 +80,55 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     removed before it was written: the device sees it later, once for many changes. device_written_kb is what the device
     that holds the database wrote, for whomever; None of steps in slices, in which that is others' work as well. plan_*,
     phases, coverage and notes are probes', of the roles' own server processes: see `probes.figures.step_figures`.
+
+    What backends and clients of further loads did is left out; what server processes do for all, such as writing WAL,
+    and what the device does, cannot be parted, and is all in these figures. `beside` are the further loads' own.
     """
     count, device = ops(kind, totals), {} if totals.paused else totals.device
     headline = judged_by(kind, totals)
+    others = [totals.roles[name] for name in totals.beside if name in totals.roles]
+
+    def own(of_all: int | None, of_role: str) -> int | None:
+        used = [getattr(other, of_role) for other in others]
+        return None if of_all is None or None in used else max(0, of_all - sum(used))
+
     return {
         "rate_per_s": _per(count, totals.seconds) if headline and headline.by == "rate" else None,
-        "server_cpu_us_per_op": _part(totals.server_cpu_ns, 1000, count),
-        "client_cpu_us_per_op": _per(totals.client_cpu_ns / 1000, count),
-        "ctx_switches_per_op": _part(totals.server_switches, 1, count),
-        "runq_us_per_op": _part(totals.server_runq_ns, 1000, count),
+        "server_cpu_us_per_op": _part(own(totals.server_cpu_ns, "backend_cpu_ns"), 1000, count),
+        "client_cpu_us_per_op": _part(own(totals.client_cpu_ns, "client_cpu_ns"), 1000, count),
+        "ctx_switches_per_op": _part(own(totals.server_switches, "backend_switches"), 1, count),
+        "runq_us_per_op": _part(own(totals.server_runq_ns, "backend_runq_ns"), 1000, count),
         "wal_bytes_per_op": _part(totals.wal_bytes, 1, count),
-        "read_kb_per_op": _part(totals.server_read_bytes, 1024, count),
-        "written_kb_per_op": _part(totals.server_write_bytes, 1024, count),
+        "read_kb_per_op": _part(own(totals.server_read_bytes, "backend_read_bytes"), 1024, count),
+        "written_kb_per_op": _part(own(totals.server_write_bytes, "backend_write_bytes"), 1024, count),
         "device_written_kb_per_op": _of(device, "written_kb", count),
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(kind, totals),
         **_timed(kind, totals),
-        **figures.step_figures(totals.probes, totals.roles, count, totals.wall_seconds or totals.seconds),
+        **figures.step_figures(
+            totals.probes,
+            [name for name in totals.roles if name not in totals.beside],
+            count,
+            totals.wall_seconds or totals.seconds,
+        ),
+        "beside": {name: beside_figures(totals, name) for name in totals.beside if name in totals.roles},
+    }
+
+
+def beside_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
+    """What is known of a further load: its rate, how long its transactions took, CPU time of its own backends each.
+
+    Under a rate limit the time runs from when a transaction was due.
+    """
+    role = totals.roles[name]
+    counts = dict(role.response or role.histogram)
+    return {
+        "rate_per_s": _per(role.statements, totals.seconds),
+        "p50_us": histogram.quantile_us(counts, 0.5) if counts else None,
+        "p99_us": histogram.quantile_us(counts, 0.99) if counts else None,
+        "max_s": (role.late_max_ns or role.max_ns) / 1e9,
+        "backend_cpu_us": _part(role.backend_cpu_ns, 1000, role.statements),
     }
 
 
@@ -142,7 +173,8 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     key, `max_lookups` point queries' for the greatest; `connect_ms` is the mean over the role's `connections`, of
     which `paired` are bound to their backend's CPU. Of transactions those of `workloads.page.OUTCOMES` that there were.
     """
-    role, count = totals.roles[name], ops(kind, totals)
+    role = totals.roles[name]
+    count = role.statements if name in totals.beside else ops(kind, totals)
     figures: dict[str, float | None] = {
         "statements": role.statements,
         "rows": role.rows,

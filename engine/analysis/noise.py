@@ -115,14 +115,14 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
     from engine.analysis.results import load
 
     run = load(folder)
-    ratios: dict[tuple[str, str], list[float]] = {}  # by step and config: each has a scatter of its own
+    ratios: dict[tuple[str, str, str], list[float]] = {}  # by step, config, workload: each has a scatter of its own
     for double, found in _pairs(run):
         for step in _steps(found) if double.arm == "aa" else ():
-            ratios.setdefault((step, double.config), []).extend(_quotients(found, step))
+            ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(found, step))
     known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}
-    for (step, _), values in wanted.items():
+    for (step, *_), values in wanted.items():
         effect = statistics.smallest_visible_effect(values, pairs, statistics.ALPHA / (len(steps) * compared))
         effects[step] = max(effects.get(step, 0.0), effect or 0.0)
     if not effects:

@@ -32,6 +32,12 @@ class StepResult:
     stalls: tuple[StallRecord, ...]
     slices: tuple[SliceRow, ...] = ()  # of cells abreast
 
+    def figure(self, metric: str) -> float | None:
+        """One of its figures; of a further load as LOAD.FIGURE."""
+        load, _, name = metric.rpartition(".")
+        value: float | None = self.figures["beside"].get(load, {}).get(name) if load else self.figures[name]
+        return value
+
     @property
     def stall_s(self) -> float:
         """Seconds in which at least one connection was stalled."""
@@ -148,7 +154,8 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
             timed = reader.transactions(row.id) if transactions.LOAD in totals.report else ()
             figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals, row, timed)}
-            invalid = [name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)]
+            every = [figures, *figures["beside"].values()]
+            invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not math.isfinite(v)]
             if invalid or totals.seconds < 0:
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
             steps[row.name] = StepResult(

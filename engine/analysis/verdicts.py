@@ -1,9 +1,10 @@
 """From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
 
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps,
-each of which names a difference where there is none in at most 5 % of comparisons (Holm's procedure). All others are
-causes: they have no verdict, and those that differ by the margin or more are marked (Benjamini and Hochberg's
-procedure, 5 %).
+each of which names a difference where there is none in at most 5 % of comparisons (Holm's procedure). Rates of further
+loads belong to the first family: whoever reads that any rate differs may be wrong that often, whichever load it is of;
+the p99 of their transactions are a family of their own. All other metrics are causes: they have no verdict, and those
+that differ by the margin or more are marked (Benjamini and Hochberg's procedure, 5 %).
 
 A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
 sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
@@ -24,8 +25,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from engine.analysis import comparability, cpu_wait, foreign, kernels, sliced, slices, statistics
-from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
-from engine.core.comparison import CHANGED, CPU, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
+from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
+from engine.analysis.results import StepResult
+from engine.core.comparison import CHANGED, CPU, HEADLINES, MIN_PAIRS, P99, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
 from engine.postgres import features
 
@@ -61,18 +63,19 @@ class _Measured:
     @property
     def family(self) -> tuple[str, str]:
         """Those that are judged together: a headline's metric of all steps, or all causes; doubles by themselves."""
-        name = self.metric.name
-        return RATE if name in HEADLINES else name if name == CPU else "", self.blank.arm
+        figure = _figure(self.metric)
+        return RATE if figure in HEADLINES else figure if figure in (CPU, P99) else "", self.blank.arm
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     """The ratio of every step, subject and metric."""
+    metrics = cells.metrics
     measured = [
         each
         for step in cells.steps
         for subject in cells.others
         for sides in [_sides(cells, step, subject)]
-        for metric in METRICS
+        for metric in metrics
         if (each := _measured(cells, sides, metric)) is not None
     ]
     measured = _with_slices(measured)
@@ -90,24 +93,22 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
         )
         levels |= {id(test): (level, len(tests)) for test, level in zip(tests, own, strict=True)}
     found = [_judged(each, cells, *levels.get(id(each), (cells.level, 1))) for each in measured]
-    floors = {
-        (ratio.step, ratio.metric, ratio.config, ratio.kernel): statistics.noise_floor(ratio)
-        for ratio in found
-        if ratio.arm == "aa"
-    }
-    return tuple(
-        replace(ratio, noise_floor=floors.get((ratio.step, ratio.metric, ratio.config, ratio.kernel)))
-        for ratio in found
-    )
+    floors = {_place(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.arm == "aa"}
+    return tuple(replace(ratio, noise_floor=floors.get(_place(ratio))) for ratio in found)
+
+
+def _place(ratio: Ratio) -> tuple[str, ...]:
+    return ratio.step, ratio.metric, ratio.config, ratio.kernel, ratio.workload
 
 
 def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
     """The spread of each subject's cells in each metric."""
+    metrics = cells.metrics
     return tuple(
         Spread(step, name, metric.name, **asdict(scatter))
         for step in cells.steps
         for subject, name in cells.names.items()
-        for metric in METRICS
+        for metric in metrics
         if (scatter := statistics.scatter(cells.values(subject, step, metric.name), cells.margin)) is not None
     )
 
@@ -145,10 +146,11 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
         return None
-    reasons = (*sides.reasons, *(_saturation(cells, sides) if metric.name in HEADLINES else ()))
+    reasons = (*sides.reasons, *(_saturation(cells, sides, metric) if _figure(metric) in HEADLINES else ()))
     blank = Ratio(
         step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
-        config=subject.config, kernel=subject.kernel, arm=subject.arm, reasons=reasons, left_out=sides.left_out,
+        config=subject.config, kernel=subject.kernel, arm=subject.arm, workload=subject.workload, reasons=reasons,
+        left_out=sides.left_out,
     )  # fmt: skip
     if max(*base_values, *values) <= NEGLIGIBLE.get(metric.name, 0.0):
         return _Measured(
@@ -249,14 +251,26 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
     return list(dict.fromkeys(reasons))
 
 
-def _saturation(cells: ComparedCells, sides: _Sides) -> list[str]:
-    reasons = []
+def _figure(metric: Metric) -> str:
+    """A metric without the further load that it is of."""
+    return metric.name.rpartition(".")[2]
+
+
+def _saturation(cells: ComparedCells, sides: _Sides, metric: Metric) -> list[str]:
+    """Whether clients of the load whose rate it is were CPU-bound."""
+    reasons, load = [], metric.name.rpartition(".")[0]
     for side in (sides.base, sides.subject):
-        roles = {role for result in cells.of(side, sides.step) for role in result.figures["saturated"]}
+        found = cells.of(side, sides.step)
+        roles = {role for result in found for role in result.figures["saturated"]}
+        roles = {role for role in roles if load in (role, "") and (load or not _is_further(found, role))}
         if roles:
             bound = ", ".join(sorted(roles))
             reasons.append(f"client CPU-bound (≥ 90 % of a core) with {cells.names[side]}: {bound}")
     return reasons
+
+
+def _is_further(results: Sequence[StepResult], role: str) -> bool:
+    return any(role in result.totals.beside for result in results)
 
 
 def _modes(
@@ -322,7 +336,7 @@ def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[st
 
 
 def _values(pair: Pair, step: str, metric: Metric) -> tuple[float, float] | None:
-    base, other = (cell.steps[step].figures[metric.name] for cell in pair)
+    base, other = (cell.steps[step].figure(metric.name) for cell in pair)
     return None if base is None or other is None else (base, other)
 
 

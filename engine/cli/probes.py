@@ -113,6 +113,6 @@ def _usual(name: str) -> dict[str, Any]:
     """
     try:
         known = {option.name for option in options_of(workload(name).options)}
-    except UnknownName as error:
+    except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
     return USUAL if USUAL.keys() <= known else {}

@@ -19,7 +19,7 @@ from engine.cli import start
 from engine.cli.options import GLYPHS, OUT, PLAIN, console
 from engine.cli.output import PlainConsole, echo_json
 from engine.core.errors import UserError
-from engine.core.request import Request, argument_of, shown
+from engine.core.request import Request, loads_of, shown
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
 from workloads import workload, workloads
@@ -94,8 +94,12 @@ def take(values: dict[str, Any]) -> Request:
     names = {option.name for option in options_of(Request)} | {str(option.name) for option in workload_options()}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
     asked = planfile.read(plan) if plan else Request()
+    argument: dict[str, Any] = {}
     try:
-        name, argument = argument_of(typed.get("workload", asked.workload))
+        name, arms = asked.workload, asked.arms
+        if typed.keys() & {"workload", "arms"}:  # then what the file says of either does not hold
+            name, argument, arms = loads_of(typed.get("workload"), typed.get("arms", ()))
+            asked = msgspec.structs.replace(asked, with_options=())
         if name != asked.workload:  # the file's options are those of another workload
             asked = msgspec.structs.replace(asked, options={})
         own = _knobs(workload(name).options, knobs)
@@ -106,7 +110,7 @@ def take(values: dict[str, Any]) -> Request:
         }
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    given_here = {**typed, **({"workload": name} if argument else {}), **argument, **texts, **own}
+    given_here = {**typed, "workload": name, "arms": arms, **argument, **texts, **own}
     return planfile.request({**asked.entries(), **given_here})
 
 

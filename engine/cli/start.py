@@ -53,10 +53,10 @@ def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
 def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
     """What will be run, in which order, and about how long and how much space it takes."""
     manifest = prospect.manifest
-    workload = manifest.workload
-    steps = " ".join(step["name"] for step in workload["steps"])
-    clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
-    console.print(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}", soft_wrap=True)
+    for each in manifest.workloads:
+        steps = " ".join(step["name"] for step in each["steps"])
+        clients = f"{each['clients']} client{'s' if each['clients'] != 1 else ''}"
+        console.print(f"{each['name']} {workload_title(each)}, {clients}: {steps}", soft_wrap=True)
     if manifest.route.tcp:
         console.print(f"clients connect over {manifest.route.words}", soft_wrap=True)
     if manifest.interleave_reason:

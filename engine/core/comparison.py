@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from engine.core.incidents import incidents, most_telling
-from engine.core.model import Build, Sla, Subject
+from engine.core.model import Build, Sla, Subject, baseline
 from engine.core.sweep import Sweep
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
@@ -24,7 +24,8 @@ SIGNS: dict[Verdict, str] = {
 }  # fmt: skip
 RATE, TIME = "rate_per_s", "time_s"
 HEADLINES = (RATE, TIME)  # a step is judged by one of them
-CPU = "server_cpu_us_per_op"  # this, too, has verdicts; all other metrics are causes
+# These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
+CPU, P99 = "server_cpu_us_per_op", "p99_us"
 LEVEL = 0.05  # how often a family of verdicts may be wrong
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
@@ -33,9 +34,10 @@ STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
 
 @dataclass(frozen=True, slots=True)
 class ComparedSubject:
-    """What is compared: a build under a config and a kernel, by the name that the tables use for it.
+    """What is compared: a build under a config, a kernel and a workload, by the name that the tables use for it.
 
     `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `workload` is empty where all subjects have the same.
     """
 
     name: str
@@ -43,11 +45,12 @@ class ComparedSubject:
     config: str
     kernel: str = "host"
     arm: str = ""
+    workload: str = ""
 
     @property
     def subject(self) -> Subject:
         """What it is in the plan."""
-        return Subject(self.build, self.config, self.kernel, self.arm)
+        return Subject(self.build, self.config, self.kernel, self.arm, self.workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,8 @@ class CellStep:
     {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
     `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is null though a probe was there.
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
-    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself.
+    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
+    {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`.
     """
 
     run: str
@@ -231,6 +235,8 @@ class CellStep:
     statements: tuple[StatementTime, ...] = ()
     work: dict[str, float] = field(default_factory=dict)
     transactions: TransactionTimes | None = None
+    workload: str = ""
+    beside: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
     @property
     def incidents(self) -> list[Incident]:
@@ -239,7 +245,13 @@ class CellStep:
         return [Incident(group) for group in groups]
 
     def figure(self, metric: str) -> float | None:
-        """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target)."""
+        """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target).
+
+        Of a further load as LOAD.FIGURE.
+        """
+        load, _, name = metric.rpartition(".")
+        if load:
+            return self.beside.get(load, {}).get(name)
         if metric == STALLS:
             return self.stall_s
         if metric == SLA:
@@ -282,6 +294,7 @@ class Ratio:
     pairs_without_figure: int = 0
     stands_out: bool = False
     visible_effect: float | None = None
+    workload: str = ""
 
     @property
     def sign(self) -> str:
@@ -364,7 +377,10 @@ class RunBuild(Build):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """The workload of all runs; `non_default` are its options that are not as its published form has them, in words."""
+    """The workload of all runs; `non_default` are its options that are not as its published form has them, in words.
+
+    Where workloads are compared, `arms` are what they are called, and it is the first.
+    """
 
     name: str
     title: str = ""
@@ -372,11 +388,12 @@ class WorkloadSummary:
     scale: str = ""
     clients: int = 1
     non_default: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """Its name and what it is in a few words: `insert g24b quick`."""
-        return f"{self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
+        return f"{', '.join(self.arms) or self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
 
 
 @dataclass(frozen=True)
@@ -429,12 +446,9 @@ class Comparison:
         return next(subject for subject in self.subjects if subject.name == name)
 
     def baseline_of(self, name: str) -> str:
-        """What a subject is compared with: the base, or for a double (A/A, probed) the one that it doubles."""
-        own = self.subject(name)
-        if not own.arm:
-            return self.base
-        doubled = Subject(own.build, own.config, own.kernel)
-        return next((other.name for other in self.subjects if other.subject == doubled), self.base)
+        """What a subject is compared with: see `engine.core.model.baseline`."""
+        names = {other.subject: other.name for other in self.subjects}
+        return names.get(baseline(self.subject(name).subject, self.subject(self.base).subject, names), self.base)
 
     def of(self, subject: str, step: str) -> list[CellStep]:
         """A step in all cells of a subject, in order of time."""

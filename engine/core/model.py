@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -103,20 +103,34 @@ ARMS = {"": "", "aa": " A/A", PROBED_ARM: " probed"}  # what tables add to a dou
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: one build under one config and kernel.
+    """What is compared: one build under one config, kernel and workload.
 
     `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `workload` is one of `Manifest.arms`; empty where all subjects have the same.
     """
 
     build: str
     config: str
     kernel: str = HOST
     arm: str = ""
+    workload: str = ""
 
     @property
     def name(self) -> str:
-        """Its name in tables: `16.3`, or `16.3 A/A` for the double."""
-        return self.build + ARMS.get(self.arm, f" {self.arm}")
+        """Its name in tables: `16.3`, `16.3 insert+pgbench-select`, or `16.3 A/A` for the double."""
+        return " ".join(filter(None, (self.build, self.workload))) + ARMS.get(self.arm, f" {self.arm}")
+
+
+def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Subject:
+    """What a subject is compared with: one that differs from it in one thing, or the base.
+
+    A double (A/A, probed) with what it doubles; one of another workload than the base with its own build under that
+    of the base, if there is such a one among the `subjects`.
+    """
+    if subject.arm:
+        return replace(subject, arm="")
+    under = replace(subject, workload=base.workload)
+    return under if subject.workload != base.workload and under in subjects else base
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +211,7 @@ class StepTotals:
     pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
     In a step that was `apart` the server had no part. Of a server that was running already there is no `server_*`, no
     host, device, cluster and memory.
+    `beside` are the roles of further loads, and what their rates count.
     """
 
     seconds: float
@@ -225,6 +240,7 @@ class StepTotals:
     report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
     wall_seconds: float = 0.0
     apart: bool = False
+    beside: dict[str, str] = field(default_factory=dict)
 
     @property
     def paused(self) -> bool:
@@ -353,8 +369,9 @@ class Attached:
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
-    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs);
-    `configs` maps "config/build" to the settings as they apply to that build.
+    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs). Where
+    workloads are compared, `arms` are all of them by what they are called, and it is the first. `configs` maps
+    "config/build" to the settings as they apply to that build.
     """
 
     run: str
@@ -388,6 +405,7 @@ class Manifest:
     route: Route = SOCKET  # how clients reach their server
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
     attached: Attached | None = None  # all its builds are servers that were running already
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""
@@ -401,6 +419,15 @@ class Manifest:
         """The level of verdicts after so many pairs: of the look that they are at or on the way to; None without."""
         ahead = [look.level for look in self.looks if pairs <= look.pairs]
         return ahead[0] if ahead else self.looks[-1].level if self.looks else None
+
+    def workload_of(self, subject: Subject) -> dict[str, Any]:
+        """The workload of a subject."""
+        return self.arms.get(subject.workload, self.workload)
+
+    @property
+    def workloads(self) -> tuple[dict[str, Any], ...]:
+        """All workloads of its cells."""
+        return tuple(self.arms.values()) or (self.workload,)
 
     def config(self, subject: Subject) -> Config:
         """The settings of a subject."""

@@ -7,7 +7,7 @@ The command line's options, a plan file's entries and their bounds derive from t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +16,8 @@ from msgspec import Meta
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
 from engine.core.route import LEAST_PORT, MOST_PORT
-from workloads import workload
+from workloads import modules, workload
+from workloads.combined.names import Part, arms_of, parts_of
 from workloads.options import about, checked, given, options_of
 
 # Names of entries in plan files and manifests of before.
@@ -28,7 +29,11 @@ _AFTER = ", ".join(str(look.pairs) for look in LOOKS)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run. `options` are those of the workload that differ from its defaults, by their names."""
+    """What is to be run. `options` are those of the workload that differ from its defaults, by their names.
+
+    Made by `request_of`, `workload` is a single one by its name, and `arms` are the names of those that begin with it
+    and are to be run: none for itself alone.
+    """
 
     builds: Annotated[
         tuple[str, ...],
@@ -85,7 +90,32 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         about("One more setting, on top of every config.", metavar="NAME=VALUE", flag="--set", repeated=True),
     ] = ()
-    workload: Annotated[str, about("Workload to run: see bench list workloads.", metavar="NAME[:VALUE]")] = "insert"
+    workload: Annotated[
+        str,
+        about(
+            "Workload to run: see bench list workloads. NAME+NAME runs the second beside the measured steps of the "
+            "first, on the same server.",
+            metavar="NAME[:VALUE][+NAME…]",
+        ),
+    ] = "insert"
+    arms: Annotated[
+        tuple[str, ...],
+        about(
+            "Workloads to compare with the first of them, on each build: insert,insert+pgbench-select asks what "
+            "pgbench beside them costs the inserts. All begin with the same.",
+            metavar="WORKLOAD,…",
+        ),
+    ] = ()
+    with_options: Annotated[
+        tuple[str, ...],
+        about(
+            "An option of the loads beside the first, by its name: clients=4; of one of several: "
+            "pgbench-select.clients=4. Options without --with are the first workload's.",
+            metavar="[LOAD.]NAME=VALUE",
+            flag="--with",
+            repeated=True,
+        ),
+    ] = ()
     options: dict[str, Any] = {}
     repeats: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
@@ -209,8 +239,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subjects(self) -> int:
-        """How many subjects are compared: builds under configs and kernels, and the base's doubles."""
-        return (len(self.builds) + self.aa) * len(self.configs) * len(self.kernels)
+        """How many subjects are compared: builds under configs, kernels and workloads, and the base's doubles."""
+        return (len(self.builds) + self.aa) * len(self.configs) * len(self.kernels) * max(1, len(self.arms))
 
     @property
     def in_guests(self) -> bool:
@@ -250,8 +280,52 @@ def request_of(entries: Mapping[str, Any]) -> Request:
     if not isinstance(knobs, dict):
         raise ValueError(f"knobs must be a table, not {knobs!r}")
     request = checked(Request, {name: value for name, value in named.items() if name in own})
-    name, argument = argument_of(request.workload)
-    return msgspec.structs.replace(request, workload=name, options={**options, **knobs, **argument})
+    name, argument, arms = loads_of(named.get("workload"), request.arms)
+    return msgspec.structs.replace(request, workload=name, arms=arms, options={**options, **knobs, **argument})
+
+
+def loads_of(asked: str | None, arms: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+    """The workload that gives the steps, the option that stands behind its name, and the names of all arms.
+
+    These are none where that workload is run by itself. Raises UnknownName or ValueError.
+    """
+    known = modules()
+    names = arms_of(arms, known) or (asked or Request().workload,)
+    parts = [parts_of(name, known) for name in names]
+    for name, other in zip(names[1:], parts[1:], strict=True):
+        if other[0] != parts[0][0]:
+            raise ValueError(
+                f"--arms: {names[0]} and {name} begin with different workloads, whose steps cannot be compared"
+            )
+    if arms and asked is not None and argument_of(asked)[0] != parts[0][0].name:
+        raise ValueError(f"--workload {asked} and --arms {','.join(names)} exclude each other")
+    seen: dict[frozenset[Part], str] = {}
+    for name, own in zip(names, parts, strict=True):
+        if twin := seen.get(frozenset(own[1:])):
+            raise ValueError(
+                f"--arms: {name} is given twice" if twin == name else f"--arms: {twin} and {name} are the same"
+            )
+        seen[frozenset(own[1:])] = name
+        workload("+".join(part.name for part in own))  # whether these can be together
+        for part in own[1:]:
+            argument_of(part.text)
+    labels = [label_of(own) for own in parts]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"--arms: two of them would be called {label}: give their scripts different names")
+    main, argument = argument_of(parts[0][0].text)
+    rest = ["+".join((main, *(part.text for part in own[1:]))) for own in parts]
+    return main, argument, () if rest == [main] else tuple(rest)
+
+
+def label_of(parts: Sequence[Part]) -> str:
+    """What an arm is called: the names of its workloads."""
+    return "+".join((parts[0].name, *(part.label for part in parts[1:])))
+
+
+def further_of(arm: str) -> tuple[Part, ...]:
+    """The loads beside the first of an arm."""
+    return parts_of(arm, modules())[1:]
 
 
 def argument_of(workload_name: str) -> tuple[str, dict[str, Any]]:

@@ -96,6 +96,12 @@ class StepRow:
         return headline_of(self.kind, self.plan)
 
     @property
+    def further(self) -> tuple[str, ...]:
+        """The roles of loads beside the step's own."""
+        found = self.plan.get("beside")
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
+    @property
     def rate_per_s(self) -> float | None:
         """What it did per second from its begin to its end; None before that."""
         totals = self.totals

@@ -47,7 +47,7 @@ class HostSecond:
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Another connection of the same client: `in_flight_ns` is the age of its statement now, 0 when it has none."""
+    """Another connection: `in_flight_ns` is the age of its statement now, 0 when it has none."""
 
     role: str
     in_flight_ns: int
@@ -59,6 +59,7 @@ class Evidence:
     """What is known about one stall. Whole histories may be given: only what overlaps the stall is used.
 
     `ended_ns` is now while it lasts. `names` says who a pid is ("delete role", "autovacuum worker").
+    `partners` are the other connections of the same client, `others` those of other loads that run at the same time.
     `vacuums` are those at work now, `relations` the tables of the stalled role (a vacuum of another is no cause).
     """
 
@@ -69,6 +70,7 @@ class Evidence:
     ended_ns: int
     seconds: Sequence[RoleSecond] = ()
     partners: Sequence[Partner] = ()
+    others: Sequence[Partner] = ()
     host: Sequence[HostSecond] = ()
     events: Sequence[LogEvent] = ()
     vacuums: Sequence[Vacuum] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from engine.postgres.pgstat import MonitorError
 from engine.postgres.processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 from workloads import turns
-from workloads.base import Ages, Role
+from workloads.base import Role, Step
 from workloads.page import Control, Page, Word
 
 TICK_NS = 1_000_000_000
@@ -94,15 +94,14 @@ class StepSampler:
         self,
         sources: Sources,
         attempt: int,
+        step: Step,
         page: Page | None = None,
-        roles: Sequence[Role] = (),
         relations: Relations = lambda _: frozenset(),
-        ages: Ages = "page",
-        threads: int = 1,
     ) -> None:
         self.sources = sources
         self.attempt = attempt
         self.step = 0
+        self._watched = step
         self._relations = relations
         self.started_ns = self.ended_ns = 0
         self.seconds = 0.0  # by `finish`: the length, without pauses
@@ -113,13 +112,13 @@ class StepSampler:
         self._server_first = self._server = sources.server()
         self._host_first, self._device_first = self._host, self._device = sources.machine()
         self._engine_first_ns = self._engine_ns = time.process_time_ns()
-        self._ages, self._threads = ages, threads
+        self._asked = any(step.watched(name)[0] != "page" for _, name in step.roles)  # the server, for ages
         self.roles: list[RoleWatch] = []
         serving: dict[int, RoleWatch] = {}  # the first role of each client process
-        for slot, (client, name) in enumerate(roles if page is not None else ()):
+        for slot, (client, name) in enumerate(step.roles if page is not None else ()):
             assert page is not None
             shared = serving.get(page.word(slot, Word.CLIENT_PID))
-            role = RoleWatch(slot, client, name, page, self._server, ages, shared)
+            role = RoleWatch(slot, client, name, page, self._server, step.watched(name)[0], shared)
             serving.setdefault(role.client_pid, role)
             self.roles.append(role)
         self._anchor = Anchor.now()
@@ -170,7 +169,7 @@ class StepSampler:
         """Adds up the roles of a step that has ended; what their clients corrected after that is in it."""
         for name in dict.fromkeys(role.name for role in self.roles):
             connections = [role for role in self.roles if role.name == name]
-            self.role_totals[name] = connection.totals(connections, self.seconds, self._threads)
+            self.role_totals[name] = connection.totals(connections, self.seconds, self._watched.watched(name)[1])
 
     def server_totals(self) -> dict[str, int]:
         """What all server processes did since the start, the bench's own monitor connection left out."""
@@ -200,7 +199,7 @@ class StepSampler:
 
         A backend that was stopped while it told what it does would have the one that asks wait for it at full speed.
         """
-        return self._ages == "page" or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
+        return not self._asked or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
@@ -248,10 +247,10 @@ class StepSampler:
 
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
-        if self._ages != "page":
+        if self._asked:
             self._observed = self._observe()
         changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
-        if changes and self._ages == "page":
+        if changes and not self._asked:
             self._observed = self._observe()  # the last tick's may be from before the stall
         for role, change in changes:
             self._record_stall(role, change)
@@ -296,7 +295,7 @@ class StepSampler:
         self._active_ages.remember(now_ns, active_ns)
         for role in self.roles:
             wait = observed.waits.get(role.backend_pid)
-            if wait is not None and active_ns != now_ns and self._ages != "page":
+            if wait is not None and active_ns != now_ns and self._asked:
                 wait = dataclasses.replace(wait, age_ns=self._active_ages.of(wait.age_ns))
             role.observe(wait)
         return observed
@@ -331,10 +330,11 @@ class StepSampler:
             ended_ns=change.stall.ended_ns or now_ns,
             seconds=tuple(role.seconds),
             partners=[
-                Partner(other.name, other.in_flight_ns(now_ns), tuple(other.seconds))
+                _partner(other, now_ns)
                 for other in self.roles
-                if other.client == role.client and other is not role
+                if other.client == role.client and other is not role and self._load(other) == self._load(role)
             ],
+            others=[_partner(other, now_ns) for other in self.roles if self._load(other) != self._load(role)],
             host=tuple(self._host_seconds),
             events=tuple(self.sources.recent),
             vacuums=self._observed.vacuums,
@@ -342,6 +342,10 @@ class StepSampler:
             names=self._names(),
         )
         return tuple(cause.record() for cause in causes(evidence))
+
+    def _load(self, role: RoleWatch) -> str:
+        """The further load that a role is of; empty for the step's own."""
+        return role.name if any(each.role == role.name for each in self._watched.beside) else ""
 
     def _watch_clock(self, t_ns: int) -> None:
         before, self._anchor = self._anchor, Anchor.now()
@@ -391,3 +395,7 @@ def clock_events(before: Anchor, now: Anchor) -> Iterator[tuple[str, dict[str, A
     step_ns = before.step_ns(now) - suspended_ns
     if abs(step_ns) >= CLOCK_STEP_NS:
         yield "clock_step", {"text": f"the wall clock was set by {step_ns / 1e9:+.1f} s", "step_ns": step_ns}
+
+
+def _partner(role: RoleWatch, t_ns: int) -> Partner:
+    return Partner(role.name, role.in_flight_ns(t_ns), tuple(role.seconds))

@@ -54,6 +54,8 @@ def check(request: Request, steps: Sequence[Step]) -> None:
         raise CannotBeSliced("none of these steps can be driven in slices")
     if request.in_guests:
         raise CannotBeSliced("a cell under another kernel has a guest to itself")
+    if len(request.arms) > 1:
+        raise CannotBeSliced("slices compare builds under one workload, not several")
     if len(request.configs) > 1:
         raise CannotBeSliced("slices compare builds under one config, not several")
     if count > MOST:

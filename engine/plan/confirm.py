@@ -22,6 +22,7 @@ from engine.postgres.attached import left_in
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.foreign import look
 from workloads import workload
+from workloads.base import Written
 
 
 def confirm(
@@ -158,8 +159,8 @@ def _confirm_kernels(manifest: Manifest, specs: Sequence[str], out: Path, progre
 
 def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequence[str]) -> None:
     try:
-        written = workload(str(manifest.workload["name"])).written(manifest.workload)
-    except (ValueError, LookupError, TypeError) as error:
+        written = _written(manifest)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
     given = {Path(file).name: Path(file) for file in scripts}
     for name in given.keys() - written.scripts.keys():
@@ -187,11 +188,26 @@ def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequ
             )
 
 
+def _written(manifest: Manifest) -> Written:
+    """What is executed by any of its workloads."""
+    found = [workload(str(record["name"])).written(record) for record in manifest.workloads]
+    scripts: dict[str, str] = {}
+    for each in found:
+        for name, text in each.scripts.items():
+            if scripts.setdefault(name, text) != text:
+                raise ValueError(f"two different scripts are called {name}")
+    return Written(scripts, tuple(dict.fromkeys(variable for each in found for variable in each.variables)))
+
+
 def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
     """Its programs are those that a new run would find here, and they can do what is planned."""
     where = "manifest.json: workload: programs"
-    recorded = converted(manifest.workload.get("programs", {}), dict[str, dict[str, str]], where)
-    for name, record in recorded.items():
+    recorded = [
+        each
+        for own in manifest.workloads
+        for each in converted(own.get("programs", {}), dict[str, dict[str, str]], where).items()
+    ]
+    for name, record in recorded:
         found = programs.find((name,), manifest.builds, progress, out / ".builds")[name]
         if found != record:
             here, there = (visible(str(each.get("path"))) for each in (found, record))
@@ -200,8 +216,9 @@ def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], N
                 f"name it in PGBED_{visible(name.upper())}"
             )
     try:
-        workload(str(manifest.workload["name"])).check(manifest.workload)
-    except (ValueError, LookupError, TypeError) as error:
+        for own in manifest.workloads:
+            workload(str(own["name"])).check(own)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from engine.core.errors import UserError, unknown
 from engine.core.record import parsed_toml
-from engine.core.request import Request, request_of
+from engine.core.request import Request, further_of, request_of
 from engine.core.text import visible
 from engine.host.files import read_text
 from workloads import workload
@@ -47,6 +47,12 @@ def request(entries: Mapping[str, Any]) -> Request:
         known = {option.name for option in options_of(chosen.options)}
         for name in asked.options:
             if name not in known:
+                for part in (part for arm in asked.arms for part in further_of(arm)):
+                    if name in (option.name for option in options_of(workload(part.name).options)):
+                        raise UserError(
+                            f"{name} is no option of {asked.workload}, but of {part.name}, which is beside it: give it "
+                            f"as --with {name}=VALUE"
+                        )
                 raise unknown("option", name, known | {option.name for option in options_of(Request)})
         # What slices may put in place of an option is seen by whether it was given: then also where it is the default.
         also = () if asked.interleave == "cells" else asked.options

@@ -19,7 +19,7 @@ from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import CELLS, MOST_REPEATS, Request, is_attached, name_of, shown
+from engine.core.request import CELLS, MOST_REPEATS, Request, further_of, is_attached, name_of, shown
 from engine.core.text import visible
 from engine.core.version import version
 from engine.guest import kernels
@@ -28,14 +28,14 @@ from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
 from engine.plan import abreast, guests, planfile, routes, running
 from engine.plan.abreast import CannotBeSliced, Change
+from engine.plan.loads import Load, loads, recorded
 from engine.plan.schedule import interleave, subjects
 from engine.postgres import builds, configs, features, foreign, nix, programs
 from engine.tracing import planstats, selection
 from probes.requirements import BPF
 from workloads import workload
-from workloads.base import Plan, Step, Workload
+from workloads.base import Step
 from workloads.names import UnknownName
-from workloads.options import checked
 
 SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
 STEP_S = 1.0  # clients started, statistics settled
@@ -90,17 +90,21 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request means, as far as is known before its builds exist. `changes` are on top of each config."""
+    """What a request means, as far as is known before its builds exist. `changes` are on top of each config.
 
-    plan: Plan
+    `loads` are what takes turns, the base first; `steps` all their steps, each by its name once.
+    """
+
+    loads: tuple[Load, ...]
     steps: tuple[Step, ...]
     probes: selection.Selection
     changes: dict[configs.ConfigSpec, tuple[Change, ...]]
 
     @property
     def cell_s(self) -> float:
-        """About how long a cell takes."""
-        return SERVER_S + sum(step.expected_s + STEP_S for step in self.steps)
+        """About how long a cell takes, on average."""
+        steps = [step for load in self.loads for step in load.steps]
+        return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
 
     def fitting(self, request: Request) -> int:
         """About how many repeats fit into the time that there is."""
@@ -109,14 +113,14 @@ class _Asked:
 
     def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
         """The largest cell's space; `settings` are each config's."""
-        expected = workload(request.workload).expected_bytes
-        return max(expected(self.plan.record, max_wal_bytes(each)) for each in settings)
+        limits = [max_wal_bytes(each) for each in settings]
+        return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
 
     def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
         """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
-        doubles = request.aa * len(request.configs) * len(request.kernels)
+        doubles = request.aa * len(request.configs) * len(request.kernels) * len(self.loads)
         judged, repeats = request.subjects - doubles, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
@@ -195,7 +199,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         nix.fetch_bpftrace(progress, out / ".builds")
     notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
-        notices += planstats.contention(int(asked.plan.record["clients"]))
+        notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
     notices += servers.notices if servers else abreast.notices(request, asked.steps)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
@@ -227,21 +231,15 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         probed=bool(asked.probes.choices),
     )
     created = datetime.now().astimezone()
-    chosen, record = workload(request.workload), asked.plan.record
-    missing: dict[str, str] = {}
-    if asked.plan.programs:
-        optional = {need for step in asked.steps for need in step.needs}
-        there, missing = programs.seek(asked.plan.programs, optional, found, progress, out / ".builds")
-        record = {**record, "programs": there}
+    wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
+    optional = {need for step in asked.steps for need in step.needs}
+    there, missing = programs.seek(wanted, optional, found, progress, out / ".builds") if wanted else ({}, {})
     left_out = features.lacking(asked.steps, found, missing)
     if left_out:
         notices += features.sentences(left_out)
-        record = _without(record, left_out, labels)
-    try:
-        chosen.check(record)
-    except ValueError as error:
-        raise planfile.refused(error) from None
-    route, client_host = routes.decide(request, chosen, record, asked.steps)
+    records = {load.name: recorded(load, there, left_out, labels) for load in asked.loads}
+    first = asked.loads[0]
+    route, client_host = routes.decide(request, first.workload, records[first.name], asked.steps)
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),
@@ -253,9 +251,12 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         margin=request.margin,
         builds=found,
         configs=applied,
-        workload={**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))},
+        workload=records[asked.loads[0].name],
+        arms=records if len(records) > 1 else {},
         cells=interleave(
-            subjects(labels, names, base, request.aa, [kernels.label_of(spec) for spec in request.kernels]),
+            subjects(
+                labels, names, base, request.aa, [kernels.label_of(spec) for spec in request.kernels], tuple(records)
+            ),
             request.planned_repeats,
         ),
         kernels=booted.kernels,
@@ -278,14 +279,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         attached=servers.attached if servers else None,
     )
     return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})
-
-
-def _without(record: dict[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
-    """A workload's record that says what is left out of which builds' cells; what no build has is no step of it."""
-    steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
-    if not steps:
-        raise UserError(f"nothing is left to do: {'; '.join(features.sentences(left_out))}")
-    return {**record, "steps": steps, "lacking": {label: dict(why) for label, why in left_out.items()}}
 
 
 def with_double(prospect: Prospect, pairs: int) -> Prospect:
@@ -345,6 +338,13 @@ def _check_names(request: Request) -> None:
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
     running.check(request)
+    for flag, given in (
+        ("--kernel", request.in_guests),
+        ("--client-host", request.client_host is not None),
+        ("a server that is running already", request.attached),
+    ):
+        if given and request.arms:
+            raise UserError(f"{flag}: not with several loads at once ({', '.join(request.arms)})")
     if request.until_known and request.repeats:
         raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
     cells = request.subjects * request.planned_repeats
@@ -405,37 +405,40 @@ def _look_up(request: Request, machine: Machine) -> _Asked:
     if sliced and request.attached:
         raise CannotBeSliced("servers that are running already cannot be paused in turns")
     try:
-        chosen = workload(request.workload)
-        plan = chosen.plan(checked(chosen.options, _options(chosen, request)))
+        planned = loads(request, _options(request))
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    steps = chosen.steps(plan.record)
-    roles = max((len(step.roles) for step in steps), default=0)
+    every = [step for load in sorted(planned, key=lambda load: -len(load.steps)) for step in load.steps]
+    steps = tuple({step.name: step for step in every}.values())
+    roles = max((len(step.roles) for step in every), default=0)
     if roles > MAX_ROLES:
         raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
     if request.attached:
-        running.check_plan(plan)
+        for load in planned:
+            running.check_plan(load.plan)
     if sliced:
         abreast.check(request, steps)
-    probes = selection.select(request.probes or plan.probes)
+    probes = selection.select(request.probes or planned[0].plan.probes)
     specs = configs.resolve(request.configs)
-    changes = configs.overrides((*plan.settings, *request.overrides))
+    settings = dict.fromkeys(setting for load in planned for setting in load.plan.settings)
+    changes = configs.overrides((*settings, *request.overrides))
     if planstats.PROBE in probes.names:
         changes = planstats.settings(changes)
-    own = {spec: (*changes, *_connections(spec, changes, steps)) for spec in specs}
+    own = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
     if sliced:
         own = {spec: abreast.stretched(spec, each, request.subjects) for spec, each in own.items()}
-        settings = _rough_settings(request, own, machine)
-        abreast.check_memory(settings, chosen.expected_bytes(plan.record, 0), request, machine.memory_bytes)
-    return _Asked(plan, steps, probes, own)
+        data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
+        abreast.check_memory(_rough_settings(request, own, machine), data_bytes, request, machine.memory_bytes)
+    return _Asked(planned, steps, probes, own)
 
 
-def _options(chosen: Workload, request: Request) -> Mapping[str, Any]:
+def _options(request: Request) -> Mapping[str, Any]:
     """The workload's options; raises CannotBeSliced where those that were given and slices exclude each other."""
     if not request.sliced:
         return request.options
     try:
-        return chosen.abreast(request.options)
+        names = [part.name for arm in request.arms for part in further_of(arm)]
+        return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
     except ValueError as error:
         raise CannotBeSliced(visible(str(error))) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 
 from engine.core.errors import unknown
@@ -10,11 +11,18 @@ from engine.core.kernel import HOST
 from engine.core.model import Cell, Subject
 from workloads.base import Step
 
+MOST_NAME = 60  # characters of a workload in a cell's name
+
 
 def subjects(
-    builds: Sequence[str], configs: Sequence[str], base: str, aa: bool, kernels: Sequence[str] = (HOST,)
+    builds: Sequence[str],
+    configs: Sequence[str],
+    base: str,
+    aa: bool,
+    kernels: Sequence[str] = (HOST,),
+    arms: Sequence[str] = ("",),
 ) -> tuple[Subject, ...]:
-    """Every build under every config and kernel; the base build first, then its double when A/A is asked for.
+    """Every build under every config, kernel and each of the `arms`; the base build first, its doubles for A/A.
 
     Raises UserError when the base is not among the builds.
     """
@@ -24,9 +32,10 @@ def subjects(
     found: list[Subject] = []
     for kernel, config in itertools.product(kernels, configs):
         for build in ordered:
-            found.append(Subject(build, config, kernel))
-            if aa and build == base:
-                found.append(Subject(build, config, kernel, arm="aa"))
+            for arm in arms:
+                found.append(Subject(build, config, kernel, workload=arm))
+                if aa and build == base:
+                    found.append(Subject(build, config, kernel, arm="aa", workload=arm))
     return tuple(found)
 
 
@@ -40,8 +49,9 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
     for repeat in range(1, repeats + 1):
         for subject in subjects if repeat % 2 else reversed(subjects):
             ordinal = len(cells)
+            workload = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.workload)[:MOST_NAME]  # a script's name may be long
             kernel = "" if subject.kernel == HOST else f"linux_{subject.kernel}"
-            name = "-".join(part for part in (subject.build, subject.arm, subject.config, kernel) if part)
+            name = "-".join(filter(None, (subject.build, workload, subject.arm, subject.config, kernel)))
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)
 

@@ -125,10 +125,11 @@ def _steps(result: RunResult) -> Iterator[tuple[tuple[str, str], StepResult]]:
 
 
 def _cells(reader: JournalReader, result: RunResult) -> Rows:
-    yield "cell", "ordinal", "build", "config", "kernel", "arm", "repeat", "state", "reason"
+    yield "cell", "ordinal", "build", "config", "kernel", "arm", "repeat", "state", "reason", "workload"
     for found in result.cells:
         cell = found.cell
-        yield cell.id, cell.ordinal, *astuple(cell.subject), cell.repeat, found.state, found.reason
+        *subject, workload = astuple(cell.subject)
+        yield cell.id, cell.ordinal, *subject, cell.repeat, found.state, found.reason, workload
 
 
 def _step_rows(reader: JournalReader, result: RunResult) -> Rows:
@@ -270,14 +271,15 @@ def _published(result: RunResult) -> Rows:
         )
         subject = cell.cell.subject
         kernel = "" if subject.kernel == HOST else f"linux{subject.kernel}"
-        tag = ".".join(part for part in (f"pg{subject.build}", subject.config, kernel, subject.arm) if part)
+        parts = (f"pg{subject.build}", subject.config, kernel, subject.arm, subject.workload)
+        tag = ".".join(filter(None, parts))
         yield step, *values, tag, cell.cell.repeat
 
 
 def _write_intervals(folder: Path, reader: JournalReader, result: RunResult) -> Iterator[Path]:
     started = {step.id: step.started_ns for attempt in reader.attempts() for step in reader.steps(attempt.id)}
     for (cell, name), step in _steps(result):
-        roles = reader.roles(step.id)
+        roles = [role for role in reader.roles(step.id) if role.name not in step.totals.beside]
         for client in sorted({role.client for role in roles}):
             own = [role for role in roles if role.client == client]
             seconds = {role.id: reader.role_seconds(role.id) for role in own}

@@ -56,11 +56,12 @@ class Profile:
 
 
 def labels(run: Path) -> dict[str, Subject]:
-    """What can be named in a run: `16.3`, which is under the first config that it ran under, or `16.3/cx7`."""
+    """What can be named in a run: `16.3`, under the first config and workload that it ran with, or `16.3/cx7`."""
     named: dict[str, Subject] = {}
     for cell in read_manifest(run).cells:
-        for name in (cell.subject.name, f"{cell.subject.name}/{cell.subject.config}"):
-            named.setdefault(name, cell.subject)
+        subject = cell.subject
+        for name in (subject.name, f"{subject.name}/{subject.config}", *(() if subject.arm else (subject.build,))):
+            named.setdefault(name, subject)
     return named
 
 

@@ -21,7 +21,7 @@ from rich.text import Text
 from engine.core.comparison import RATE, TIME, Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
-from engine.report import slices, sweep_tables, timing_tables, transaction_tables
+from engine.report import beside_tables, slices, sweep_tables, timing_tables, transaction_tables
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -98,7 +98,8 @@ def to_csv(comparison: Comparison) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ("step", "subject", "build", "config", "kernel", "arm", "metric", "cells", "median", "ratio", "low", "high",
-         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect", "design")
+         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect", "design",
+         "workload")
     )  # fmt: skip
     for step in comparison.steps:
         for subject in comparison.subjects:
@@ -114,7 +115,7 @@ def to_csv(comparison: Comparison) -> str:
                 )  # fmt: skip
                 place = (step, subject.name, subject.build, subject.config, subject.kernel, subject.arm, metric.name)
                 median = comparison.median(subject.name, step, metric.name)
-                row = (*place, len(values), median, *judged, comparison.design)
+                row = (*place, len(values), median, *judged, comparison.design, subject.workload)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
 
@@ -165,6 +166,9 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
         lines.append(f"servers side by side, driven in {comparison.design}: not pooled with runs of whole cells")
+    arms = list(dict.fromkeys(subject.workload for subject in comparison.subjects))
+    if len(arms) > 1 and len({subject.build for subject in comparison.subjects}) > 1:
+        lines.append(f"each build with {', '.join(arms[1:])} is compared with itself with {arms[0]}")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
@@ -188,6 +192,7 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
             "in at most 1 any server CPU; each interval is a 95 % one by itself; other figures have no verdict, an "
             "arrow marks those that stand out"
         )
+    lines += _of_further(comparison)
     lines += comparison.findings
     lines += [cell.text for cell in comparison.left_out]
     if not comparison.cells:
@@ -201,6 +206,18 @@ def _judged(comparison: Comparison) -> str:
     return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
 
 
+def _of_further(comparison: Comparison) -> list[str]:
+    """What to know of loads that ran at once."""
+    names = ", ".join(dict.fromkeys(name for cell in comparison.cells for name in cell.beside))
+    if not names:
+        return []
+    return [
+        f"figures per operation are those of {comparison.workload.name.partition('+')[0]}: backends and clients of "
+        f"{names} are left out; what the server does for all (WAL, checkpoints, vacuum) cannot be parted from them",
+        f"rates of {names} are judged in one family with all other rates, their p99 in one of its own",
+    ]
+
+
 def _all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
@@ -209,7 +226,8 @@ def _all_sections(
     more = (
         () if brief else (*timing_tables.sections(comparison, notes), *transaction_tables.sections(comparison, notes))
     )
-    every = [*swept, *shown, *more]
+    beside = beside_tables.sections(comparison, notes)
+    every = [*swept, *shown, *beside, *more]
     return [section for section in every if section.rows]
 
 

@@ -142,10 +142,10 @@ def _judged(metric: str, comparison: Comparison, notes: Notes, step: str, subjec
     fewer = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     verdict = found.verdict_text + notes.mark(found.remarks) + fewer
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.arm else ""
-    yield (text, ratio_text(found), _bounds(found), verdict + floor), STYLES.get(found.sign, "")
+    yield (text, ratio_text(found), bounds(found), verdict + floor), STYLES.get(found.sign, "")
     titles = {each.name: each.title for each in comparison.metrics}
     for cause in comparison.causes(found):
-        yield ("", ratio_text(cause), _bounds(cause), f"  {titles[cause.metric]}"), "dim"
+        yield ("", ratio_text(cause), bounds(cause), f"  {titles[cause.metric]}"), "dim"
 
 
 def _every_cell(metric: str, comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
@@ -386,7 +386,7 @@ def ratio_text(ratio: Ratio | None) -> str:
     return f"{ARROWS.get(sign, sign)}{ratio.ratio:.{3 if ratio.ratio < 100 else 0}f}"
 
 
-def _bounds(ratio: Ratio) -> str:
+def bounds(ratio: Ratio) -> str:
     return "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f}-{ratio.high:.3f}"
 
 

@@ -73,9 +73,10 @@ class StepRunner:
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
         self.under_way = self.commands.cells[self.attempt]
-        self.workload = workload(self.manifest.workload["name"])
-        lacking = features.recorded(self.manifest.workload).get(self.server.build.label, {})
-        steps = [step for step in self.workload.steps(self.manifest.workload) if step.name not in lacking]
+        self.planned = self.manifest.workload_of(self.cell.subject)
+        self.workload = workload(self.planned["name"])
+        lacking = features.recorded(self.planned).get(self.server.build.label, {})
+        steps = [step for step in self.workload.steps(self.planned) if step.name not in lacking]
         self.steps = in_turn(steps, self.cell.repeat)
         self._background: list[AsyncStatement] = []
         self._report: dict[str, Any] = {}  # of the last step with clients
@@ -143,7 +144,7 @@ class StepRunner:
         Raises StepFailed when a role or the server fails, Interrupted when the run was asked to stop.
         """
         try:
-            work = self.workload.maintenance(self.manifest.workload, step, self.server.build.major)
+            work = self.workload.maintenance(self.planned, step, self.server.build.major)
             self._do_before(work)
             self._start_background(work)
             sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
@@ -170,8 +171,8 @@ class StepRunner:
             self._before = pgstat.snapshot(monitor, self._views)
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
-            relations = partial(self.workload.relations, self.manifest.workload)
-            sampler = StepSampler(self.sources, self.attempt, page, step.roles, relations, step.ages, step.threads)
+            relations = partial(self.workload.relations, self.planned)
+            sampler = StepSampler(self.sources, self.attempt, step, page, relations)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
@@ -247,6 +248,7 @@ class StepRunner:
             report=self._report,
             wall_seconds=sampler.wall_seconds,
             apart=step.apart,
+            beside={each.role: each.unit for each in step.beside},
         )
 
     # -- a step with clients
@@ -291,7 +293,7 @@ class StepRunner:
         """What launches a step's clients on the page of a descriptor."""
 
         def of(page_fd: int) -> Launch:
-            host, record, server = self.host, self.manifest.workload, self.server
+            host, server = self.host, self.server
             place = Place(
                 server.client_dsn(host.passfile if host else ""),
                 page_fd,
@@ -303,7 +305,7 @@ class StepRunner:
                 checkpoint=server.may_checkpoint,
                 kit=server.kit() if step.apart else None,
             )
-            return self.workload.launch(host.workload(record) if host else record, step, place)
+            return self.workload.launch(host.workload(self.planned) if host else self.planned, step, place)
 
         return of
 

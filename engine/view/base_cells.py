@@ -25,7 +25,11 @@ class BaseCells:
         """Those at the base's cells of the same config and kernel that have finished."""
         if cell is None:
             return []
-        base = replace(cell.subject, build=self._reader.manifest.base, arm="")
+        manifest, subject = self._reader.manifest, cell.subject
+        first = next(iter(manifest.arms), "")
+        base = replace(subject, arm="", workload=first)
+        if subject.workload == first:  # else its own build under the first workload
+            base = replace(base, build=manifest.base)
         return [each.id for each in attempts if each.state == "finished" and self._cells.get(each.cell) == base]
 
     def rate(self, attempts: Iterable[int], step: str) -> float | None:

@@ -296,7 +296,7 @@ class Player:
             len({attempt.cell for attempt in failures}),
             repeats=outcome.repeats(self.manifest, self._decisions),
             decisions=tuple(self._decisions),
-            base=self.manifest.base,
+            base=next(iter(self.manifest.arms if len(self.manifest.builds) == 1 else ()), self.manifest.base),
             failures=failures,
             attached=self.manifest.attached is not None,
         )
@@ -347,7 +347,7 @@ class Player:
             base_per_s=None if timed else base,
             relative=self._bases.relative(bases, series, kind, newest_ns) if compared and not timed else None,
             sla=self._sla(series, until_ns),
-            roles=role_lines(series.roles, tick, lasting, kind),
+            roles=role_lines(series.roles, tick, lasting, kind, step.further),
             machine=machine(samples, rate or 0.0),
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,

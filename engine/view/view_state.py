@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,9 +135,16 @@ class ViewState:
 
 
 def role_lines(
-    roles: Mapping[int, RoleRow], seconds: Sequence[RoleSecond], stalls: Sequence[EventRow], counted: str
+    roles: Mapping[int, RoleRow],
+    seconds: Sequence[RoleSecond],
+    stalls: Sequence[EventRow],
+    counted: str,
+    further: Collection[str] = (),
 ) -> tuple[RoleLine, ...]:
-    """The roles in one tick: `seconds` are its intervals, `counted` the kind of role whose progress is the step's."""
+    """The roles in one tick: `seconds` are its intervals, `counted` the kind of role whose progress is the step's.
+
+    Operations of `further` loads are their own.
+    """
     grouped: dict[str, list[RoleSecond]] = {}
     ops = 0
     for second in seconds:
@@ -146,7 +153,14 @@ def role_lines(
         ops += progress(role.name, second) if role.kind == counted else 0
     stalled = {stall.role for stall in stalls}
     return tuple(
-        _role_line(name, grouped[name], roles, ops, name in stalled) for name in sorted(grouped, key=role_place)
+        _role_line(
+            name,
+            grouped[name],
+            roles,
+            sum(progress(name, second) for second in grouped[name]) if name in further else ops,
+            name in stalled,
+        )
+        for name in sorted(grouped, key=role_place)
     )
 
 

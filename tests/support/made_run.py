@@ -61,9 +61,12 @@ def make_run(
     slice_ms: float = 50.0,
     blocks: int = 0,
     slice_noise: float = 0.02,
+    arms: Sequence[str] = (),
     **planned: Any,
 ) -> Path:
     """Writes a run. `effects` multiply a (build, step)'s rate; `noise` is the standard deviation of its log.
+
+    With `arms` workloads are compared, too, of which only the names differ; then `effects` are of a (workload, step).
 
     `environments` are the machine's records before each cell, `environments_after` those after it, where there are any.
 
@@ -77,7 +80,15 @@ def make_run(
     """
     random_source = random.Random(seed)
     steps = plan_steps("g24b", 100_000, clients, STEPS, query_seconds=60)
-    cells = interleave(subjects(builds, configs, builds[0], aa, under), repeats)
+    cells = interleave(subjects(builds, configs, builds[0], aa, under, arms or ("",)), repeats)
+    workload = {
+        "name": "insert",
+        "generation": "g24b",
+        "scale": "100000",
+        "clients": clients,
+        "steps": [asdict(step) for step in steps],
+        "knobs": dict(knobs or {"limiter": "reference"}),
+    }
     manifest = Manifest(
         run=path.name,
         created="2026-11-20T10:00:00+00:00",
@@ -93,14 +104,8 @@ def make_run(
             for config in configs
             for label in builds
         },
-        workload={
-            "name": "insert",
-            "generation": "g24b",
-            "scale": "100000",
-            "clients": clients,
-            "steps": [asdict(step) for step in steps],
-            "knobs": dict(knobs or {"limiter": "reference"}),
-        },
+        workload=workload,
+        arms=dict.fromkeys(arms, workload),
         cells=cells,
         stall_rule=asdict(StallRule()),
         environment=environment,
@@ -122,7 +127,8 @@ def make_run(
                 journal.end_attempt(attempt, t_ns + SECOND_NS, "failed", (failed or {})[cell.ordinal])
                 continue
             for ordinal, step in enumerate(steps):
-                effect = (effects or {}).get((cell.subject.build, step.name), 1.0) if not cell.subject.arm else 1.0
+                of = cell.subject.workload or cell.subject.build
+                effect = (effects or {}).get((of, step.name), 1.0) if not cell.subject.arm else 1.0
                 rate = RATES[step.name] * effect * pow(2.718281828, random_source.gauss(0, noise))
                 totals = change(cell, step.name, made_totals(step.name, step.kind, rate, clients))
                 work = sum(role.rows for role in totals.roles.values())

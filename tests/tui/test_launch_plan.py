@@ -301,3 +301,20 @@ def test_a_long_list_says_which_part_of_it_is_shown() -> None:
 def test_only_builds_that_are_looked_for_or_chosen_are_listed() -> None:
     names = [item.name for item in launch_items.builds(TWO, OFFER, "17.0")]
     assert names == ["14.10", "16.3", "17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin"]
+
+
+def test_workloads_that_are_compared_are_shown_and_can_be_typed() -> None:
+    plan = request_of({"builds": ["16.3"], "arms": ["insert", "insert+pgbench-select"], "with_options": ["clients=2"]})
+    items = {item.name: item for item in launch_fields.load(plan, OFFER)}
+    assert items["arms"].text == "insert,insert+pgbench-select" and items["with"].text == "clients=2"
+    question = items["arms"].question
+    assert question is not None
+    assert question.take("insert+pgbench-tpcb").arms == ("insert+pgbench-tpcb",)
+    assert question.take("").with_options == ()
+    for typed, told in (("insert+nothing", "unknown workload 'nothing'"), ("pgbench-tpcb,insert", "begin with")):
+        with pytest.raises(UserError, match=told):
+            question.take(typed)
+    assert "insert, insert+pgbench-select" in "".join(
+        text for shown in launch_view.small(plan, None, "", (), OFFER) for text, _ in shown
+    )
+    assert "arms" not in {item.name for item in launch_fields.load(TWO, OFFER)}

@@ -366,8 +366,7 @@ def _finished(run: Path) -> int:
 
 def _label(subject: Subject) -> str:
     """What `bench flame` calls a subject."""
-    arm = {"": "", "aa": " A/A"}.get(subject.arm, f" {subject.arm}")
-    return f"{subject.build}{arm}/{subject.config}"
+    return f"{subject.subject.name}/{subject.config}"
 
 
 def _file_name(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core.comparison import DURATIONS, HEADLINES, RATE, SLA, STALLS, TIME, Comparison, Ratio
+from engine.core.comparison import DURATIONS, HEADLINES, P99, RATE, SLA, STALLS, TIME, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
 from tui.glyphs import Glyphs
@@ -68,8 +68,12 @@ class Layout:
 
 
 def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
-    """The lines: those of the shown metrics that hold something and have every wanted word, in the order of `sort`."""
-    every = [Row(step, metric) for step in comparison.steps for metric in shown]
+    """The lines: those of the shown metrics that hold something and have every wanted word, in the order of `sort`.
+
+    Where rates are shown, so are the figures of further loads.
+    """
+    further = [metric.name for metric in comparison.metrics if "." in metric.name] if RATE in shown else []
+    every = [Row(step, metric) for step in comparison.steps for metric in (*shown, *further)]
     found = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
     if sort == "effect":
         return sorted(found, key=lambda row: -_effect(_ratios(comparison, row)))
@@ -82,6 +86,10 @@ def name_of(comparison: Comparison, row: Row) -> str:
     """What a line's metric is called where there is little room."""
     if row.metric == RATE:
         return comparison.units.get(row.step, SHORT[row.metric])
+    load, _, figure = row.metric.rpartition(".")
+    if load:  # of one beside the step's own
+        own = titles(comparison).get(row.metric, figure).rpartition(" ")[2]
+        return f"{load.rpartition('-')[2][:6]} {'p99' if figure == P99 else own}"[: METRIC_CELLS - 1]
     return SHORT.get(row.metric, row.metric)
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.core.errors import UserError
-from engine.core.request import Request
+from engine.core.errors import UserError, unknown
+from engine.core.request import Request, loads_of
 from tui.launch.items import Choices, Item, Question
 from tui.launch.plan import repeats_of, steps_of, with_option, with_workload
+from workloads.names import UnknownName
 from workloads.options import Option
 
 ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
@@ -26,12 +27,40 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
 
     detail = f"{description}; left and right choose another, or a named plan"
     first = _choice("workload", plan.options.get("preset", plan.workload), (*names, *presets), detail, chosen)
+    others = _at_once(plan)
     options = [option for option in offer.options_of(plan) if option.name not in ELSEWHERE]
     if preset is not None:
         fixed = f"{preset['preset']} is a plan of its own: it has its steps and sizes"
         own = [option.name for option in options if isinstance(preset.get(option.name), str)]
-        return (first, *(Item(name, text=str(preset[name]), detail=fixed) for name in own))
-    return (first, *(_option(option, plan, offer) for option in options))
+        return (first, *others, *(Item(name, text=str(preset[name]), detail=fixed) for name in own))
+    return (first, *others, *(_option(option, plan, offer) for option in options))
+
+
+def _at_once(plan: Request) -> tuple[Item, ...]:
+    """The workloads that begin with the plan's, where there are others than it by itself, and the others' options."""
+
+    def take(text: str) -> Request:
+        try:
+            _, _, arms = loads_of(plan.workload, [name for name in text.split(",") if name])
+        except UnknownName as error:
+            raise unknown(error.kind, error.name, error.choices) from None
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        return replace(plan, arms=arms, with_options=plan.with_options if arms else ())
+
+    if not plan.arms:
+        return ()
+    typed = ",".join(plan.arms)
+    words = " ".join(plan.with_options)
+    return (
+        Item("arms" if len(plan.arms) > 1 else "at once", text=typed,
+             detail=f"{typed}: loads on one server at once" + (", compared with the first" if "," in typed else ""),
+             question=Question(f"{plan.workload} with others beside it, with commas between", typed, take)),
+        Item("with", text=words or "-", mark="" if words else "dim",
+             detail="with: options of the loads beside the first: NAME=VALUE",
+             question=Question("options of the loads beside the first: NAME=VALUE, with spaces between", words,
+                               lambda text: replace(plan, with_options=tuple(text.split())))),
+    )  # fmt: skip
 
 
 def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:

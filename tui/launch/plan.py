@@ -87,7 +87,8 @@ def with_option(request: Request, name: str, value: Any, excludes: Sequence[str]
 def with_workload(request: Request, workload: str, preset: str | None = None) -> Request:
     """With another workload as it usually is, or with a named plan of it; the number of clients stays, if it is one."""
     kept = {name: value for name, value in request.options.items() if name == "clients" and isinstance(value, int)}
-    return replace(request, workload=workload, options=kept | ({"preset": preset} if preset else {}))
+    options = kept | ({"preset": preset} if preset else {})
+    return replace(request, workload=workload, arms=(), with_options=(), options=options)
 
 
 def repeats_of(request: Request, estimate: Mapping[str, Any] | None) -> int:

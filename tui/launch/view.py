@@ -114,20 +114,21 @@ def counted(checks: Sequence[Item]) -> str:
 def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     """The dry run: the command, the cells in their order, and what is to be known of them."""
     manifest = prospect["manifest"]
-    workload = manifest["workload"]
     lines = [line(("the same by hand", "strong"))]
     words = _wrapped(command(plan), 66)
     lines += [line(f"  {text} \\") for text in words[:-1]] + [line(f"  {words[-1]}")]
-    steps = " ".join(step["name"] for step in workload["steps"])
-    lines.append(line((f"each cell: {workload['name']} {workload_title(workload)}", "strong")))
-    lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
+    for name, workload in (manifest["arms"] or {"each cell": manifest["workload"]}).items():
+        steps = " ".join(step["name"] for step in workload["steps"])
+        lines.append(line((f"{name}: {workload['name']} {workload_title(workload)}", "strong")))
+        lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
     if manifest["interleave_reason"]:
         lines += [line(text) for text in _wrapped(f"{manifest['interleave']}: {manifest['interleave_reason']}", 70)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
     for cell in manifest["cells"][: prospect["cell_count"]]:
         subject = cell["subject"]
         arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
-        name, begins = f"{subject['build']}{arm}", span(cell["ordinal"] * prospect["cell_s"])
+        name = f"{subject['build']} {subject['workload']}".rstrip() + arm
+        begins = span(cell["ordinal"] * prospect["cell_s"])
         row = f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}"
         lines.append(line(row))
     total, needed = span(prospect["total_s"]), size(prospect["needed_bytes"])
@@ -151,7 +152,8 @@ def small(
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
     lines.append(line(f"configs  {', '.join(plan.configs)}"))
-    lines.append(line(f"load     {offer.load(plan)}, {repeats_of(plan, estimate)} repeats"))
+    arms = f": {', '.join(plan.arms)}" if plan.arms else ""
+    lines.append(line(f"load     {offer.load(plan)}{arms}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip

@@ -42,6 +42,8 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
 
     def work(session: Session) -> Found:
         check = session.check
+        if spec.schema:
+            session.execute(f"CREATE SCHEMA {spec.schema}")
         for name in {options.tablespace, options.index_tablespace} - {""}:
             place = Path(spec.data_folder) / f"tablespace-{name}"
             place.mkdir(mode=0o700)
@@ -52,11 +54,13 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             session.execute(statement)
         for statement in WARM if tables else ():
             session.execute(statement)
-        for script in spec.scripts:
+        # Scripts beside another load may be of that load's tables, which are not there yet.
+        ready = not spec.schema or all(script.builtin for script in spec.scripts)
+        for script in spec.scripts if ready else ():
             single = [Script(script.name, 1, script.text)]
             argv = _command(spec, folder, single, transactions=1, clients=1)
             _call(argv, spec, folder, check, single)
-        if options.warmup_seconds:
+        if options.warmup_seconds and ready:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
             told = summary.parse(_call(argv, spec, folder, check))
             if "tps" in told:

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from psycopg.conninfo import make_conninfo
 
 from workloads import gate
 from workloads.connection import SqlError, execute, open_connection
@@ -42,9 +43,9 @@ READ_EVERY_MS = 20  # between two readings of the log
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
-BACKENDS = f"""
+BACKENDS = """
 SELECT pid FROM pg_stat_activity
-WHERE application_name = '{APPLICATION}' AND backend_type = 'client backend' AND state IS NOT NULL
+WHERE application_name = '{application}' AND backend_type = 'client backend' AND state IS NOT NULL
 AND datname = current_database()
 ORDER BY backend_start
 """
@@ -66,6 +67,8 @@ class Step:
         spec, options, version = self.spec, self.spec.options, self.spec.version
         self.clients = int(spec.step["clients"])
         self.timed = not spec.step["transactions"]
+        self.others = Page(spec.page_fd, spec.until) if spec.until else None  # with which the step ends
+        self.application = f"{APPLICATION}-{spec.schema}" if spec.schema else APPLICATION
         argv = command.run(
             spec.program,
             version,
@@ -73,7 +76,7 @@ class Step:
             spec.scripts,
             str(self.folder),
             clients=self.clients,
-            dsn=spec.dsn,
+            dsn=make_conninfo(spec.dsn, application_name=self.application) if spec.schema else spec.dsn,
             seed=spec.seed,
             transactions=spec.step["transactions"] or None,
         )
@@ -105,7 +108,7 @@ class Step:
 
     def _await_connected(self) -> list[int]:
         """Waits until all clients have connected, and stops pgbench; returns their backends in order of their start."""
-        with contextlib.closing(_Watching(self.spec.dsn)) as watching:
+        with contextlib.closing(_Watching(self.spec.dsn, self.application)) as watching:
             setting_up = first_backends(self.pgbench.has_opened_logs, watching.backends, self._check_soon)
             while True:
                 self._check()
@@ -166,7 +169,7 @@ class Step:
         while not self.timed or self._left_ns() > 0:
             left_ms = max(1, self._left_ns() // 1_000_000) if self.timed else READ_EVERY_MS
             stands_still = bool(self.page.words[Control.PAUSED_SINCE_NS])
-            if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)):
+            if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)) or self._others_done():
                 break
             if not (stood_still and stands_still):  # nothing comes while it is another server's turn
                 self._read()
@@ -179,7 +182,7 @@ class Step:
             self.halted_ns = clock()
         elif self.pgbench.code:
             raise Failed(self._reason())
-        ended_ns = self.counting.ended_ns = clock()
+        ended_ns = self.counting.ended_ns = self._end_of_others() or clock()
         self._read()
         if self.timed:
             self.counting.project(ended_ns)
@@ -194,6 +197,16 @@ class Step:
         """How much is left of the step's length, in active time."""
         length_ns = self.page.words[Control.END_NS] or int(self.spec.step["seconds"]) * 1_000_000_000
         return length_ns - (gate.active_ns(self.page, clock()) - self.start_ns)
+
+    def _others_done(self) -> bool:
+        """Whether the load that this one is beside has done its work."""
+        page = self.others
+        return page is not None and all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
+
+    def _end_of_others(self) -> int:
+        """When it had: the step's end, which this one sees a little later; 0 for a load by itself."""
+        page = self.others
+        return max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)) if page is not None else 0
 
     def _finish(self) -> None:
         """Lets pgbench end by itself once the engine has taken its samples, and reports what it says."""
@@ -229,7 +242,8 @@ class Step:
         sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns)))
 
     def _correct(self, in_flight: int) -> None:
-        if self.spec.log_every == 1:  # the log says it
+        # The log says it, or what was done after the step's end is in the sum.
+        if self.spec.log_every == 1 or self.others is not None:
             return
         processed = summary.parse(self.pgbench.output).get("processed")
         if processed is not None:
@@ -288,12 +302,13 @@ def first_backends(
 class _Watching:
     """A connection that asks which backends are pgbench's."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, application: str) -> None:
         self._connection = open_connection(dsn)
+        self._question = BACKENDS.format(application=application).encode()
 
     def backends(self) -> list[int]:
         """Their pids, the first to come first."""
-        result = execute(self._connection, BACKENDS.encode())
+        result = execute(self._connection, self._question)
         return [int(result.get_value(row, 0) or 0) for row in range(result.ntuples)]
 
     def close(self) -> None:
@@ -302,12 +317,17 @@ class _Watching:
 
 
 def _run(spec: Spec, page: Page) -> None:
+    if spec.schema:  # what is not there is looked for among the relations of the load that this one is beside
+        own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
+        spec = msgspec.structs.replace(spec, dsn=own)
     with TemporaryDirectory(prefix="pgbench-", dir=spec.folder) as folder:
         for script in spec.scripts:
             if not script.builtin:
                 (Path(folder) / script.name).write_text(script.text)
         if spec.step["kind"] == "init":
-            sys.stdout.buffer.write(msgspec.json.encode({"found": initialize(spec, page, Path(folder))}))
+            found = initialize(spec, page, Path(folder))
+            # What is found of a load beside another says nothing of that.
+            sys.stdout.buffer.write(b"" if spec.schema else msgspec.json.encode({"found": found}))
         else:
             Step(spec, page, Path(folder)).run()
 
@@ -328,12 +348,15 @@ class OfStep(Protocol):
 S = TypeVar("S", bound=OfStep)
 
 
-def serve(of: type[S], run: Callable[[S, Page], None]) -> int:
-    """A launcher, whose standard input is a step of that class: runs it, and returns its exit code."""
+def serve(of: type[S], run: Callable[[S, Page], None], first_of: Callable[[S], int] = lambda _: 0) -> int:
+    """A launcher, whose standard input is a step of that class: runs it, and returns its exit code.
+
+    `first_of` says which is its first slot in the page.
+    """
     die_with_parent(os.getppid())
     name_process("pgbench launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=of)
-    page = Page(spec.page_fd, int(spec.step.get("clients", 1)))
+    page = Page(spec.page_fd, int(spec.step.get("clients", 1)), first_of(spec))
 
     def stop(_signal: int, _frame: object) -> None:
         page.words[Control.STOP] = 1
@@ -359,4 +382,4 @@ def serve(of: type[S], run: Callable[[S, Page], None]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(Spec, _run))
+    sys.exit(serve(Spec, _run, lambda spec: spec.first))

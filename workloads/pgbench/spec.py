@@ -33,7 +33,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`.
 
-    `folder` is there for files, `data_folder` for those of the server.
+    `folder` is there for files, `data_folder` for those of the server. For a load beside another `first`, `until` and
+    `schema` are as `workloads.base.Place` has them.
     """
 
     page_fd: int
@@ -50,3 +51,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     log_by_line: bool
     seed: int
     checkpoint: bool = True
+    first: int = 0
+    until: int = 0
+    schema: str = ""

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
+from workloads.options import checked as check_options
 from workloads.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import SHAPE, Options, ScriptOptions, common, recorded
@@ -50,6 +51,13 @@ NOT_SLICED = {
 }
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 BESIDE = "a tablespace is a folder beside the data"
+LOG_EVERY_READ = 16  # of the built-in script that only reads, beside another load
+OPEN_END_S = 1_000_000  # of a load beside another, which ends with that
+NOT_BESIDE_WHY = {
+    **dict.fromkeys(("steps", "seconds", "transactions", "transactions_total"), "which gives the steps and lengths"),
+    "between": "as nothing is done between the steps but what that does",
+    "connect": "as the CPU of its backends could not be told from that load's",
+}
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
@@ -118,6 +126,19 @@ class Pgbench:
                 raise ValueError(f"{script.name}: it sleeps, and sleep goes on while its server is stopped")
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
 
+    def beside(self, entries: Record) -> Plan:
+        """See `workloads.base.Joins`: one step, as long as that which it is beside."""
+        for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
+            raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
+        options = check_options(self.options, {"clients": [1], **entries}, texts=True)
+        if len(options.clients) != 1:
+            raise ValueError("clients: a load beside another has one number of clients")
+        planned = self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
+        # How many there are in a second is found for the main load only.
+        known = not planned.record["writes"] and all(script.builtin for script in _scripts(planned.record))
+        usual = LOG_EVERY_READ if known else 1
+        return replace(planned, record={**planned.record, "log_every": planned.record["log_every"] or usual})
+
     def steps(self, record: Record) -> tuple[Step, ...]:
         options, scripts = recorded(record), _scripts(record)
         made = Step(
@@ -180,6 +201,9 @@ class Pgbench:
             log_by_line=every == 1 and _may_be_slow(options, scripts, found.lines_per_s),
             seed=seed_of(place.seed, step.name, place.repeat),
             checkpoint=place.checkpoint,
+            first=place.first,
+            until=place.until,
+            schema=place.schema,
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
 

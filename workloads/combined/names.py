@@ -1,0 +1,54 @@
+"""Names of workloads that run at once, `insert+pgbench-select+pgbench:my.sql`, and lists of them, taken apart.
+
+A plus or a comma may also be part of what stands behind a workload's colon, such as a script's name: what follows it
+begins a further workload only where it is the name of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A workload by its name, and what stands behind that: `pgbench`, `my.sql`; empty where nothing does."""
+
+    name: str
+    argument: str = ""
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+        return f"{self.name}:{self.argument}" if self.argument else self.name
+
+    @property
+    def label(self) -> str:
+        """The same with files by their names alone."""
+        files = (file.rpartition("/")[2] for file in self.argument.split(","))
+        return f"{self.name}:{','.join(files)}" if self.argument else self.name
+
+
+def parts_of(text: str, known: Collection[str]) -> tuple[Part, ...]:
+    """The workloads of a name, the main one first."""
+    found: list[Part] = []
+    for piece in _rejoined(text.split("+"), "+", known):
+        name, _, argument = piece.partition(":")
+        found.append(Part(name, argument))
+    return tuple(found)
+
+
+def arms_of(pieces: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """The names of a list that was cut at its commas."""
+    return tuple(_rejoined(pieces, ",", known))
+
+
+def _rejoined(pieces: Sequence[str], sign: str, known: Collection[str]) -> list[str]:
+    found: list[str] = []
+    for piece in pieces:
+        head = piece.partition("+")[0].partition(":")[0]
+        last = found[-1].rpartition("+")[2] if sign == "," and found else found[-1] if found else ""
+        if ":" in last and head not in known:
+            found[-1] += sign + piece
+        else:
+            found.append(piece)
+    return found

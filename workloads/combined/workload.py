@@ -1,0 +1,210 @@
+"""A workload with further loads beside it, as a workload: see `workloads.base`.
+
+The first part gives the steps, their lengths and the headlines. The others run beside each step that is judged by a
+rate while it lasts, but for loads of tables, and end with it. Their tables are made before all other steps, in a schema
+of their own; what is not found there is looked for among the main part's.
+
+In its record `parts` are the records of the parts, the main one's first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from workloads.base import (
+    Beside,
+    Joins,
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+    role_kind,
+)
+from workloads.combined.spec import PartSpec, Spec
+
+ALONE = frozenset({"load"})  # kinds of steps that are done without the other loads
+
+
+class Combined:
+    """See `workloads.base.Workload`. `further` are the workloads beside the main one."""
+
+    def __init__(self, main: Workload, further: tuple[Workload, ...]) -> None:
+        names = [main.name, *(each.name for each in further)]
+        self.name = "+".join(names)
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{self.name}: {name} is named twice")
+        for each in further:
+            if not isinstance(each, Joins):
+                raise ValueError(f"{self.name}: {each.name} cannot be beside another workload; name it first")
+        self.main = main
+        self.further = further
+        self.description = f"{main.description}; beside it {', '.join(each.description for each in further)}"
+        self.options = main.options
+
+    def plan(self, options: Any) -> Plan:
+        return self.joined(self.main.plan(options), [_joins(each).beside({}) for each in self.further])
+
+    def joined(self, main: Plan, further: Sequence[Plan]) -> Plan:
+        """The plan of all parts, from the plans of each."""
+        plans, parts = (main, *further), [main.record, *(plan.record for plan in further)]
+        others = "; ".join(f"{part['name']} {part['title']}, {_clients(part)}" for part in parts[1:])
+        record = {
+            "name": self.name,
+            "title": f"{main.record['title']} (beside it {others})",
+            "clients": main.record["clients"],
+            "parts": parts,
+        }
+        made = [{"name": step.name, "kind": step.kind} for step, *_ in self._preparing(record)]
+        return Plan(
+            record | {"steps": [*made, *main.record["steps"]]},
+            tuple(dict.fromkeys(setting for plan in plans for setting in plan.settings)),
+            main.probes,
+            tuple(dict.fromkeys(program for plan in plans for program in plan.programs)),
+        )
+
+    def check(self, record: Record) -> None:
+        self.written(record)
+        for part, own in self._parts(record):
+            part.check(own)
+
+    def written(self, record: Record) -> Written:
+        found = [part.written(own) for part, own in self._parts(record)]
+        scripts: dict[str, str] = {}
+        for each in found:
+            for name, text in each.scripts.items():
+                if scripts.setdefault(name, text) != text:
+                    raise ValueError(f"{self.name}: two different scripts are called {name}; rename one")
+        return Written(scripts, tuple(dict.fromkeys(each for own in found for each in own.variables)))
+
+    def abreast(self, entries: Record) -> dict[str, Any]:
+        further = ", ".join(each.name for each in self.further)
+        raise ValueError(f"several loads at once cannot be driven in slices ({further} beside {self.main.name})")
+
+    def steps(self, record: Record) -> tuple[Step, ...]:
+        (_, of_main), *_ = self._parts(record)
+        joined = (self._joined(record, step) for step in self.main.steps(of_main))
+        return (*(step for step, *_ in self._preparing(record)), *joined)
+
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
+        for made, part, own, original, _ in self._preparing(record):
+            if made.name == step.name:
+                return part.maintenance(own, original, server_major)
+        (_, of_main), *_ = self._parts(record)
+        return self.main.maintenance(of_main, self._of_main(record, step), server_major)
+
+    def launch(self, record: Record, step: Step, place: Place) -> Launch:
+        for made, part, own, original, role in self._preparing(record):
+            if made.name == step.name:
+                return part.launch(own, original, replace(place, found={}, schema=_schema(role)))
+        (_, of_main), *others = self._parts(record)
+        main = self._of_main(record, step)
+        launches = {self.main.name: self.main.launch(of_main, main, place)}
+        first = len(main.roles)
+        for (part, own), each in zip(others, step.beside, strict=False):
+            load = part.steps(own)[-1]
+            where = replace(place, found={}, first=first, until=len(main.roles), schema=_schema(each.role))
+            # Its name is what the keys that it draws follow from: other ones in each step.
+            launches[each.role] = part.launch(own, replace(load, name=f"{step.name}.{load.name}"), where)
+            first += len(load.roles)
+        if not step.beside:
+            return launches[self.main.name]
+        parts = tuple(PartSpec(name, launch.command, launch.stdin) for name, launch in launches.items())
+        spec = Spec(place.page_fd, first, (0, *self._firsts(record, step)), parts)
+        return Launch((sys.executable, "-m", "workloads.combined.launch"), msgspec.json.encode(spec).decode())
+
+    def relations(self, record: Record, role: Role) -> frozenset[str]:
+        for (part, own), name in zip(self._parts(record)[1:], self._roles(record), strict=False):
+            if role.name == name:
+                found = part.relations(own, role)
+                return found | {f"{_schema(name)}.{relation}" for relation in found}
+        (_, of_main), *_ = self._parts(record)
+        return self.main.relations(of_main, role)
+
+    def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
+        return sum(part.expected_bytes(own, max_wal_bytes) for part, own in self._parts(record))
+
+    def identity(self, record: Record) -> dict[str, Any]:
+        (_, of_main), *others = self._parts(record)
+        found = dict(self.main.identity(of_main))
+        for part, own in others:
+            values = {**part.identity(own), "clients": own["clients"]}
+            found |= {f"{part.name} {name}": value for name, value in values.items()}
+        return found
+
+    def non_default(self, record: Record) -> tuple[str, ...]:
+        (_, of_main), *others = self._parts(record)
+        of_others = (f"{part.name} {words}" for part, own in others for words in part.non_default(own))
+        return (*self.main.non_default(of_main), *of_others)
+
+    def sizes(self) -> Listing:
+        return self.main.sizes()
+
+    def presets(self) -> tuple[dict[str, Any], ...]:
+        return self.main.presets()
+
+    def _parts(self, record: Record) -> list[tuple[Workload, Record]]:
+        """Each part with its record; the programs that were found are of all of them."""
+        programs = {"programs": record["programs"]} if "programs" in record else {}
+        owners = (self.main, *self.further)
+        return [(part, {**own, **programs}) for part, own in zip(owners, record["parts"], strict=True)]
+
+    def _roles(self, record: Record) -> tuple[str, ...]:
+        """The roles of the further loads: their names, unless a role of the main part is called so."""
+        taken = {role_kind(role.name) for step in self.main.steps(record["parts"][0]) for role in step.roles}
+        return tuple(f"{part.name}-beside" if part.name in taken else part.name for part in self.further)
+
+    def _preparing(self, record: Record) -> Iterator[tuple[Step, Workload, Record, Step, str]]:
+        """The steps that prepare the further loads; whose they are, what they are there, and the load's role."""
+        for (part, own), role in zip(self._parts(record)[1:], self._roles(record), strict=True):
+            for step in part.steps(own)[:-1]:
+                yield replace(step, name=f"{step.name}.{role}"), part, own, step, role
+
+    def _joined(self, record: Record, step: Step) -> Step:
+        """A step of the main part, with the other loads beside it where that is to be."""
+        if step.headline is None or not step.headline.live or step.kind in ALONE:
+            return replace(step, sliced="")
+        roles, beside, connections = list(step.roles), [], step.connections
+        for (part, own), name in zip(self._parts(record)[1:], self._roles(record), strict=True):
+            load = part.steps(own)[-1]
+            roles += [Role(role.client, name) for role in load.roles]
+            beside.append(Beside(name, load.headline.unit if load.headline else "ops/s", load.ages, load.threads))
+            connections += load.connections
+        own_record = {**step.record, "beside": [each.role for each in beside]}
+        return replace(
+            step, record=own_record, roles=tuple(roles), beside=tuple(beside), connections=connections, sliced=""
+        )
+
+    def _of_main(self, record: Record, step: Step) -> Step:
+        """A step of the main part as that knows it."""
+        (_, of_main), *_ = self._parts(record)
+        return next(each for each in self.main.steps(of_main) if each.name == step.name)
+
+    def _firsts(self, record: Record, step: Step) -> Iterator[int]:
+        """The first slots of the further loads."""
+        for each in step.beside:
+            yield next(slot for slot, role in enumerate(step.roles) if role.name == each.role)
+
+
+def _joins(part: Workload) -> Joins:
+    assert isinstance(part, Joins)
+    return part
+
+
+def _schema(role: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in role)
+
+
+def _clients(record: Record) -> str:
+    return f"{record['clients']} client{'s' if record['clients'] != 1 else ''}"
