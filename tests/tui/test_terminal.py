@@ -157,7 +157,7 @@ def test_a_run_is_started_watched_left_and_compared(
     tmux.run(f"{tmux.bench} watch")
     tmux.until(" REC ", "2/4", " l.i1 ", other)
     shown = tmux.until("base", "so far)")  # of the first cell, which was the base's
-    tmux.until(" FINISHED ", "4 cells done", patience_s=300)
+    tmux.until(" FINISHED ", "4/4 cells", patience_s=300)
     tmux.press("3")
     counted = bench.undrifted_pairs(2)
     shown = tmux.until(
