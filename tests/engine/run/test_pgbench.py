@@ -266,7 +266,7 @@ def test_a_run_with_other_scripts_is_not_compared(bench: Bench, label: str, tmp_
     for text in ("SELECT 1;", "SELECT 2;"):
         script = tmp_path / "same.sql"
         script.write_text(text)
-        run(bench, label, f"pgbench:{script}", "--clients", "1", "--transactions", "50")
+        run(bench, label, f"pgbench:{script}", "--clients", "1", "--transactions", "5000")
         runs.append(str(bench.run))
     done = bench("compare", *runs)
     assert done.returncode == 2 and "cannot be compared: scripts is" in done.stderr
