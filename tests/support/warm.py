@@ -38,7 +38,7 @@ PIPES_MAX = 8
 HIGH_FD = 500
 LOAD_TIMEOUT_S = 120.0
 # Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
-SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "OPENBLAS_", "SSL_", "PGBED_WORKLOADS")
+SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "PGBED_WORKLOADS")
 _asking = threading.Lock()
 
 
