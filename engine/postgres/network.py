@@ -20,8 +20,8 @@ from psycopg.conninfo import make_conninfo
 from engine.core.route import Route
 from engine.host.account import Account
 from engine.host.addresses import free_port
+from engine.postgres.cluster import PASSFILE
 
-PASSFILE = "password"  # in the private folder of the socket
 METHOD = "scram-sha-256"
 OLD_ITERATIONS = 4096  # of servers that have no setting for it: before 16
 

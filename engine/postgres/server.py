@@ -37,6 +37,7 @@ from engine.postgres.cluster import (
     CLUSTERS,
     DATA,
     FILES,
+    PASSFILE,
     SOCKET_DIR_PREFIX,
     Progress,
     end_processes,
@@ -49,7 +50,7 @@ from engine.postgres.cluster import (
     wait_until,
 )
 from engine.postgres.configs import quoted
-from engine.postgres.network import PASSFILE, Network, network_of
+from engine.postgres.network import Network, network_of
 from engine.postgres.places import PORT, ServerError, check_places, socket_base
 from engine.postgres.serverlog import line_prefix
 from workloads.base import Kit

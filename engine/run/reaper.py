@@ -25,7 +25,6 @@ from engine.core.errors import UserError
 from engine.host import scheduler
 from engine.journal.lock import held
 from engine.journal.runs import CONTROL
-from engine.postgres.attached import LeftBehind, clear
 from engine.postgres.cluster import kill_leftover
 
 LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and gives up the lock in no certain order
@@ -83,6 +82,13 @@ def reaper(run: Path) -> Iterator[Reaper]:
         process.wait()
 
 
+def _clear_attached(cell: Path, conninfo: str) -> None:
+    from engine.postgres.attached import LeftBehind, clear  # which loads a driver that other runs do without
+
+    with suppress(LeftBehind):  # whoever resumes the run is told
+        clear(cell, conninfo)
+
+
 def main() -> None:
     """Waits for the engine to end; clears what it left, unless another engine has the run."""
     run, last = Path(sys.argv[1]), b'{"cells": []}'
@@ -100,8 +106,7 @@ def main() -> None:
                 for cell in cells:
                     kill_leftover(Path(cell["cell"]), Path(cell["bin"]), cell["uid"])
                     if cell["conninfo"]:
-                        with suppress(LeftBehind):  # whoever resumes the run is told
-                            clear(Path(cell["cell"]), cell["conninfo"])
+                        _clear_attached(Path(cell["cell"]), cell["conninfo"])
                 (run / CONTROL).unlink(missing_ok=True)
             return
         except UserError:

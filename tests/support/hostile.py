@@ -32,13 +32,15 @@ def poison(run: Path) -> Path:
 
 
 def _poisoned(value: Any, names: dict[str, str], key: str = "") -> Any:
+    if key == "route":  # addresses and hosts that are none are refused
+        return value
     if isinstance(value, dict):
         return {names.get(name, name): _poisoned(each, names, name) for name, each in value.items()}
     if isinstance(value, list):
         return [_poisoned(each, names, key) for each in value]
     if not isinstance(value, str) or key in KEPT:
         return value
-    return names.get(value, value if key in ("config", "kernel", "name", "base") else value + EVIL)
+    return names.get(value, value if key in ("config", "kernel", "name", "base", "workload") else value + EVIL)
 
 
 def _words(value: Any) -> Any:

@@ -192,7 +192,7 @@ def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
             state,
             f"{name_of(kernel)}: {release}, {state}",
             "chosen" if chosen else "",
-            toggle=partial(with_kernel, plan, kernel, (*rows, *own)),
+            toggle=None if plan.kernels == (kernel,) else partial(with_kernel, plan, kernel, (*rows, *own)),
         )
 
 
