@@ -49,7 +49,7 @@ def test_scripts_of_the_first_are_its_option_and_those_of_others_stay_in_their_n
     assert [load.name for load in found] == ["insert", "insert+pgbench:one.sql", "insert+pgbench:two.sql"]
     assert [load.plan.record["name"] for load in found] == ["insert", "insert+pgbench", "insert+pgbench"]
     assert found[2].plan.record["parts"][1]["scripts"][0]["name"] == "two.sql"
-    cells = interleave(subjects(["16.3"], ["auto"], "16.3", False, [load.name for load in found]), 2)
+    cells = interleave(subjects(["16.3"], ["auto"], "16.3", False, arms=[load.name for load in found]), 2)
     assert cells[1].id == "002-16.3-insert+pgbench_one.sql-auto-r1"
     assert [cell.subject.workload for cell in cells] == [load.name for load in (*found, *reversed(found))]
 
