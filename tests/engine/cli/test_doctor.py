@@ -111,7 +111,7 @@ def test_an_output_folder_that_cannot_be_written_is_a_failure() -> None:
     assert found.reason.startswith("/proc cannot be written: ") and "--out" in found.remedy
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+@pytest.mark.outside  # only root can make files of another user
 def test_an_output_folder_that_somebody_else_may_replace_is_a_failure(new_folder: Any) -> None:
     folder = new_folder()
     folder.chmod(0o1777)

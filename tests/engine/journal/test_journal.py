@@ -310,7 +310,7 @@ except UserError as error:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.outside  # only root can become another user
 @pytest.mark.parametrize("ended", ["closed", "killed", "at work"])
 def test_another_user_reads_a_run_that_he_may_not_write(new_folder: Callable[[], Path], ended: str) -> None:
     run = new_folder() / "run"

@@ -232,7 +232,7 @@ def test_kept_clusters_do_not_stand_in_the_way_of_resume(bench: Bench, build: Ca
 # -- where root writes
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+@pytest.mark.outside  # only root can make files of another user
 def test_a_folder_that_another_user_could_rearrange_is_refused(new_folder: Callable[[], Path]) -> None:
     shared, theirs = new_folder(), new_folder()
     shared.chmod(0o1777)
@@ -250,7 +250,7 @@ def test_a_folder_that_another_user_could_rearrange_is_refused(new_folder: Calla
     assert own_folder(shared / "mine" / "new" / "folder") == (shared / "x" / "new" / "folder").resolve()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+@pytest.mark.outside  # only root can make files of another user
 def test_a_run_is_not_made_behind_another_users_symlink(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
@@ -288,7 +288,7 @@ main(["stop", sys.argv[1]])
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.outside  # only root can become another user
 def test_stopping_another_users_run_is_refused_in_one_line(bench: Bench, build: Callable[[int | str], Build]) -> None:
     run = bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
     asked = subprocess.run([sys.executable, "-c", STOP, str(run)], capture_output=True, text=True, check=False)
