@@ -63,13 +63,13 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
     if not pairs:
         why = next((reason for ratio in rates for reason in ratio.reasons), "no pair of cells has finished")
         return f"{name} against {base}: no verdict: {why}."
+    if foreign.unjudged(cells):
+        judged = [ratio for ratio in rates if ratio.low is not None]
+        return f"{name} against {base}, ratios without verdicts, as {foreign.NO_VERDICT}: {_effects(judged) or 'none'}."
     if pairs < MIN_PAIRS:
         better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
         have = "one pair" if pairs == 1 else "two pairs"
         return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}."
-    if foreign.unjudged(cells):
-        judged = [ratio for ratio in rates if ratio.low is not None]
-        return f"{name} against {base}, ratios without verdicts, as {foreign.NO_VERDICT}: {_effects(judged) or 'none'}."
     known = [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]
     unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
     withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]
