@@ -103,7 +103,9 @@ def _version(path: Path) -> str:
 
 
 def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    """By what versions are ordered: 17beta1 comes before 17.0."""
+    first, *more = [int(part) for part in re.findall(r"\d+", version)] or [0]
+    return (first, -1, *more) if re.search("[a-z]", version) else (first, *more)
 
 
 def _record(path: Path) -> dict[str, str]:

@@ -28,6 +28,7 @@ def pgbench(folder: Path, version: str) -> Path:
         ("12.11", "15.18", "17", "17"),
         ("12.11", "unheard of", "", "12.11"),
         ("18.6", "18.6", "18", "18.6"),
+        ("17beta1", "17.0", "16", "17.0"),
     ],
 )
 def test_the_newest_is_taken_wherever_it_is(
