@@ -36,6 +36,9 @@ SHOWN = ("host", "hostaddr", "port", "user", "dbname")
 # A peer that is gone without a word would else keep a step waiting for hours.
 KEEPALIVES = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3",
               "tcp_user_timeout": "60000"}  # fmt: skip
+# libpq quotes what it cannot read, which may be a password, or the whole string.
+_NAMES_OPTION = re.compile(r'(option|parameter:) "[a-z_]+"$')
+_QUOTED = re.compile(r'".*"')
 _COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
 
 
@@ -166,7 +169,10 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.Error as error:
-        raise UserError(f"{name}: not a connection string: {one_line(error)}") from None
+        said = one_line(error)
+        if not _NAMES_OPTION.search(said):
+            said = _QUOTED.sub('"…"', said)
+        raise UserError(f"{name}: not a connection string: {said}") from None
     for key in given:
         if key in SECRET:
             raise UserError(f"{name}: {key} is not supported: it would have to be shown to others on this machine")

@@ -310,6 +310,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (f"{prod},{label}", {}, "they cannot be compared"),
             (f"{prod},prod={new.dsn()}", {}, "two servers are called 'prod'"),
             (f"{prod},other={old.dsn(more='connect_timeout=9')}", {}, "prod and other are the same server"),
+            (f"prod=postgresql://tenant:{PASSWORD}/:x@[::1/", {}, "prod: not a connection string: "),
             (prod, {"configs": ["cx5"]}, "--config cannot be used with prod=…"),
             (prod, {"overrides": ["work_mem=1MB"]}, "--set cannot be used"),
             (prod, {"keep": True}, "--keep cannot be used"),
