@@ -200,7 +200,10 @@ class Launch:
     It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
     Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
-    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher, or held.
+    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher, or held;
+    or `error_ms`, its standard error where many such stops were taken off.
+    Its `first_end`, where each client does a fixed amount, says when the first of several had done its: `seconds` into
+    the step, and how many `transactions` all had done by then.
     Its `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each
     transaction loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`),
     and these are shown. Its `timing`, an object, says what the programs that it ran took: `user_s`, `system_s`,

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.analysis.results import CellResult, RunResult, StepResult
-from engine.core.comparison import LEVEL, P99, RATE, Metric
+from engine.core.comparison import FULL_RATE, LEVEL, P99, RATE, Metric
 from engine.core.model import ARMS, Subject, baseline
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 
 METRICS: tuple[Metric, ...] = (
     Metric("rate_per_s", "ops/s", "more"),
+    Metric(FULL_RATE, "ops/s with all clients", "more"),
     Metric("server_cpu_us_per_op", "server CPU us/op", "less"),
     Metric("client_cpu_us_per_op", "client CPU us/op", "less"),
     Metric("ctx_switches_per_op", "switches/op", "less"),

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from engine.core.comparison import StatementTime
-from engine.core.model import StepTotals, Timing, judged_by, ops, rows, sla, time_s
+from engine.core.model import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
 from engine.core.record import converted
 from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
 from probes import figures
@@ -75,6 +75,8 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     """The figures that are compared between builds, and others of the step.
 
     rate_per_s is ops per second; time_s, and what goes with it, stands in its place where a step is judged by that.
+    Where each client does a fixed amount, first_end_s is when the first of them had done its, and full_rate_per_s the
+    rate until then, while all worked.
     CPU, run-queue wait and switches are of all server processes; client_cpu of all client processes. read_kb is what
     the server's processes had read from the device. written_kb is what they made dirty in the page cache, less what was
     removed before it was written: the device sees it later, once for many changes. device_written_kb is what the device
@@ -94,6 +96,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
 
     return {
         "rate_per_s": _per(count, totals.seconds) if headline and headline.by == "rate" else None,
+        **_first_end(totals),
         "server_cpu_us_per_op": _part(own(totals.server_cpu_ns, "backend_cpu_ns"), 1000, count),
         "client_cpu_us_per_op": _part(own(totals.client_cpu_ns, "client_cpu_ns"), 1000, count),
         "ctx_switches_per_op": _part(own(totals.server_switches, "backend_switches"), 1, count),
@@ -130,6 +133,15 @@ def beside_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
         "max_s": (role.late_max_ns or role.max_ns) / 1e9,
         "backend_cpu_us": _part(role.backend_cpu_ns, 1000, role.statements),
     }
+
+
+def _first_end(totals: StepTotals) -> dict[str, float | None]:
+    """When the first client had done its work, and the rate until then; None where that is not known, or all is one."""
+    told = totals.report.get("first_end")
+    if told is None:
+        return dict.fromkeys(("first_end_s", "full_rate_per_s"))
+    found = converted(told, FirstEnd, "a step's totals: report: first_end")
+    return {"first_end_s": found.seconds, "full_rate_per_s": _per(found.transactions, found.seconds)}
 
 
 def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:

@@ -23,6 +23,7 @@ SIGNS: dict[Verdict, str] = {
     "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",
 }  # fmt: skip
 RATE, TIME = "rate_per_s", "time_s"
+FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
 HEADLINES = (RATE, TIME)  # a step is judged by one of them
 # These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
@@ -133,13 +134,15 @@ class Incident:
 class StatementTime:
     """A statement of a script (they count from 1), and its mean time as the client that ran it says.
 
-    The mean may be too long by `stop_ms`, because the client was stopped for a while.
+    The mean may be too long by `stop_ms`, because the client was stopped for a while. In slices it was so often that
+    its stops are taken off: then `error_ms` is the standard error of the mean.
     """
 
     script: int
     statement: str
     mean_ms: float
     stop_ms: float = 0.0
+    error_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +173,12 @@ class CellStep:
     """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
 
     `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
+    Where each client does a fixed amount, `first_end_s` is when the first had done its, and `full_rate_per_s` the rate
+    until then, while all worked.
     `time_s` is there in place of `rate_per_s` where a step is judged by the time that something takes; `user_s`,
-    `system_s` and `memory_bytes` (the peak) are of the programs that did it, which take `floor_s` to do nothing; `work`
-    are amounts that were done, by their names.
+    `system_s` and `memory_bytes` (the peak) are of the programs that did it, which take `floor_s` to do nothing; of
+    several runs in a cell `time_s` and these are the means, and `times_s` each run's. `work` are amounts that were
+    done, by their names.
     `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
     `device_written_kb` written by the device, for whomever. `phases_by` is "exact" or "sampled". `probes` are {role:
     {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
@@ -197,6 +203,8 @@ class CellStep:
     kernel: str = "host"
     arm: str = ""
     rate_per_s: float | None = None
+    first_end_s: float | None = None
+    full_rate_per_s: float | None = None
     time_s: float | None = None
     user_s: float | None = None
     system_s: float | None = None

@@ -198,6 +198,15 @@ class Timing:
     memory_bytes: float | None = None
     floor_s: float | None = None
     server_cpu_s: float | None = None
+    times_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEnd:
+    """When the first of several clients had done its work, and what all had done by then: `workloads.base.Launch`."""
+
+    seconds: float
+    transactions: float
 
 
 @dataclass(frozen=True, slots=True)

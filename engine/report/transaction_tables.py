@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.core.comparison import CellStep, Comparison, StatementTime, middle
+from engine.core.comparison import FULL_RATE, RATE, CellStep, Comparison, StatementTime, middle
 from engine.report import tables, time_tables
 from workloads.page import OUTCOMES
 
@@ -16,6 +17,16 @@ STOPPED = (
     f"pgbench is stopped before and after the measured time, or waits for it, which may be more than {STOP_SHARE:.0%} "
     "of this mean; give more seconds or transactions"
 )
+NORMAL_95 = 1.96
+MOST_ERROR = 0.25  # of a statement's mean time
+RECKONED = (
+    "in slices pgbench's clock goes on while it is stopped: its stops are taken off in proportion, which is right "
+    "within so much, 19 times of 20"
+)
+UNCERTAIN = (
+    f"in slices pgbench's clock goes on while it is stopped: without the stops this is known to {MOST_ERROR:.0%} at "
+    "best; give more seconds, repeats or clients, or --interleave cells"
+)
 DROPPED = (
     "dropped: in flight when pgbench was stopped for another server's slice; counted, but without a response time",
 )
@@ -23,8 +34,32 @@ DROPPED = (
 
 def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
     """The tables that have rows."""
-    found = (*time_tables.sections(comparison, notes), _outcomes(comparison, notes), *_statements(comparison, notes))
+    found = (
+        FIRST_ENDS.filled(comparison, notes),
+        *time_tables.sections(comparison, notes),
+        _outcomes(comparison, notes),
+        *_statements(comparison, notes),
+    )
     yield from (section for section in found if section.rows)
+
+
+def _first_ends(comparison: Comparison, _: tables.Notes, step: str, subject: str) -> tables.Rows:
+    """The rate until the first client had done its work: later fewer work than the step says."""
+    rate, end_s = (comparison.median(subject, step, name) for name in (FULL_RATE, "first_end_s"))
+    if rate is not None:
+        found = comparison.ratio(subject, step, FULL_RATE)
+        seconds = middle([cell.seconds for cell in comparison.of(subject, step)])
+        judged = ("1" if subject == comparison.base else "", "") if found is None else (
+            tables.ratio_text(found), tables.bounds(found))  # fmt: skip
+        share = f"{end_s:.3g} of {seconds:.3g} s" if end_s is not None and seconds is not None else "-"
+        yield (tables.number(rate), *judged, tables.number(comparison.median(subject, step, RATE)), share), ""
+
+
+FIRST_ENDS = tables.Table(
+    "Rate until the first client had done its transactions (median of cells, ratio to base)",
+    (tables.UNITS, "ratio", "95 %", "in all", "first end"),
+    _first_ends,
+)
 
 
 def _outcomes(comparison: Comparison, notes: tables.Notes) -> tables.Section:
@@ -90,7 +125,12 @@ def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int], no
     if any(each.stop_ms > STOP_SHARE * each.mean_ms for each in found):
         return f"-{notes.mark((STOPPED,))}"
     value = middle([each.mean_ms for each in found])
-    return "-" if value is None else f"{value:,.3f}"
+    if value is None:
+        return "-"
+    error_ms = NORMAL_95 * math.sqrt(sum(each.error_ms**2 for each in found)) / len(found)
+    if error_ms > MOST_ERROR * value:
+        return f"-{notes.mark((UNCERTAIN,))}"
+    return f"{value:,.3f}" + (f" ±{error_ms / value:.0%}{notes.mark((RECKONED,))}" if error_ms else "")
 
 
 def _cut(text: str) -> str:

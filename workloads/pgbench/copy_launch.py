@@ -26,6 +26,7 @@ from workloads.connection import execute, open_connection
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
 from workloads.pgbench.counting import Counting, report
+from workloads.pgbench.ends import Ends
 from workloads.pgbench.initialization import Session, as_step, literal
 from workloads.pgbench.launch import READ_EVERY_MS, serve
 from workloads.pgbench.log import parse
@@ -177,6 +178,8 @@ class Loads:
         self.start_ns = self.counting.began_ns = words[Control.START_NS]
         while clock() < self.start_ns:
             time.sleep(0.0005)
+        if each := int(self.spec.step["transactions"]):
+            self.counting.ends = Ends(self.page.roles, each, self.start_ns, 1)
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.STARTED_NS, clock())
         self._set_states(State.RUNNING)
@@ -194,6 +197,8 @@ class Loads:
         self._read()
         if self.pgbench.code:
             raise Failed(self._reason())
+        if self.counting.ends is not None:
+            self.counting.ends.close(clock())
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.ENDED_NS, self._ended_ns or clock())
         self._set_states(State.DONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 from workloads import histogram
 from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
+from workloads.pgbench.ends import Ends
 from workloads.pgbench.log import Line
 from workloads.pgbench.slices import Slices
 from workloads.process import BOUNDS_NS
@@ -33,7 +35,7 @@ class Counting:
 
     `wall_ns` is what the log's clock is ahead of it. Until `began_ns` is set nothing is counted but where clients are.
     Where not each transaction is in the log, how many there were is known by the numbers of those that are. `slices`
-    are those of a step that is driven in slices.
+    are those of a step that is driven in slices, `ends` of one of fixed transactions.
     """
 
     page: Page
@@ -46,6 +48,7 @@ class Counting:
     buffered: int = 0  # lines of each client that pgbench may hold back
     lines: int = 0
     slices: Slices | None = None
+    ends: Ends | None = None
     _clients: list[_Client] = field(init=False)
     _places: list[int] = field(init=False)  # of their words for what they have done
 
@@ -79,6 +82,8 @@ class Counting:
         self._set_statements(line.client, self._done(client), ended_ns)
         if self.slices is not None:
             self.slices.add(line.client, ended_ns, self._done(client))
+        if self.ends is not None:
+            self.ends.add(line.client, ended_ns, client.number, self._done(client))
 
     def project(self, now_ns: int) -> None:
         """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
@@ -149,19 +154,38 @@ class Counting:
             self.page.set_word(slot, word, value)
 
 
-def report(summary: Mapping[str, Any], counting: Counting, stopped_ns: int, *, unended: bool = False) -> dict[str, Any]:
-    """What is kept with the step's totals; `statements` as `workloads.base.Launch` has them.
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """How long pgbench's clients ran by the clock, in a step in slices, and each stop in that."""
+
+    whole_ns: int
+    each_ns: tuple[int, ...]
+
+
+def report(
+    summary: Mapping[str, Any],
+    counting: Counting,
+    stopped_ns: int,
+    stops: Stops | None = None,
+    *,
+    unended: bool = False,
+) -> dict[str, Any]:
+    """What is kept with the step's totals; `statements` and `first_end` as `workloads.base.Launch` has them.
 
     `stopped_ns` is how long pgbench was stopped, which times of statements include; `unended` one that had not ended
     in time: then its counts are those of the log, which may lack the last transactions. In slices pgbench is stopped so
-    often that its times of statements say nothing.
+    often that its times of statements are mostly `stops`, which are taken off.
     """
     own = {name: value for name, value in summary.items() if name != "statements"}
     found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
-    if "statements" in summary and counting.slices is None:
+    if "statements" in summary and stops is not None:
+        found["statements"] = _without_stops(summary, counting.page.roles, stops)
+    elif "statements" in summary and counting.slices is None:
         found["statements"] = [
             _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
         ]
+    if counting.ends is not None and (first_end := counting.ends.first()):
+        found["first_end"] = first_end
     return found | ({"unended": True} if unended else {})
 
 
@@ -169,6 +193,31 @@ def _with_stop(
     statement: Mapping[str, Any], summary: Mapping[str, Any], clients: int, stopped_ns: int
 ) -> dict[str, Any]:
     """A statement with `stop_ms`: what its mean time is too long by, should it have been the one that was stopped."""
+    return {**statement, "stop_ms": stopped_ns / 1e6 * clients / max(1, _times_run(statement, summary))}
+
+
+def _times_run(statement: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
+    """How often a statement was run: once in each of its script's transactions."""
     scripts, place = summary.get("scripts", []), statement["script"] - 1
-    known = scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")
-    return {**statement, "stop_ms": stopped_ns / 1e6 * clients / max(1, known or 0)}
+    return (scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")) or 0
+
+
+def _without_stops(summary: Mapping[str, Any], clients: int, stops: Stops) -> list[dict[str, Any]]:
+    """Statements with their times without the stops, and `error_ms`: the standard error of these.
+
+    At each stop each client is in one of its statements, in which goes by chance, in proportion to the time that it
+    spends there. So all statements are too long by the same factor, give or take the error of that draw (binomial): of
+    a statement with the share p of the time, by n clients, it is sqrt((1 - p) / (p n) x sum of squares of the stops),
+    in parts of the time that was no stop. `clock_ms` is what pgbench says.
+    """
+    active_ns = stops.whole_ns - sum(stops.each_ns)
+    spent = [each["mean_ms"] * _times_run(each, summary) for each in summary["statements"]]
+    if active_ns <= 0 or sum(spent) <= 0:
+        return []
+    squares = sum(each_ns**2 for each_ns in stops.each_ns)
+    found = []
+    for statement, own in zip(summary["statements"], spent, strict=True):
+        share, mean_ms = own / sum(spent), statement["mean_ms"] * active_ns / stops.whole_ns
+        part = math.sqrt((1 - share) / (share * clients) * squares) / active_ns if share else 0.0
+        found.append({**statement, "mean_ms": mean_ms, "error_ms": mean_ms * part, "clock_ms": statement["mean_ms"]})
+    return found

@@ -29,7 +29,8 @@ from workloads.connection import SqlError, execute, open_connection
 from workloads.launcher import cancel
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, summary
-from workloads.pgbench.counting import Counting, report
+from workloads.pgbench.counting import Counting, Stops, report
+from workloads.pgbench.ends import Ends
 from workloads.pgbench.initialization import initialize
 from workloads.pgbench.log import parse
 from workloads.pgbench.program import APPLICATION, Failed, Pgbench, Stopped
@@ -61,6 +62,7 @@ class Step:
     halted_ns: int = 0  # when pgbench was stopped, while it is
     stopped_ns: int = 0  # how long it was, in all
     sliced: bool = False  # others continue and stop it, too
+    connected_ns: int = 0  # when all clients had connected, and began
 
     def run(self) -> None:
         """Runs it to its end. Raises Failed or Stopped."""
@@ -154,11 +156,15 @@ class Step:
         self.sliced = not self.page.words[Control.GATE] or self.page.words[Control.PAUSED_NS] > 0
         if self.sliced:
             self.counting.slices = Slices(self.page, self.start_ns, self.spec.log_every)
+        if not self.timed:
+            each = int(self.spec.step["transactions"])
+            self.counting.ends = Ends(self.clients, each, self.start_ns, self.spec.log_every)
         self._read()
         for slot in range(self.clients):
             self.page.set_word(slot, Word.STARTED_NS, clock())
         self._set_states(State.RUNNING)
         if self.sliced:  # the conductor continues it, or has by now
+            self.connected_ns = self.halted_ns
             self.stopped_ns, self.halted_ns = self.stopped_ns + self.start_ns - self.halted_ns, 0
         else:
             self._go_on()
@@ -180,15 +186,18 @@ class Step:
             self._check()
             self.pgbench.send(signal.SIGSTOP)
             self.halted_ns = clock()
-        elif self.pgbench.code:
-            raise Failed(self._reason())
-        ended_ns = self.counting.ended_ns = self._end_of_others() or clock()
-        self._read()
-        if self.timed:
+            ended_ns = self.counting.ended_ns = self._end_of_others() or clock()
+            self._read()
             self.counting.project(ended_ns)
         else:
+            if self.pgbench.code:
+                raise Failed(self._reason())
+            now_ns = clock()
+            self._read()
             self.counting.settle()
             self._correct(0)
+            assert self.counting.ends is not None
+            ended_ns = self.counting.ends.close(now_ns)  # what pgbench does to end is not the step's
         for slot in range(self.clients):
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
@@ -216,6 +225,7 @@ class Step:
             time.sleep(BARRIER_EVERY_S)
         if self.sliced:
             self.stopped_ns += self.page.words[Control.PAUSED_NS]
+        halted_ns, continued_ns = self.halted_ns, clock()
         if self.timed:
             self.pgbench.send(signal.SIGALRM)
             self._go_on()
@@ -236,10 +246,13 @@ class Step:
             # In a closed loop each client had one transaction in flight when the step ended.
             if not self.spec.options.rate:
                 self._correct(self.clients)
+        stops = None
         if self.counting.slices is not None:
             self.counting.slices.finish()
+            each_ns = self.counting.slices.stops_ns(self.connected_ns, halted_ns, continued_ns)
+            stops = Stops(clock() - self.connected_ns, each_ns)
         found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
-        sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns)))
+        sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns, stops)))
 
     def _correct(self, in_flight: int) -> None:
         # The log says it, or what was done after the step's end is in the sum.
@@ -262,6 +275,8 @@ class Step:
                     self.logged_ns[thread] = line.ended_us * 1000 - self.counting.wall_ns
         if slices is not None:
             slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
+        if self.counting.ends is not None:
+            self.counting.ends.settle(min(self.logged_ns))
 
     def _check(self) -> None:
         self._check_stop()

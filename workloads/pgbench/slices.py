@@ -65,6 +65,12 @@ class Slices:
         closed_ns = self._closed_at(number)
         return self._active[number] + (min(t_ns, closed_ns) if closed_ns else t_ns) - self._opened[number]
 
+    def stops_ns(self, since_ns: int, halted_ns: int, continued_ns: int) -> tuple[int, ...]:
+        """How long pgbench was stopped each time: before its first turn, between turns, and from the last one on."""
+        closed = [since_ns, *(self._closed_at(number) or halted_ns for number in range(len(self._opened)))]
+        between = (opened_ns - closed_ns for closed_ns, opened_ns in zip(closed, self._opened, strict=False))
+        return (*between, continued_ns - min(closed[-1], halted_ns))
+
     def cuts(self, begun_ns: int, ended_ns: int) -> bool:
         """Whether its server was stopped between these times."""
         number = bisect_left(self._closed, begun_ns)

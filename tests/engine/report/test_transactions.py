@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from engine.analysis.comparison import compare
@@ -13,7 +14,7 @@ from engine.core.model import Cell, StepTotals
 from engine.report import render
 from tests.support.made_run import make_run
 from workloads.page import Page
-from workloads.pgbench.counting import Counting, report
+from workloads.pgbench.counting import Counting, Stops, report
 
 STATEMENTS = [
     {"script": 1, "statement": "UPDATE t SET", "mean_ms": 2.0, "stop_ms": 0.03},
@@ -57,3 +58,20 @@ def test_a_stop_is_shared_out_among_the_transactions_of_its_script() -> None:
     assert [each["stop_ms"] for each in several["statements"]] == [10.0, 100.0] and several["stopped_ms"] == 1000.0
     assert one["statements"][0]["stop_ms"] == 4.0 and "unended" not in one
     assert report({}, counting, 0, unended=True)["unended"] is True
+
+
+def test_stops_of_slices_are_taken_off_and_the_error_of_that_is_told(tmp_path: Path) -> None:
+    page = Page.create(4)
+    try:
+        counting = Counting(page, 1, 0, False, 0.0)
+        statements = [{"script": 1, "statement": sql, "mean_ms": ms} for sql, ms in (("SELECT 1", 16.0), ("END", 4.0))]
+        stops = Stops(20_000_000_000, (100_000_000,) * 100)  # half of the time
+        found = report({"processed": 4000, "statements": statements}, counting, 0, stops)["statements"]
+    finally:
+        page.close()
+    assert [each["mean_ms"] for each in found] == [8.0, 2.0] and [each["clock_ms"] for each in found] == [16.0, 4.0]
+    # Of 400 draws 320 and 80 are expected, with a standard deviation of 8: 0.8 s of 32 and of 8 s that were no stop.
+    assert [each["error_ms"] for each in found] == pytest.approx([8.0 * 0.8 / 32, 2.0 * 0.8 / 8])
+    told = lines(tmp_path, [*found, {"script": 1, "statement": "TOO UNSURE", "mean_ms": 1.0, "error_ms": 0.2}])
+    assert any(line.startswith("SELECT 1 8.000 ±5% (") for line in told)
+    assert any(line.startswith("TOO UNSURE - (") for line in told)

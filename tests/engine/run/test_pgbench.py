@@ -81,6 +81,15 @@ def test_transactions_in_all_are_shared_among_the_clients(bench: Bench, label: s
     found = run(bench, label, "pgbench-simple", *words)
     counts = {name: step["totals"].report["pgbench"]["processed"] for name, step in found.items() if name != "init"}
     assert counts == {"simple.c1": 100, "simple.c3": 99}
+    totals = found["simple.c3"]["totals"]
+    first = totals.report["first_end"]  # whoever is done does nothing more, while others go on
+    assert 20 < first["transactions"] <= totals.roles["pgbench"].statements
+    assert 0 < first["seconds"] <= totals.seconds and "first_end" not in found["simple.c1"]["totals"].report
+    compared: Any = bench.comparison()
+    cells = {cell["step"]: cell for cell in compared["cells"]}
+    assert cells["simple.c3"]["full_rate_per_s"] == pytest.approx(first["transactions"] / first["seconds"])
+    assert cells["simple.c1"]["full_rate_per_s"] is None
+    assert "Rate until the first client had done its transactions" in bench("compare").stdout
 
 
 def test_own_scripts_have_weights_variables_and_connections_of_their_own(

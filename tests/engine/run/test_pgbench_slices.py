@@ -30,7 +30,10 @@ def pair(build: Callable[[int | str], Build]) -> str:
 def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     """A run of two builds, as it is without a word about slices."""
     bench = Bench(new_folder() / "runs")
-    words = ("--workload", "pgbench-select", "--clients", "3", "--jobs", "2", "--seconds", "2", *SMALL)
+    script = bench.out.parent / "two.sql"
+    script.write_text("SELECT count(*) FROM generate_series(1, 20000);\nSELECT 1;\n")
+    load = f"pgbench:select-only@99,{script}"
+    words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", *SMALL)
     found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
     assert found.returncode == 0, found.stderr + found.stdout
     assert "slices: 2 servers fit side by side, 1 of 2 steps can be driven in turns" in found.stdout
@@ -62,7 +65,7 @@ def client_states(bench: Bench) -> list[str]:
 def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> None:
     nothing_left(done)
     assert not client_states(done)
-    both = steps(done, "select.c3")
+    both = steps(done, "script.c3")
     with JournalReader(done.run) as reader:
         sides = [reader.slices(step.id) for step in both]
     assert len(sides[0]) == len(sides[1]) >= 20
@@ -83,21 +86,36 @@ def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> No
         # As many were in flight at each stop as there are clients; of one in so many a line is in the log.
         stops, every = len(own) + 4, totals.report["log_every"]
         assert 0 < role.outcomes["dropped"] <= 2 * CLIENTS * stops + 20 * every
-        assert totals.report["pgbench"]["processed"] >= role.statements and "statements" not in totals.report
+        assert totals.report["pgbench"]["processed"] >= role.statements
+
+
+def test_statements_have_their_times_without_the_stops_and_how_sure_these_are(done: Bench) -> None:
+    for step in steps(done, "script.c3"):
+        totals = step.totals
+        assert totals is not None
+        statements, scripts = totals.report["statements"], totals.report["pgbench"]["scripts"]
+        assert [each["script"] for each in statements if "SELECT" in each["statement"]] == [1, 2, 2]
+        spent_ms = sum(each["mean_ms"] * scripts[each["script"] - 1]["transactions"] for each in statements)
+        assert spent_ms / CLIENTS == pytest.approx(1000 * totals.seconds, rel=0.25)
+        by_clock_ms = sum(each["clock_ms"] * scripts[each["script"] - 1]["transactions"] for each in statements)
+        assert by_clock_ms / CLIENTS > 1000 * totals.wall_seconds * 0.9
+        _, counted, one = (each for each in statements if "SELECT" in each["statement"])
+        assert counted["mean_ms"] > one["mean_ms"] and counted["error_ms"] > 0
+    assert "Time of each statement" in done("compare").stdout
 
 
 def test_comparison_blocks_and_export_have_it(done: Bench, pair: str, tmp_path: Path) -> None:
     told = done("compare").stdout
     assert "driven in slices of 50 ms" in told and "dropped (1)" in told and "(1) dropped: in flight when" in told
     rates = [ratio for ratio in done.ratios() if ratio["metric"] == "rate_per_s"]
-    assert {ratio["step"] for ratio in rates} == {"select.c3"}
+    assert {ratio["step"] for ratio in rates} == {"script.c3"}
     assert all(0.2 < ratio["ratio"] < 5 for ratio in rates if ratio["ratio"] is not None)
-    blocks = json.loads(done("compare", "--slices", "select.c3", "--json").stdout)
+    blocks = json.loads(done("compare", "--slices", "script.c3", "--json").stdout)
     (found,) = blocks["pairs"]
     assert blocks["unit"] == "tx/s" and len(found["blocks"]) >= 10
     assert all(sorted(block["order"]) == ["A", "A", "B", "B"] for block in found["blocks"])
     assert all(block["base"]["rate_per_s"] is not None for block in found["blocks"])
-    assert "tx/s" in done("compare", "--slices", "select.c3").stdout
+    assert "tx/s" in done("compare", "--slices", "script.c3").stdout
     exported = done("export", "--to", str(tmp_path / "export"))
     assert exported.returncode == 0, exported.stderr
     lines = (tmp_path / "export" / "slices.csv").read_text().splitlines()
