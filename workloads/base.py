@@ -207,8 +207,10 @@ class Launch:
     Its `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each
     transaction loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`),
     and these are shown. Its `timing`, an object, says what the programs that it ran took: `user_s`, `system_s`,
-    `memory_bytes`, `floor_s` (how long they take to do nothing), `server_cpu_s` (of servers that are not the cell's).
+    `memory_bytes`, `floor_s` (how long they take to do nothing), `server_cpu_s` (of servers that are not the cell's);
+    of several runs these are means, of memory the most, and `times_s` are how long each took.
     Of its `work`, amounts by their names, cells that are compared must have done the same.
+    `starts` are the commands of further launchers that this one starts.
     """
 
     command: tuple[str, ...]

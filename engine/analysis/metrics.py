@@ -152,7 +152,7 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
     """
     found = time_s(kind, totals)
     if found is None:
-        return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s"))
+        return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s")) | {"times_s": ()}
     timing = converted(totals.report.get("timing") or {}, Timing, "a step's totals: report: timing")
     used_us = None if timing.user_s is None else 1e6 * (timing.user_s + (timing.system_s or 0.0))
     figures: dict[str, Any] = {
@@ -161,6 +161,7 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
         "system_s": timing.system_s,
         "memory_bytes": timing.memory_bytes,
         "floor_s": timing.floor_s,
+        "times_s": timing.times_s,
         "client_cpu_us_per_op": used_us,
     }
     if totals.apart:

@@ -210,6 +210,7 @@ class CellStep:
     system_s: float | None = None
     memory_bytes: float | None = None
     floor_s: float | None = None
+    times_s: tuple[float, ...] = ()
     server_cpu_us_per_op: float | None = None
     client_cpu_us_per_op: float | None = None
     ctx_switches_per_op: float | None = None

@@ -19,7 +19,9 @@ def _rows(comparison: Comparison, _: Notes, step: str, subject: str) -> list[Row
     found = [(name, comparison.median(subject, step, name)) for name, _ in FIGURES]
     if all(value is None for _, value in found):
         return []
-    return [(tuple(_text(name, value) for name, value in found), "")]
+    times = [each for cell in comparison.of(subject, step) for each in cell.times_s]
+    extremes = (min(times), max(times)) if len(times) > 1 else (None, None)
+    return [((*(_text(name, value) for name, value in found), str(len(times) or "-"), *map(duration, extremes)), "")]
 
 
 def _text(name: str, value: float | None) -> str:
@@ -30,6 +32,6 @@ def _text(name: str, value: float | None) -> str:
 
 PROGRAMS = Table(
     "What the programs took that were timed (median of cells; floor: what they take to do nothing)",
-    tuple(title for _, title in FIGURES),
+    (*(title for _, title in FIGURES), "runs", "fastest", "slowest"),
     _rows,
 )

@@ -24,6 +24,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             unset="all",
         ),
     ] = ()
+    runs: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)],
+        about(
+            "How often each task but plan is timed in a cell, each time anew; their mean is one sample.", metavar="N"
+        ),
+    ] = 1
     pgbench_scale: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)], about("Scale that pgbench -i makes.", metavar="N")
     ] = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,22 +60,24 @@ class Prepared:
     work: dict[str, float] = field(default_factory=dict)
 
 
-@contextmanager
-def prepared(spec: Spec, check: Check) -> Iterator[Prepared]:
-    """Prepares the task of a step; at the end of the block what it made for itself is gone.
+def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
+    """The runs of a step's task. Those on the cell's server are all prepared before the first, so that while they are
+    timed it does nothing else; those with clusters of their own one by one, each after what the one before it made for
+    itself is gone. So is the last one's when the generator is closed.
 
     Raises Failed, SqlError, and what the check raises.
     """
     task, _, provider = spec.step.partition(".")
     if spec.kit is None:
-        yield PREPARATIONS[task](spec, check)
+        yield from PREPARATIONS[task](spec, check)
         return
-    own = Cluster(spec.kit, Path(spec.kit.folder) / spec.step)
-    try:
-        yield _initdb(own, provider, spec) if task == "initdb" else _started(own, task, spec, check)
-    finally:
-        _end(own)
-        own.remove()
+    for _ in range(spec.options.runs):
+        own = Cluster(spec.kit, Path(spec.kit.folder) / spec.step)
+        try:
+            yield _initdb(own, provider, spec) if task == "initdb" else _started(own, task, spec, check)
+        finally:
+            _end(own)
+            own.remove()
 
 
 def _initdb(own: Cluster, provider: str, spec: Spec) -> Prepared:
@@ -130,33 +132,40 @@ def _end(own: Cluster) -> float:
     return reap()
 
 
-def _init(spec: Spec, check: Check) -> Prepared:
+def _init(spec: Spec, check: Check) -> list[Prepared]:
+    """Each run makes its tables in a schema of its own: to drop others would be more work than the first had."""
+    schemas = [f"run_{number}" for number in _numbers(spec)]
     with Session(spec.dsn, check) as session:
-        session.run("CHECKPOINT")
+        session.run(*(f"CREATE SCHEMA {schema}" for schema in schemas), "CHECKPOINT")
     pgbench = spec.programs["pgbench"]
     command = [pgbench, "-i", "-I", "dtGvp", "-q", "-s", str(spec.options.pgbench_scale), spec.dsn]
-    return _against_cell(spec, command, [pgbench, "--version"])
+    return [
+        _against_cell(spec, command, [pgbench, "--version"], PGOPTIONS=f"-c search_path={schema}") for schema in schemas
+    ]
 
 
-def _index(spec: Spec, check: Check) -> Prepared:
+def _index(spec: Spec, check: Check) -> list[Prepared]:
     with Session(spec.dsn, check) as session:
         _table(session, "indexed", spec.options.table_rows)
-        session.run("DROP INDEX IF EXISTS indexed_k", "SELECT sum(k) FROM indexed", "CHECKPOINT")
-    return _against_cell(spec, _asking(spec, "CREATE INDEX indexed_k ON indexed (k)"), _asking(spec, "SELECT 1"))
+        session.run("SELECT sum(k) FROM indexed", "CHECKPOINT")
+    empty = _asking(spec, "SELECT 1")
+    return [
+        _against_cell(spec, _asking(spec, f"CREATE INDEX indexed_k_{number} ON indexed (k)"), empty)
+        for number in _numbers(spec)
+    ]
 
 
-def _vacuum(spec: Spec, check: Check) -> Prepared:
+def _vacuum(spec: Spec, check: Check) -> list[Prepared]:
+    tables = [f"vacuumed_{number}" for number in _numbers(spec)]
     with Session(spec.dsn, check) as session:
-        _table(session, "vacuumed", spec.options.table_rows)
-        session.run(
-            "CREATE INDEX ON vacuumed (k)",
-            "DELETE FROM vacuumed WHERE id % 10 = 0",
-            "CHECKPOINT",
-        )
-    return _against_cell(spec, _asking(spec, "VACUUM vacuumed"), _asking(spec, "SELECT 1"))
+        for table in tables:
+            _table(session, table, spec.options.table_rows)
+            session.run(f"CREATE INDEX ON {table} (k)", f"DELETE FROM {table} WHERE id % 10 = 0")
+        session.run("CHECKPOINT")
+    return [_against_cell(spec, _asking(spec, f"VACUUM {table}"), _asking(spec, "SELECT 1")) for table in tables]
 
 
-def _dump(spec: Spec, check: Check) -> Prepared:
+def _dump(spec: Spec, check: Check) -> list[Prepared]:
     with Session(spec.dsn, check) as session:
         session.run("CREATE SCHEMA dumped")
         for first in range(1, spec.options.dump_tables + 1, PER_TABLE):
@@ -166,7 +175,7 @@ def _dump(spec: Spec, check: Check) -> Prepared:
     pg_dump = spec.programs["pg_dump"]
     command = [pg_dump, "--format=custom", "--compress=0", "--schema=dumped", "--no-sync", "--file=/dev/null"]
     command.append(spec.dsn)
-    return _against_cell(spec, command, [pg_dump, "--version"])
+    return [_against_cell(spec, command, [pg_dump, "--version"])] * spec.options.runs
 
 
 def _dumped_table(number: int) -> tuple[str, ...]:
@@ -179,6 +188,10 @@ def _dumped_table(number: int) -> tuple[str, ...]:
     )
 
 
+def _numbers(spec: Spec) -> range:
+    return range(1, spec.options.runs + 1)
+
+
 PREPARATIONS = {"init": _init, "index": _index, "vacuum": _vacuum, "dump": _dump}
 
 
@@ -186,10 +199,10 @@ def _table(session: Session, name: str, rows: int) -> None:
     session.run(ROWS.format(name, rows), *(sql.format(name) for sql in SETTLED))
 
 
-def _against_cell(spec: Spec, command: list[str], empty: list[str]) -> Prepared:
+def _against_cell(spec: Spec, command: list[str], empty: list[str], **more: str) -> Prepared:
     """A command that works on the cell's server."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return Prepared(command, empty, spec.folder, own | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"})
+    return Prepared(command, empty, spec.folder, own | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
 
 
 def _asking(spec: Spec, sql: str) -> list[str]:

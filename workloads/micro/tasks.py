@@ -12,6 +12,7 @@ MB = 1 << 20
 EMPTY_CLUSTER = 48 * MB
 SCALE = 16 * MB  # of pgbench, with its indexes
 ROW = 90  # bytes of a table's row, with its index
+INDEX_ROW = 25
 DUMPED_TABLE = 80_000
 SEGMENTS = 64 * MB  # of WAL, of a cluster that is not written to much
 
@@ -20,6 +21,7 @@ SEGMENTS = 64 * MB  # of WAL, of a cluster that is not written to much
 class Task:
     """A task. `apart` ones make clusters of their own. Times are rough, of a small machine, in seconds.
 
+    `takes_s` is that of one run; what is prepared is so before each run of those `apart`, and once for all of others.
     `bytes` is what it adds to the cell's cluster, or has in its own. `needs` see `workloads.base.Step`.
     """
 
@@ -48,12 +50,14 @@ TASKS = (
          lambda options: 0.5 + options.recovery_wal / 60, lambda options: 3.0 + options.recovery_wal / 20,
          lambda options: EMPTY_CLUSTER + SEGMENTS + 2 * options.recovery_wal * MB, apart=True),
     Task("init", "pgbench -i, its rows made by the server", lambda options: 0.4 * options.pgbench_scale,
-         bytes=lambda options: options.pgbench_scale * SCALE, needs=("pgbench",)),
+         bytes=lambda options: options.runs * options.pgbench_scale * SCALE, needs=("pgbench",)),
     Task("index", "CREATE INDEX on a loaded table", lambda options: 0.1 + options.table_rows / 1e6,
-         lambda options: 1.0 + options.table_rows / 2e5, lambda options: options.table_rows * ROW),
+         lambda options: 1.0 + options.table_rows / 2e5,
+         lambda options: options.table_rows * (ROW + INDEX_ROW * (options.runs - 1))),
     Task("vacuum", "VACUUM of a table with an index, a tenth of its rows deleted",
-         lambda options: 0.1 + options.table_rows / 3e6, lambda options: 1.0 + options.table_rows / 1.5e5,
-         lambda options: options.table_rows * ROW),
+         lambda options: 0.1 + options.table_rows / 3e6, 
+         lambda options: 1.0 + options.runs * options.table_rows / 1.5e5,
+         lambda options: options.runs * options.table_rows * ROW),
     Task("dump", "pg_dump of a schema, by one pg_dump for all", lambda options: 0.3 + options.dump_tables / 400,
          lambda options: 1.0 + options.dump_tables / 50, lambda options: options.dump_tables * DUMPED_TABLE,
          needs=("pg_dump",)),

@@ -1,7 +1,7 @@
 """One-shot timings as a workload: see `workloads.base`.
 
 In its record `options` are what differs from the defaults, `programs` those that were found; each step is a task of
-`workloads.micro.tasks` with one run, in a cell of its own, so that builds take turns.
+`workloads.micro.tasks`, once or a few times in a cell, so that builds take turns.
 """
 
 from __future__ import annotations
@@ -115,7 +115,10 @@ class Micro:
             "steps": " ".join(task.step for task in TASKS),
             **{option.name: getattr(usual, option.name) for option in options_of(Options) if option.kind == "int"},
         }
-        note = "micro: each task once in a cell; times are shown, less is better; initdb for each locale provider"
+        note = (
+            "micro: each task once in a cell, or --runs times; times are shown, less is better; initdb for each locale "
+            "provider"
+        )
         return Listing((row,), ("workload",), (note,), {task.step: task.text for task in TASKS})
 
     def presets(self) -> tuple[dict[str, Any], ...]:
@@ -152,6 +155,7 @@ def _task(step: Record) -> Task:
 
 def _step(record: Record, task: Task, options: Options) -> Step:
     role = PLAN_ROLE if task.name == PLAN_ROLE else ROLE
+    runs = 1 if task.name == PLAN_ROLE else options.runs
     return Step(
         name=task.step,
         kind="task",
@@ -159,7 +163,7 @@ def _step(record: Record, task: Task, options: Options) -> Step:
         headline=Headline(role, "s", live=False, by="time"),
         roles=(Role(1, role),),
         connections=2,
-        expected_s=task.takes_s(options) + task.prepared_in_s(options),
+        expected_s=runs * task.takes_s(options) + (runs if task.apart else 1) * task.prepared_in_s(options),
         interchangeable=True,
         needs=task.needs,
         named=task.step in options.steps or (task.name in options.steps and not task.provider),

@@ -71,7 +71,7 @@ def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tupl
                 assert role.statements == 20 and 0 < role.service_ns < 20 * 1e9 and (role.backend_cpu_ns or 0) > 0
                 continue
             role, timing = totals.roles["task"], totals.report["timing"]
-            (result,) = totals.report["hyperfine"]["results"]
+            ((result,),) = (each["results"] for each in totals.report["hyperfine"])
             assert role.statements == 1 and 0 < role.service_ns < 120e9 and "command" in result
             assert timing["user_s"] >= 0 and 0 < timing["floor_s"] < 10
             assert (timing["server_cpu_s"] or 0) > (0 if name in APART else -1)
@@ -102,6 +102,30 @@ def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -
         assert view.timed and view.time_s is not None and view.rate_per_s is None and view.relative is None
         said = "".join(text for text, _ in live.rates(view, view.headline, ""))
         assert said.startswith(" time ") and said.rstrip().endswith(("ms", "us", " s"))
+
+
+def test_runs_of_a_cell_are_one_sample_and_only_they_are_the_servers_work(
+    new_folder: Callable[[], Path], labels: tuple[str, str], made: tuple[Bench, str]
+) -> None:
+    once = totals_of(made[0])[1]
+    bench = Bench(new_folder() / "runs")
+    words = ("--pg", labels[1], "--repeats", "1", "--workload", "micro", "--tasks", "start,init,index,vacuum")
+    done = bench("run", *words, "--runs", "2", *SMALL, "--plain")
+    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in bench.attempts()])
+    (steps,) = totals_of(bench)
+    for name, totals in steps.items():
+        role, timing = totals.roles["task"], totals.report["timing"]
+        assert role.statements == len(timing["times_s"]) == len(totals.report["hyperfine"]) == 2
+        assert sum(timing["times_s"]) == pytest.approx(role.service_ns / 1e9, abs=1e-6)
+        if name != "start":  # all of the preparation was done before, so WAL is that of two runs
+            assert (totals.wal_bytes or 0) < 2.5 * (once[name].wal_bytes or 0)
+    found: Any = bench.comparison()
+    (cell,) = (cell for cell in found["cells"] if cell["step"] == "start")
+    assert cell["ops"] == 2 and cell["time_s"] == pytest.approx(sum(cell["times_s"]) / 2)
+    assert "fastest" in bench("compare").stdout
+    nothing_left(bench)
+    with JournalReader(bench.run) as reader:
+        assert not [event for event in reader.events() if event.kind in ("stall", "server_error")]
 
 
 def test_nothing_is_left_and_no_kill_on_purpose_is_a_stall_or_an_error(made: tuple[Bench, str]) -> None:
