@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.core.errors import UserError
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
 from engine.core.route import LEAST_PORT, MOST_PORT
@@ -25,6 +26,8 @@ OLD_NAMES = {"beside": "allow_concurrent"}
 CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
 MOST_REPEATS = 1000
 _CONNECTION = re.compile(r"\s*(postgres(ql)?://|[a-z_]+\s*=)")
+# In a URI between user and host, or by its name; errs on the side of yes.
+_PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _AFTER = ", ".join(str(look.pairs) for look in LOOKS)
 
 
@@ -347,6 +350,15 @@ def name_of(build: str) -> str:
 def is_attached(build: str) -> bool:
     """Whether it is NAME=CONNECTION, a server that is running already: a URI, or keywords with values."""
     return _CONNECTION.match(build.partition("=")[2]) is not None
+
+
+def check_open(build: str) -> None:
+    """Raises UserError for a connection string with a password in it, where that would be shown, or kept."""
+    if is_attached(build) and _PASSWORD.search(build.partition("=")[2]):
+        raise UserError(
+            f"{name_of(build)}: leave the password out, which would be shown here, and keep it in ~/.pgpass or in a "
+            "service file"
+        )
 
 
 def shown(build: str) -> str:

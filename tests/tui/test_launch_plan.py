@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from engine.cli.run import run, take
 from engine.core.errors import UserError
-from engine.core.request import Request, request_of
+from engine.core.request import Request, check_open, request_of
 from engine.plan import planfile
 from tui.glyphs import SETS
 from tui.launch import fields as launch_fields
@@ -301,6 +301,41 @@ def test_a_long_list_says_which_part_of_it_is_shown() -> None:
 def test_only_builds_that_are_looked_for_or_chosen_are_listed() -> None:
     names = [item.name for item in launch_items.builds(TWO, OFFER, "17.0")]
     assert names == ["14.10", "16.3", "17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin"]
+
+
+def test_a_server_that_is_running_is_shown_by_its_name_with_what_there_is_to_say_of_it() -> None:
+    plan = request_of({"builds": ["prod=postgresql://bench@db1/postgres"]})
+    (item,) = (item for item in launch_items.builds(plan, OFFER) if item.box == "[x]")
+    assert (item.name, item.aside) == ("prod", "running already") and "db1" not in item.detail
+    items = {item.name: item for item in launch_fields.design(plan, OFFER)}
+    accept, scratch = items["accept load"].toggle, items["scratch db"].question
+    assert accept is not None and accept().accept_foreign_load
+    assert scratch is not None and scratch.take("room").scratch_database == "room"
+    assert scratch.take("").scratch_database is None
+    assert "scratch db" not in {item.name for item in launch_fields.design(TWO, OFFER)}
+    assert not launch_items.own_checks(plan, OFFER, 1 << 30, None)  # nobody knows how much room there is
+
+
+@pytest.mark.parametrize(
+    ("text", "is_open"),
+    [
+        ("postgresql://bench@db1/postgres", True),
+        ("postgresql://bench@[::1]:5432/postgres?sslmode=require", True),
+        ("host=db1 user=bench passfile=/etc/pass", True),
+        ("postgresql://bench:x@db1/postgres", False),
+        ("postgresql://bench:a/b?c@db1/postgres", False),
+        ("postgresql://db1/postgres?user=bench&password=x", False),
+        ("host=db1 password = 'x'", False),
+        ("host=db1 sslpassword=x", False),
+    ],
+)
+def test_a_password_is_found_in_a_connection_string(text: str, is_open: bool) -> None:
+    if is_open:
+        check_open(f"prod={text}")
+    else:
+        with pytest.raises(UserError, match="prod: leave the password out") as refused:
+            check_open(f"prod={text}")
+        assert "x" not in str(refused.value)
 
 
 def test_workloads_that_are_compared_are_shown_and_can_be_typed() -> None:

@@ -214,6 +214,13 @@ def test_an_install_and_a_config_of_ones_own_are_added(answers: None, tmp_path: 
         await pilot.press("plus")
         await typed(pilot, "mine=/opt/pg")
         assert screen.plan.builds == ("mine=/opt/pg",)
+        await pilot.press("plus")
+        await typed(pilot, "prod=postgresql://bench:sesame@db1/postgres")
+        assert "prod: leave the password out" in notice(pilot.app)  # type: ignore[arg-type]
+        assert screen.plan.builds == ("mine=/opt/pg",) and "sesame" not in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await pilot.press("plus")
+        await typed(pilot, "prod=postgresql://bench@db1/postgres")
+        assert screen.plan.builds[1:] == ("prod=postgresql://bench@db1/postgres",)
         await pilot.press("tab", "plus")
         await typed(pilot, "/etc/mine.conf")
         assert screen.plan.configs == ("auto", "/etc/mine.conf")

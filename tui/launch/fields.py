@@ -102,6 +102,23 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              lambda value: replace(plan, keep=value)),
         _yes("concurrent", plan.allow_concurrent, "runs even if another run is measuring on this machine",
              lambda value: replace(plan, allow_concurrent=value)),
+        *_running(plan),
+    )  # fmt: skip
+
+
+def _running(plan: Request) -> tuple[Item, ...]:
+    """What there is to say of servers that are running already, where there are any."""
+    if not (plan.attached or plan.accept_foreign_load or plan.scratch_database):
+        return ()
+    place = plan.scratch_database or ""
+    return (
+        _yes("accept load", plan.accept_foreign_load,
+             "verdicts on servers that are running already, though others may use them meanwhile",
+             lambda value: replace(plan, accept_foreign_load=value)),
+        Item("scratch db", text=place or "-", mark="" if place else "dim",
+             detail="scratch db: an empty database to work in there, where the role may not create one",
+             question=Question("an empty database to work in (empty: one is made and dropped for each cell)", place,
+                               lambda text: replace(plan, scratch_database=text or None))),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from engine.core.format import size
-from engine.core.request import Request, name_of
+from engine.core.request import Request, is_attached, name_of
 from tui.launch.plan import steps_of, with_base, with_build, with_config, with_kernel, with_probe, with_step
 from workloads.options import Option
 
@@ -139,7 +139,8 @@ def _box(chosen: bool) -> str:
 
 def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
     """The builds, and the user's own installs; only those with `wanted` in their label, or chosen."""
-    own = {build: {"label": name_of(build), "version": "", "provenance": build.partition("=")[2], "patches": []}
+    own = {build: {"label": name_of(build), "version": "", "patches": [],
+                   "provenance": "running already" if is_attached(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
     rows: dict[str, Row] = {str(row["label"]): row for row in offer.builds} | own
     for build, row in rows.items():
@@ -252,10 +253,10 @@ def checks(found: Sequence[Row]) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def own_checks(plan: Request, offer: Choices, needed_bytes: int, free_bytes: int) -> tuple[Row, ...]:
-    """What the plan itself needs: room, and a machine on which nobody else measures."""
+def own_checks(plan: Request, offer: Choices, needed_bytes: int, free_bytes: int | None) -> tuple[Row, ...]:
+    """What the plan itself needs: room, if it is known how much there is, and a machine on which nobody measures."""
     found: list[Row] = []
-    if needed_bytes:
+    if needed_bytes and free_bytes is not None:
         enough = free_bytes >= needed_bytes
         found.append(
             {

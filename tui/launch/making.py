@@ -12,7 +12,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from engine.core.errors import UserError
-from engine.core.request import Request, is_attached, name_of
+from engine.core.request import Request, check_open, name_of
 from tui import bench
 from tui.keys import key
 from tui.launch import fields as launch_fields
@@ -280,13 +280,13 @@ class PlanScreen(BenchScreen):
 
     def action_add(self) -> None:
         def build(typed: str) -> None:
-            if is_attached(typed):  # it would be shown, and stand on a command line, with its password
-                name = name_of(typed)
-                self.bench.say(f"{name}: a server that is running is named in a shell: bench --pg {name}=…", "warning")
-            elif "=" in typed:
-                self._take(lambda: with_build(self.plan, typed, self.offer.labels))
-            else:
-                self.bench.say(f"{typed}: give NAME=/path of an install that has bin/postgres", "warning")
+            def added() -> Request:
+                if "=" not in typed:
+                    raise UserError(f"{typed}: give NAME=/path of an install with bin/postgres, or NAME=postgresql://…")
+                check_open(typed)
+                return with_build(self.plan, typed, self.offer.labels)
+
+            self._take(added)
 
         def config(typed: str) -> None:
             names = tuple(str(row["name"]) for row in self.offer.configs)
@@ -295,7 +295,8 @@ class PlanScreen(BenchScreen):
         if self._panel is not None and self._panel.id == "configs":
             self.bench.ask_user(LineScreen("a config of your own: a .conf or .toml file"), config)
         else:
-            self.bench.ask_user(LineScreen("an install of your own: NAME=/path"), build)
+            question = "your own: NAME=/path of an install, or NAME=postgresql://USER@HOST/DB, a server that is running"
+            self.bench.ask_user(LineScreen(question), build)
 
     def action_find(self) -> None:
         def find(typed: str | None) -> None:

@@ -9,7 +9,7 @@ from msgspec import structs
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.request import request_of
+from engine.core.request import check_open, request_of
 from tui import bench
 from tui.keys import key
 from tui.launch import items as launch_items
@@ -136,7 +136,10 @@ class LaunchScreen(PlanScreen):
     def action_load(self) -> None:
         async def load(path: Path) -> None:
             found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
-            self.file, self.kept = str(path), request_of(found["plan"])
+            plan = request_of(found["plan"])
+            for build in plan.builds:
+                check_open(build)
+            self.file, self.kept = str(path), plan
             self.change(self.kept, found)
             self.show_base()
             self.draw()
