@@ -215,6 +215,7 @@ class Launch:
 
     command: tuple[str, ...]
     stdin: str
+    starts: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from psycopg.pq import abc
 from workloads import gate, histogram
 from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
+# Names what starts Python on a host where no Python is installed.
+PYTHON = "PGBED_PYTHON"
 STOP_CHECK_S = 0.1
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 SIGKILL = 9

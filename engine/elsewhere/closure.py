@@ -29,6 +29,7 @@ from typing import IO
 
 import workloads
 from engine.core.errors import UserError
+from workloads.process import PYTHON
 
 STORE = Path("/nix/store")
 CODE = ("engine", "workloads")
@@ -69,15 +70,15 @@ def nix_copy(host: str, paths: Sequence[str], ssh: Sequence[str]) -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["nix copy failed"])[-1]
 
 
-def archive(to: IO[bytes], launcher: str, programs: Mapping[str, Path]) -> None:
-    """Writes the archive; `launcher` is the module that starts a step's clients. Raises UserError."""
+def archive(to: IO[bytes], launchers: Iterable[str], programs: Mapping[str, Path]) -> None:
+    """Writes the archive; `launchers` are the modules that start steps' clients. Raises UserError."""
     with tarfile.open(fileobj=to, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        _python(tar, launcher)
+        _python(tar, launchers)
         for name, path in programs.items():
             _program(tar, name, path)
 
 
-def _python(tar: tarfile.TarFile, launcher: str) -> None:
+def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
     interpreter, version = Path(sys.executable).resolve(), f"python{sys.version_info[0]}.{sys.version_info[1]}"
     tar.add(interpreter, f"home/bin/{version}", filter=_plain)
     tar.add(sysconfig.get_path("stdlib"), f"home/{sys.platlibdir}/{version}", filter=_wanted)
@@ -87,13 +88,14 @@ def _python(tar: tarfile.TarFile, launcher: str) -> None:
     for package in PACKAGES:
         _package(tar, package)
     loader = _loader(interpreter)
-    libraries = _libraries(loader, [interpreter, *_loaded(launcher)])
+    libraries = _libraries(loader, [interpreter, *_loaded(launchers)])
     # What packages bring along, they find beside themselves.
     sites = _sites()
     others = {name: path for name, path in libraries.items() if not any(map(path.resolve().is_relative_to, sites))}
     _add_libraries(tar, "lib", loader, others)
     variables = (
-        'PYTHONHOME="$d/home" PYTHONPATH="$d/code" PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1'
+        'PYTHONHOME="$d/home" PYTHONPATH="$d/code" PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1 '
+        f'{PYTHON}="$d/python"'
     )
     _script(
         tar, "python", f'export {variables}\nexec "$d/lib/ld.so" --library-path "$d/lib" "$d/home/bin/{version}" "$@"'
@@ -154,10 +156,10 @@ def _is_left_out(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in LEFT_OUT)
 
 
-def _loaded(launcher: str) -> list[Path]:
+def _loaded(launchers: Iterable[str]) -> list[Path]:
     """The shared libraries that Python loads for the clients and for the agent, its modules among them."""
     look = (
-        f"import engine.elsewhere.agent, {launcher}\n"
+        f"import {', '.join(('engine.elsewhere.agent', *launchers))}\n"
         "for line in open('/proc/self/maps'):\n"
         "    path = line.split(maxsplit=5)[5:]\n"
         "    if path and '.so' in path[0]: print(path[0].strip())\n"

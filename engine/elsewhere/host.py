@@ -201,7 +201,7 @@ class ClientHost:
             raise self.failed(str(lost)) from None
         raise self.failed("its shell does not do what it is told")
 
-    def equip(self, launcher: str, programs: Mapping[str, Mapping[str, str]], means: Sequence[str]) -> None:
+    def equip(self, launchers: Sequence[str], programs: Mapping[str, Mapping[str, str]], means: Sequence[str]) -> None:
         """Brings there what clients need, and starts the agent. Raises UserError."""
         paths = {name: Path(record["path"]) for name, record in programs.items()}
         stored = closure.in_store(paths.values()) if "nix" in means and shutil.which("nix") else None
@@ -216,7 +216,7 @@ class ClientHost:
             self.copied = "tar"
             self.programs = {name: f"{self.folder}/programs/{name}" for name in paths}
             with tempfile.TemporaryFile() as made:
-                closure.archive(made, launcher, paths)
+                closure.archive(made, launchers, paths)
                 size = made.tell()
                 made.seek(0)
                 self._start(size, 'sh "$d/python"', made)
@@ -283,10 +283,12 @@ def shell(route: Route) -> Iterator[tuple[ClientHost, Sequence[str]]]:
 
 
 @contextmanager
-def connected(route: Route, launcher: str, programs: Mapping[str, Mapping[str, str]]) -> Iterator[ClientHost]:
+def connected(
+    route: Route, launchers: Sequence[str], programs: Mapping[str, Mapping[str, str]]
+) -> Iterator[ClientHost]:
     """A connection to the host with all that clients need there; nothing is left there at its end. Raises UserError."""
     with shell(route) as (host, means):
-        host.equip(launcher, programs, means)
+        host.equip(launchers, programs, means)
         host.check_programs(programs)
         yield host
 

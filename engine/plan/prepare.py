@@ -238,8 +238,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     if left_out:
         notices += features.sentences(left_out)
     records = {load.name: recorded(load, there, left_out, labels) for load in asked.loads}
-    first = asked.loads[0]
-    route, client_host = routes.decide(request, first.workload, records[first.name], asked.steps)
+    route, client_host = routes.decide(request, [(load.workload, records[load.name]) for load in asked.loads])
     manifest = Manifest(
         run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
         created=created.isoformat(timespec="seconds"),
@@ -338,13 +337,6 @@ def _check_names(request: Request) -> None:
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
     running.check(request)
-    for flag, given in (
-        ("--kernel", request.in_guests),
-        ("--client-host", request.client_host is not None),
-        ("a server that is running already", request.attached),
-    ):
-        if given and request.arms:
-            raise UserError(f"{flag}: not with several loads at once ({', '.join(request.arms)})")
     if request.until_known and request.repeats:
         raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
     cells = request.subjects * request.planned_repeats

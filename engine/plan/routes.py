@@ -11,7 +11,9 @@ from engine.core.route import LOOPBACK, SOCKET, Route, check_host
 from engine.core.text import visible
 from engine.elsewhere import host as hosts
 from engine.host.addresses import check_free, own_address
-from workloads.base import Place, Record, Step, Workload
+from workloads.base import Place, Record, Workload
+
+Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their records
 
 
 def check(request: Request) -> None:
@@ -36,10 +38,9 @@ def look(request: Request) -> None:
             pass
 
 
-def decide(
-    request: Request, chosen: Workload, record: Record, steps: Sequence[Step]
-) -> tuple[Route, dict[str, Any] | None]:
-    """The route of a run, and the environment of the clients' host, if that is another. Raises UserError.
+def decide(request: Request, loads: Loads) -> tuple[Route, dict[str, Any] | None]:
+    """The route of a run of these loads, and the environment of the clients' host, if that is another. Raises
+    UserError.
 
     Clients are started nowhere, but everything that they need is brought there once, and tried.
     """
@@ -53,7 +54,7 @@ def decide(
             check_free(address, request.port, servers)
         return Route(address, address, request.port or 0), None
     asked = _asked(request)
-    with hosts.connected(asked, launcher(chosen, record, steps), programs(record)) as host:
+    with hosts.connected(asked, launchers(loads), programs(loads)) as host:
         address = listen or _reached_from(host)
         if request.port:
             check_free(address, request.port, servers)
@@ -62,20 +63,21 @@ def decide(
         return route, host.environment()
 
 
-def launcher(chosen: Workload, record: Record, steps: Sequence[Step]) -> str:
-    """The module that starts the clients of a workload's steps. Raises UserError for one that is not of pgbed."""
-    step = next((step for step in steps if step.roles), None)
-    if any(step.makes_files or step.apart for step in steps):
+def launchers(loads: Loads) -> tuple[str, ...]:
+    """The modules that start the clients of all steps. Raises UserError for one that is not of pgbed."""
+    steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
+    if any(step.makes_files or step.apart for _, _, step in steps):
         raise UserError("--client-host: clients of this plan make files for the server, and run on its machine only")
-    if step is None:
+    launches = [chosen.launch(record, step, Place("", 0, 0, 1, "", "")) for chosen, record, step in steps if step.roles]
+    if not launches:
         raise UserError("--client-host: no step of this plan has clients")
-    return hosts.launcher_of(chosen.launch(record, step, Place("", 0, 0, 1, "", "")).command)
+    commands = [command for launch in launches for command in (launch.command, *launch.starts)]
+    return tuple(dict.fromkeys(map(hosts.launcher_of, commands)))
 
 
-def programs(record: Record) -> Mapping[str, Mapping[str, str]]:
-    """The foreign programs of a workload's record."""
-    found: Mapping[str, Mapping[str, str]] = record.get("programs", {})
-    return found
+def programs(loads: Loads) -> Mapping[str, Mapping[str, str]]:
+    """The foreign programs of all loads."""
+    return {name: program for _, record in loads for name, program in record.get("programs", {}).items()}
 
 
 def _asked(request: Request) -> Route:

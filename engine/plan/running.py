@@ -88,7 +88,11 @@ def look_up(request: Request, steps: Sequence[Step]) -> Servers:
         checkpoint=all(each.may_checkpoint for each in every),
     )
     for each in every:
-        each.check(attached, max((step.connections for step in steps), default=0))
+        each.check(
+            attached,
+            max((step.connections for step in steps), default=0),
+            schemas=any(step.beside for step in steps),
+        )
     return Servers(
         builds={spec: each.build for spec, each in found.items()},
         configs={config_key(foreign.CONFIG, each.name): each.config for each in every},

@@ -51,6 +51,13 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
                   AND d.deptype IN ('e', 'a', 'i'))
 """
+# The schemas of further loads: there was none in the database.
+OWN_SCHEMAS = """
+SELECT quote_ident(nspname) FROM pg_namespace n
+WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema') AND pg_get_userbyid(nspowner) = current_user
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid
+                  AND d.deptype = 'e')
+"""
 
 
 class LeftBehind(UserError):
@@ -329,6 +336,8 @@ def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
     )
     for name, kind in connection.execute(OWN_RELATIONS, (MARK_TABLE,)).fetchall():
         connection.execute(f"DROP {kind} IF EXISTS {name} CASCADE")  # as the server quotes it
+    for (name,) in connection.execute(OWN_SCHEMAS).fetchall():
+        connection.execute(f"DROP SCHEMA {name} CASCADE")
     connection.execute(sql.SQL("DROP TABLE public.{}").format(sql.Identifier(MARK_TABLE)))
     return f"tables in database {visible(made.database)} on {made.build}"
 

@@ -84,8 +84,8 @@ class Found:
         """Its settings, as far as they differ from the defaults and the role may see them."""
         return Config(CONFIG, self.settings, "the server's own")
 
-    def check(self, attached: Attached, connections: int) -> None:
-        """Raises UserError where a plan with steps of so many connections cannot be run here."""
+    def check(self, attached: Attached, connections: int, *, schemas: bool = False) -> None:
+        """Raises UserError where a plan with steps of so many connections, or `schemas` of its own, cannot be run."""
         needed = connections + NEEDED_BESIDES
         if self.free_connections < needed:
             raise UserError(
@@ -93,7 +93,7 @@ class Found:
                 f"role {visible(self.role)} (max_connections is {self.max_connections}): use fewer --clients"
             )
         if attached.scratch_database:
-            check_scratch(self.name, self.conninfo, attached.scratch_database)
+            check_scratch(self.name, self.conninfo, attached.scratch_database, schemas=schemas)
         elif not self.may_create:
             raise UserError(
                 f"{self.name}: role {visible(self.role)} may not create databases: ALTER ROLE … CREATEDB, or name an "
@@ -126,11 +126,17 @@ def refuse_doubles(found: list[Found]) -> None:
             )
 
 
-def check_scratch(name: str, conninfo: str, database: str) -> None:
-    """Raises UserError unless a database is empty and its role may make tables in schema public."""
+def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> None:
+    """Raises UserError unless a database is empty and its role may make tables in schema public; and `schemas`."""
     try:
         with psycopg.connect(make_conninfo(conninfo, dbname=database), autocommit=True) as connection:
             check_empty(name, connection, database)
+            asked = "SELECT has_database_privilege(current_database(), 'CREATE')"
+            if schemas and connection.execute(asked).fetchone() != (True,):
+                raise UserError(
+                    f"{name}: several loads at once have a schema each, and role {visible(connection.info.user)} may "
+                    f"not make any: GRANT CREATE ON DATABASE {visible(database)}"
+                )
     except psycopg.Error as error:
         raise UserError(f"{name}: --scratch-database {visible(database)}: {one_line(error)}") from None
 

@@ -29,7 +29,7 @@ class Elsewhere:
 
     def host(self) -> ClientHost | None:
         """The host, reached; None for this machine. Raises UserError where it is not there, or not as it was."""
-        route, record = self._manifest.route, self._manifest.workload
+        route = self._manifest.route
         if not route.host:
             return None
         if self._host is not None:
@@ -38,9 +38,8 @@ class Elsewhere:
                 return self._host
             except Lost:
                 self.drop()
-        chosen = workload(record["name"])
-        module = routes.launcher(chosen, record, chosen.steps(record))
-        host = self._opened.enter_context(connected(route, module, routes.programs(record)))
+        loads = [(workload(record["name"]), record) for record in self._manifest.workloads]
+        host = self._opened.enter_context(connected(route, routes.launchers(loads), routes.programs(loads)))
         try:
             client = host.reaches(route.address, route.port)
             if (host.name, client) != (route.name, route.client):

@@ -17,7 +17,7 @@ import msgspec
 
 from workloads.combined.spec import PartSpec, Spec
 from workloads.page import Control, Page, State, Word
-from workloads.process import die_with_parent, name_process
+from workloads.process import PYTHON, die_with_parent, name_process
 
 
 def main() -> int:
@@ -36,7 +36,9 @@ def main() -> int:
         outputs = [opened.enter_context(TemporaryFile()) for _ in spec.parts]
         running: dict[int, int] = {}
         for place, (part, output) in enumerate(zip(spec.parts, outputs, strict=True)):
-            process = subprocess.Popen(part.command, stdin=subprocess.PIPE, stdout=output, pass_fds=(spec.page_fd,))
+            command = (os.environ.get(PYTHON, part.command[0]), *part.command[1:])
+            # What this one was given, the page and a password, is handed on.
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, close_fds=False)
             running[process.pid] = place
             assert process.stdin is not None
             try:

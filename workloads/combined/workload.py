@@ -72,6 +72,7 @@ class Combined:
             tuple(dict.fromkeys(setting for plan in plans for setting in plan.settings)),
             main.probes,
             tuple(dict.fromkeys(program for plan in plans for program in plan.programs)),
+            "; ".join(dict.fromkeys(plan.own_server for plan in plans if plan.own_server)),
         )
 
     def check(self, record: Record) -> None:
@@ -122,7 +123,8 @@ class Combined:
             return launches[self.main.name]
         parts = tuple(PartSpec(name, launch.command, launch.stdin) for name, launch in launches.items())
         spec = Spec(place.page_fd, first, (0, *self._firsts(record, step)), parts)
-        return Launch((sys.executable, "-m", "workloads.combined.launch"), msgspec.json.encode(spec).decode())
+        command = (sys.executable, "-m", "workloads.combined.launch")
+        return Launch(command, msgspec.json.encode(spec).decode(), tuple(part.command for part in parts))
 
     def relations(self, record: Record, role: Role) -> frozenset[str]:
         for (part, own), name in zip(self._parts(record)[1:], self._roles(record), strict=False):

@@ -48,7 +48,10 @@ WHERE NOT l.granted AND l.locktype = 'relation' AND c.relname LIKE '{TABLE}%'
 
 
 class CopySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One step, as the launcher is given it. There are `tables`, `version` is pgbench's major one."""
+    """One step, as the launcher is given it. There are `tables`, in a `schema` of their own where that is named.
+
+    `version` is pgbench's major one.
+    """
 
     page_fd: int
     folder: str
@@ -61,6 +64,7 @@ class CopySpec(msgspec.Struct, frozen=True, kw_only=True):
     tables: int
     seed: int
     file_seed: int
+    schema: str = ""
 
 
 def script(options: CopyOptions, file: Path) -> str:
@@ -74,6 +78,9 @@ def prepare(spec: CopySpec, page: Page) -> None:
     options, file = spec.options, Path(spec.data_folder) / FILE
 
     def work(session: Session) -> None:
+        if spec.schema:
+            session.execute(f"CREATE SCHEMA {spec.schema}")
+            session.execute(f"SET search_path = {spec.schema}")
         copy_file.write(file, options.copy_rows, spec.file_seed, session.check)
         names = [f"{TABLE}{client}" for client in range(spec.tables)]
         for name in names:

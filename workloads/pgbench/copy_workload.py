@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,10 +11,19 @@ import msgspec
 from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
 from workloads.options import checked, given, options_of
 from workloads.pgbench import command, copy_file
-from workloads.pgbench.copy_launch import TABLE, CopySpec
-from workloads.pgbench.options import SHAPE, CopyOptions
+from workloads.pgbench.copy_launch import FILE, SCRIPT, TABLE, CopySpec, script
+from workloads.pgbench.options import SHAPE, CopyOptions, Options
+from workloads.pgbench.scripts import Script
+from workloads.pgbench.spec import Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
-from workloads.pgbench.workload import CLUSTER_BYTES, PROGRAM, ROLE, SETUP_CONNECTIONS
+from workloads.pgbench.workload import (
+    CLUSTER_BYTES,
+    NOT_BESIDE_WHY,
+    OPEN_END_S,
+    PROGRAM,
+    ROLE,
+    SETUP_CONNECTIONS,
+)
 
 COPY = "copy"  # the kind of the steps, and what their names begin with
 BESIDE = "the server reads files that pgbed puts beside it"
@@ -55,6 +65,17 @@ class Copies:
     def abreast(self, entries: Record) -> dict[str, Any]:
         raise ValueError("pgbench-copy cannot be driven in slices: a COPY takes longer than a slice")
 
+    def beside(self, entries: Record) -> Plan:
+        """See `workloads.base.Joins`: one step, as long as that which it is beside."""
+        for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
+            raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
+        options = checked(CopyOptions, {"clients": [1], **entries}, texts=True)
+        if len(options.clients) != 1:
+            raise ValueError("clients: a load beside another has one number of clients")
+        if options.copy_truncate == "never":
+            raise ValueError("copy_truncate never is not for a load beside another: its tables would not stop growing")
+        return self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
+
     def steps(self, record: Record) -> tuple[Step, ...]:
         options = _options(record)
         first, *steps = record["steps"]
@@ -95,6 +116,8 @@ class Copies:
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
         program = record["programs"][PROGRAM]
+        if place.until:
+            return _beside(record, step, place)
         spec = CopySpec(
             page_fd=place.page_fd,
             folder=place.folder,
@@ -107,6 +130,7 @@ class Copies:
             tables=_tables(record),
             seed=seed_of(place.seed, step.name, place.repeat),
             file_seed=place.seed,
+            schema=place.schema,
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.copy_launch"), msgspec.json.encode(spec).decode())
 
@@ -145,6 +169,30 @@ class Copies:
 
     def presets(self) -> tuple[dict[str, Any], ...]:
         return ()
+
+
+def _beside(record: Record, step: Step, place: Place) -> Launch:
+    """Loads beside another load begin and end with that, whatever they are in: as any script does."""
+    options, program = _options(record), record["programs"][PROGRAM]
+    spec = Spec(
+        page_fd=place.page_fd,
+        folder=place.folder,
+        data_folder=place.data_folder,
+        dsn=place.dsn,
+        program=program["path"],
+        version=command.major(program),
+        options=Options(jobs=options.jobs),
+        scripts=(Script(SCRIPT, 1, script(options, Path(place.data_folder) / FILE)),),
+        step=dict(step.record),
+        warm_clients=1,
+        log_every=1,
+        log_by_line=True,
+        seed=seed_of(place.seed, step.name, place.repeat),
+        first=place.first,
+        until=place.until,
+        schema=place.schema,
+    )
+    return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
 
 
 def _options(record: Record) -> CopyOptions:

@@ -271,16 +271,27 @@ def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: B
 
 
 def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: Bench, running: list[Running]) -> None:
+    """Also where several loads at once have a schema each, whose clients must get the password, too."""
     new = running[1]
-    new.ask("CREATE DATABASE room OWNER guest")
-    words = ("--pg", f"new={new.dsn('guest')}", "--steps", "l.i0", "--repeats", "2", *SMALL)
-    done = bench("run", *words, "--scratch-database", "room")
-    assert done.returncode == 0, done.stdout + done.stderr
+    new.ask("CREATE DATABASE room")
+    new.ask("GRANT CREATE ON SCHEMA public TO guest", "room")
+    words = ("--pg", f"new={new.dsn('guest')}", "--repeats", "1", *SMALL, "--scratch-database", "room")
+    arms = ("--arms", "insert,insert+pgbench-select", "--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
+    done = bench("run", *words, *arms, "--steps", "l.i1")
+    told = "several loads at once have a schema each, and role guest may not make any: GRANT CREATE ON DATABASE room"
+    assert done.returncode == 2 and told in done.stderr
+    new.ask("GRANT CREATE ON DATABASE room TO guest")
+    done = bench("run", *words, *arms, "--steps", "l.i1", "--rows-written", "3000")
+    assert done.returncode == 0, done.stdout + done.stderr + str([each.reason for each in bench.attempts()])
     assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"]
+    (both,) = (cell for cell in found_in(bench.run)["cells"] if cell["beside"])
+    beside = both["beside"]["pgbench-select"]
+    assert beside["rate_per_s"] > 0 and beside["p99_us"] > 0 and beside["backend_cpu_us"] is None
     left = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
     assert new.ask(left, "room") == []
+    assert new.ask("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pgbench%'", "room") == []
     new.ask("CREATE TABLE pi1 (mine int)", "room")
-    refused = bench("run", *words, "--scratch-database", "room")
+    refused = bench("run", *words, "--steps", "l.i0")
     assert refused.returncode == 2 and "database room is not empty: it holds relation pi1" in refused.stderr
     assert new.ask(left, "room") == ["pi1"]
 
@@ -299,6 +310,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (f"prod=postgresql:///x?host={tmp_path}", {}, "prod: connection"),
             (f"prod={old.dsn(password='wrong')}", {}, "password authentication failed"),
             (f"prod={old.dsn(more='foo=1')}", {}, 'prod: not a connection string: invalid URI query parameter: "foo"'),
+            (f"prod=postgresql://tenant:{PASSWORD}/:x@[::1/", {}, "prod: not a connection string: "),
             (f"prod={old.dsn(more='options=-cjit%3Doff')}", {}, "prod: options is not supported"),
             (f"prod={old.dsn('guest')}", {}, "role guest may not create databases"),
             (f"prod={old.dsn()}", {"scratch_database": "absent"}, "--scratch-database absent: "),
@@ -310,7 +322,6 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (f"{prod},{label}", {}, "they cannot be compared"),
             (f"{prod},prod={new.dsn()}", {}, "two servers are called 'prod'"),
             (f"{prod},other={old.dsn(more='connect_timeout=9')}", {}, "prod and other are the same server"),
-            (f"prod=postgresql://tenant:{PASSWORD}/:x@[::1/", {}, "prod: not a connection string: "),
             (prod, {"configs": ["cx5"]}, "--config cannot be used with prod=…"),
             (prod, {"overrides": ["work_mem=1MB"]}, "--set cannot be used"),
             (prod, {"keep": True}, "--keep cannot be used"),
@@ -319,6 +330,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"placement": "paired"}, "--placement paired binds"),
             (prod, {"preset": "planner-delete"}, "this workload cannot be run"),
             (prod, {"workload": "pgbench-copy"}, "the server reads files"),
+            (prod, {"workload": "insert+pgbench-copy"}, "the server reads files"),
             (label, {"accept_foreign_load": True}, "--accept-foreign-load is for servers"),
         ]
         for pg, entries, why in refused:

@@ -113,15 +113,20 @@ def test_a_run_of_elsewhere_goes_on_there_only_where_that_is_confirmed(finished:
             read_manifest(run)
 
 
-def test_pgbench_runs_there_with_the_same_program(there: Bench, label: str) -> None:
-    words = ("--workload", "pgbench-select", "--clients", "2", "--pgbench-scale", "1", "--warmup-seconds", "1")
-    done = there(
-        "run", "--pg", label, "--repeats", "1", *words, "--seconds", "3", "--set", "shared_buffers=32MB", *THERE
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
+def test_pgbench_runs_there_with_the_same_program_and_another_load_beside_it(
+    there: Bench, label: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "one.sql"
+    script.write_text("SELECT count(*) FROM pgbench_tellers;\n")
+    words = ("--workload", f"pgbench-select+pgbench:{script}", "--clients", "2", "--pgbench-scale", "1")
+    more = ("--warmup-seconds", "1", "--with", "pgbench_scale=1", "--with", "warmup_seconds=0", "--seconds", "3")
+    done = there("run", "--pg", label, "--repeats", "1", *words, *more, "--set", "shared_buffers=32MB", *THERE)
+    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in there.attempts()])
     (attempt,) = there.attempts()
     totals = there.steps(attempt)[-1].totals
     assert totals is not None
+    beside, own = totals.roles["pgbench-beside"], totals.report["beside"]["pgbench-beside"]
+    assert 0 < beside.statements <= own["pgbench"]["processed"] and beside.client_cpu_ns > 0
     role, summed = totals.roles["pgbench"], totals.report["pgbench"]
     assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]
     assert abs(totals.seconds - 3) < 0.5 and role.client_cpu_ns > 0 and totals.report["client_clock"]["error_ms"] > 0
@@ -154,7 +159,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
         program.chmod(0o755)
         with (
             pytest.raises(UserError) as caught,
-            connected(Route(host="someone@there"), "workloads.insert.launch", {}),
+            connected(Route(host="someone@there"), ["workloads.insert.launch"], {}),
         ):
             pytest.fail("it was taken for a host")
         return str(caught.value)
@@ -189,7 +194,7 @@ def test_another_program_there_is_refused(new_folder: Callable[[], Path], monkey
         pytest.raises(
             UserError, match=r"--client-host there: its pgbench is another one: version Python .*, here .*9.6"
         ),
-        connected(Route(host="there"), "workloads.pgbench.launch", record),
+        connected(Route(host="there"), ["workloads.pgbench.launch"], record),
     ):
         pytest.fail("it was taken for the same")
     wait_for(lambda: not left_there(folder), "all to go on the other host")
