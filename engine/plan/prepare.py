@@ -192,7 +192,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     tunables = guests.check(request)
     routes.look(request)
     request, asked, reason = _decided(request, out)
-    servers = running.look_up(request, asked.steps) if request.attached else None
+    every = [step for load in asked.loads for step in load.steps]
+    servers = running.look_up(request, every) if request.attached else None
     resolved = servers.builds if servers else _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
