@@ -27,13 +27,17 @@ class Glyphs:
     sides: str  # a point of each of the lines that are drawn over each other
     several: str  # where more than one of them is
     thirds: str  # a line that is low, in the middle, or high in its cell
+    whisker: str  # an interval: its left end, line, right end, and where it crosses the reference
+    arrow: str  # from one value to another
 
 
-_BLOCK = Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…", "●○◆◇", "◎", "▁─▔")
+_BLOCK = Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…", "●○◆◇", "◎", "▁─▔", "├─┤┼", "→")
 SETS = {
     "braille": replace(_BLOCK, name="braille"),  # what goes with its dots
     "block": _BLOCK,
-    "ascii": Glyphs("ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~", "ox+#", "%", ".='"),
+    "ascii": Glyphs(
+        "ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~", "ox+#", "%", ".='", "[-]+", "->"
+    ),
 }
 
 

@@ -36,11 +36,28 @@ _PLAIN = {
     "third": "",
     "fourth": "",
     "error": "bold reverse",
+    # Frames of a flame graph and the one beside them; those that take more or less than the base's; what was found.
+    **dict.fromkeys(("frame", "frame_next", "same", "same_next", "more_little", "less_little"), ""),
+    **dict.fromkeys(("more", "less"), "bold"),
+    "found": "bold underline",
+}
+
+_FRAMES = {
+    "frame": "#11161a on #d9a441",
+    "frame_next": "#11161a on #e6bd6d",
+    "same": "#11161a on #a9aea8",
+    "same_next": "#11161a on #bcc0ba",
+    "more": f"bold #ffffff on {VERMILLION}",
+    "more_little": "#11161a on #eba27a",
+    "less": f"bold #ffffff on {BLUE}",
+    "less_little": "#11161a on #8fc3e6",
+    "found": f"bold #11161a on {YELLOW}",
 }
 
 
 def _coloured(accent: str, title: str, sla: str, warning: str, base: str, third: str) -> dict[str, str]:
     return {
+        **_FRAMES,
         **dict.fromkeys(("key", "chosen", "better"), f"bold {accent}"),
         **dict.fromkeys(("stall", "error"), f"bold reverse {VERMILLION}"),
         "worse": f"bold {VERMILLION}",

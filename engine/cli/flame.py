@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from engine.cli.options import FILE, OUT, RunArgument
-from engine.cli.output import echo
+from engine.cli.output import echo, echo_json
 from engine.core.errors import UserError
 from engine.host import disk
-from engine.journal.runs import find_run
+from engine.journal.runs import find_cell, find_run
 
 
 @click.command()
@@ -26,25 +27,43 @@ from engine.journal.runs import find_run
     metavar="RUN2|LABEL",
     help="Show what changes from there to another run, or another build of this run.",
 )
+@click.option("--cell", metavar="CELL", help="This cell's samples only, by its id or number [default: all repeats].")
+@click.option("--json", "as_json", is_flag=True, help="Print the stacks as JSON instead of writing a page.")
 @click.option("--to", type=FILE, help="File to write [default: RUN-STEP-ROLE.html in the current folder].")
 def flame(
-    run: str | None, out: Path, step: str, role: str, label: str | None, other: str | None, to: Path | None
+    run: str | None,
+    out: Path,
+    step: str,
+    role: str,
+    label: str | None,
+    other: str | None,
+    cell: str | None,
+    as_json: bool,
+    to: Path | None,
 ) -> None:
     """Write a flame graph of the stacks that the probe `stacks` sampled, as one HTML file.
 
     RUN is a run's name or folder [default: the newest]. With --diff, frames are coloured by how much they changed.
-    The page needs no network.
+    The page needs no network. In the terminal, `f` on the screens Compare and Probes shows the same.
     """
     from engine.report import flame as graphs  # reads results, which loads more than the other commands need
 
+    if cell is not None and (label is not None or other is not None):
+        raise UserError("--cell is one cell of one build: give it without --pg and --diff")
+    if as_json and to is not None:
+        raise UserError("--json prints, --to names a file for the page; give one")
     folder = find_run(run, out)
-    subject = graphs.subject_of(folder, label)
-    base, new = graphs.profile(folder, subject, step, role), None
+    one = find_cell(folder, cell) if cell is not None else None
+    subject = graphs.subject_of(folder, label) if one is None else graphs.subject_of_cell(folder, one)
+    base, new = graphs.profile(folder, subject, step, role, one), None
     if other is not None:
         inside = other in graphs.labels(folder)
         second = folder if inside else find_run(other, out)
         wanted = other if inside else subject.name if subject.name in graphs.labels(second) else None
         new = graphs.profile(second, graphs.subject_of(second, wanted), step, role)
+    if as_json:
+        echo_json(asdict(graphs.graph(step, role, base, new)), indent=None)
+        return
     text = graphs.page(step, role, base) if new is None else graphs.page(step, role, new, base)
     to = to or Path(f"{folder.name}-{step}-{role}{'-diff' if new else ''}.html".replace("/", "_"))
     try:

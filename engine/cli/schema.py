@@ -11,23 +11,31 @@ from engine.cli.output import echo_json
 
 
 @click.command()
-@click.argument("record", type=click.Choice(("compare", "slices", "plan", "manifest")), default="compare")
+@click.argument("record", type=click.Choice(("compare", "slices", "flame", "plan", "manifest")), default="compare")
 def schema(record: str) -> None:
     """Print the JSON Schema of a record, as JSON.
 
     \b
     compare     what `bench compare --json` prints (default)
     slices      what `bench compare --slices STEP --json` prints
+    flame       what `bench flame --json` prints
     plan        a plan file, as `bench run --plan` reads it
     manifest    a run's manifest.json
     """
     from engine.core.comparison import Comparison
+    from engine.core.flame import FlameGraph
     from engine.core.model import Manifest
     from engine.core.request import Request
     from engine.core.sliced_step import SlicedStep
     from workloads import workloads
 
-    types: dict[str, type] = {"compare": Comparison, "slices": SlicedStep, "plan": Request, "manifest": Manifest}
+    types: dict[str, type] = {
+        "compare": Comparison,
+        "slices": SlicedStep,
+        "flame": FlameGraph,
+        "plan": Request,
+        "manifest": Manifest,
+    }
     found = msgspec.json.schema(types[record])
     if record == "plan":  # where a workload's options stand among the other entries
         request = found["$defs"]["Request"]

@@ -21,6 +21,7 @@ from typing import Any
 from engine.analysis import results
 from engine.analysis.results import CellResult
 from engine.core.errors import UserError, unknown
+from engine.core.flame import FlameGraph, Sampled
 from engine.core.model import Subject
 from engine.journal.manifest import read_manifest
 from engine.tracing import stacks
@@ -48,6 +49,7 @@ class Profile:
     name: str
     folded: Mapping[str, int]
     statements: int | None = None
+    label: str = ""  # its name without that of the run
 
     @property
     def samples(self) -> int:
@@ -74,19 +76,26 @@ def subject_of(run: Path, label: str | None) -> Subject:
     return known[wanted]
 
 
-def profile(run: Path, subject: Subject, step: str, role: str) -> Profile:
-    """What was sampled in a run, over all repeats of a subject. Raises UserError when that is nothing."""
-    folded = under_main_loop(stacks.read_folded(run, subject, step, role))
+def subject_of_cell(run: Path, cell: str) -> Subject:
+    """Whose cell it is."""
+    return next(planned.subject for planned in read_manifest(run).cells if planned.id == cell)
+
+
+def profile(run: Path, subject: Subject, step: str, role: str, cell: str | None = None) -> Profile:
+    """What was sampled in a run, over all repeats of a subject or in one cell of it.
+
+    Raises UserError when that is nothing.
+    """
+    folded = under_main_loop(stacks.read_folded(run, subject, step, role, cell))
     sampled = {
         path.parents[1].name
         for (owner, named, _), paths in stacks.recorded(run).items()
         for path in paths
-        if (owner, named) == (subject, step)
+        if (owner, named) == (subject, step) and cell in (None, path.parents[1].name)
     }
-    cells = [cell for cell in results.load(run).cells if cell.cell.id in sampled]
-    counts = [_statements(cell, step, role) for cell in cells]
+    counts = [_statements(found, step, role) for found in results.load(run).cells if found.cell.id in sampled]
     name = f"{subject.name} ({run.name})"
-    return Profile(name, folded, sum(counts) if all(counts) else None)
+    return Profile(name, folded, sum(counts) if all(counts) else None, subject.name)
 
 
 def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
@@ -142,15 +151,40 @@ def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
 
     `change` of a node is what changed in it alone, second less first, in samples of the profile that sets the width.
     """
-    if base.statements and new.statements:
-        scale, text = new.statements / base.statements, "per statement"
-    else:
-        scale, text = new.samples / base.samples, "as shares of all samples"
+    scale, text = _scale(base, new)
     before, after = Counter(under_one_name(base.folded)), Counter(under_one_name(new.folded))
     lines = {*before, *after}
     as_new = {line: (float(after[line]), after[line] - before[line] * scale) for line in lines}
     as_base = {line: (float(before[line]), after[line] / scale - before[line]) for line in lines}
     return _tree(as_new, differential=True), _tree(as_base, differential=True), text
+
+
+def _scale(base: Profile, new: Profile) -> tuple[float, str]:
+    """What the first profile's samples are multiplied by, and what that makes equal."""
+    if base.statements and new.statements:
+        return new.statements / base.statements, "per statement"
+    return new.samples / base.samples, "as shares of all samples"
+
+
+def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> FlameGraph:
+    """The same as a record."""
+    alike = new is not None and new.label == base.label  # of two runs
+    sides = [
+        Sampled(each.name if alike else each.label or each.name, each.samples, each.statements)
+        for each in (base, new)
+        if each is not None
+    ]
+    scale, compared = _scale(base, new) if new is not None else (1.0, "")
+    before = Counter(under_one_name(base.folded) if new is not None else base.folded)
+    after = Counter(under_one_name(new.folded)) if new is not None else Counter[str]()
+    lines = tuple((text, before[text], after[text]) for text in sorted({*before, *after}))
+    other = sides[1] if new is not None else None
+    return FlameGraph(step, role, sides[0], other, scale, compared, _flat(base, new), lines)
+
+
+def _flat(*profiles: Profile | None) -> bool:
+    """Whether no stack has more than the innermost function."""
+    return all(";" not in line for profile in profiles if profile for line in profile.folded)
 
 
 def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str:
@@ -171,8 +205,7 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
             {"label": f"as wide as in {new.name}; orange is new", "tree": as_new},
             {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": as_base},
         ]
-    flat = all(";" not in line for profile in (new, base) if profile for line in profile.folded)
-    if flat:
+    if _flat(new, base):
         note += ". Only the innermost functions are known: these binaries keep no frame pointers"
     # "<" would let a name in the data end the script.
     data = json.dumps({"differential": base is not None, "graphs": graphs}).replace("<", "\\u003c")

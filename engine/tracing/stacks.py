@@ -6,12 +6,14 @@ A line is `outermost;...;leaf count`, as all flame graph tools read it. Written 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
 from engine.host.files import read_plain
+from engine.journal import outcome
+from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from probes import folding
 from workloads.base import role_kind
@@ -40,8 +42,8 @@ def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int]
     (folder / f"{step}.{role}{SUFFIX}").write_text(folding.lines(folded), encoding="utf-8")
 
 
-def read_folded(run: Path, subject: Subject, step: str, role: str) -> dict[str, int]:
-    """The stacks of a step and role over all repeats of a subject, samples added up.
+def read_folded(run: Path, subject: Subject, step: str, role: str, cell: str | None = None) -> dict[str, int]:
+    """The stacks of a step and role over all repeats of a subject, or of one cell of it, samples added up.
 
     A role is a name (`query2`) or the word for several workers (`query`). Raises UserError when there are none; says
     whether the run has none at all, or others.
@@ -51,7 +53,7 @@ def read_folded(run: Path, subject: Subject, step: str, role: str) -> dict[str, 
         raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes stacks")
     own = {place: files for place, files in there.items() if place[0] == subject}
     if not own:
-        raise UserError(f"{run.name}: no stacks of {subject.name} were recorded; its cells have not reached that step")
+        raise UserError(f"{run.name}: {_why_none(run, subject, there)}")
     if step not in {name for _, name, _ in own}:
         raise unknown("step", step, (name for _, name, _ in own))
     roles = {name for _, named, name in own if named == step}
@@ -61,8 +63,24 @@ def read_folded(run: Path, subject: Subject, step: str, role: str) -> dict[str, 
     for (_, named, name), files in own.items():
         if named == step and role in (name, role_kind(name)):
             for path in files:
-                merged.update(parse(path))
+                if cell is None or path.parents[1].name == cell:
+                    merged.update(parse(path))
+    if not merged:
+        raise UserError(f"{run.name}: no stacks of {role} were sampled in {step} of cell {cell}")
     return merged
+
+
+def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]]) -> str:
+    """Why a subject has no stacks though others of its run have."""
+    others = ", ".join(sorted({other.name for other, _, _ in there}))
+    with JournalReader(run) as reader:
+        finished = outcome.finished(reader.manifest, reader.attempts(origins=False))
+        own = {cell.id for cell in reader.manifest.cells if cell.subject == subject}
+    if own <= finished:
+        why = "its cells are finished, and the probe `stacks` was not on in them"
+    else:
+        why = "none of its cells has finished a step with the probe `stacks` on"
+    return f"no stacks of {subject.name} were sampled: {why} (there are some of {others})"
 
 
 def recorded(run: Path) -> dict[tuple[Subject, str, str], list[Path]]:

@@ -15,7 +15,6 @@ from textual.pilot import Pilot
 from tests.support.driving import drive
 from tests.support.driving_compare import OLD, compare, compared, on_line, text, until
 from tests.support.made_run import make_run
-from tui.compare.screen import _file_name
 
 
 def finish(run: Path, cells: int) -> None:
@@ -156,7 +155,3 @@ def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -
 
     run = make_run(tmp_path / "r", builds=("16.3", hostile), repeats=3, failed={5: f"={hostile}\n2"})
     assert r"[/red]\x1b]0;x\x" in compare(run, script, size=(200, 40))
-
-
-def test_a_flame_graph_is_never_named_into_another_folder() -> None:
-    assert _file_name("r-../../l.i1-query-16.3/cx7 A/A-diff.html") == "r-.._.._l.i1-query-16.3_cx7_A_A-diff.html"

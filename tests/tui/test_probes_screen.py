@@ -153,7 +153,7 @@ def test_every_key_of_the_last_row_does_something(
 
     async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         keys = [(key, binding) for key, binding in shown_keys(screen) if binding.id != "app.leave"]
-        assert [key for key, _ in keys] == ["space", "d", "w", "l", "x", "left", "question_mark"]
+        assert [key for key, _ in keys] == ["space", "d", "w", "f", "x", "left", "question_mark"]
         for key, binding in keys:
             screen.notify_line("")
             before = (pilot.app.screen, text_of(pilot))

@@ -1,13 +1,14 @@
 """What stands around the table of a comparison: the dots, why, whether cells are comparable, the verdict in words."""
 
 import math
+from collections.abc import Sequence
 
 from engine.core.comparison import HEADLINES, SLA, STALLS, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
-from tui.compare.dots import DotRow
+from tui.compare.dots import DotRow, strips
 from tui.compare.table import (
     MARKS,
-    SHORT,
+    METRIC_CELLS,
     Row,
     bounds_text,
     counted,
@@ -15,7 +16,10 @@ from tui.compare.table import (
     name_of,
     ratio_text,
     sign,
+    title_of,
+    verdict_words,
 )
+from tui.compare.words import meaning
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, fit, folded, hanging, line
 
@@ -78,11 +82,31 @@ def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: i
     ]
 
 
+def further_dots(
+    comparison: Comparison, rows: Sequence[Row], row: Row, chosen: Subject, each: int, room: int, columns: int,
+    glyphs: Glyphs,
+) -> list[Line]:  # fmt: skip
+    """Every cell's value in other lines of the table, those of the same step first, as far as there is room."""
+    made: list[Line] = []
+    for other in sorted(rows, key=lambda other: other.step != row.step):
+        if (
+            other == row
+            or other.metric in (STALLS, SLA)
+            or not comparison.values(chosen.name, other.step, other.metric)
+        ):
+            continue
+        drawn = strips(dot_rows(comparison, other, chosen, each), columns, glyphs)
+        if len(made) + 1 + len(drawn) > room:
+            break
+        made += [line((f" {other.step} {title_of(comparison, other)}", "dim")), *drawn]
+    return made
+
+
 def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
     """What may be behind a step's ratio: stalls, phases, and the figures per operation, those that differ first."""
     base = comparison.baseline_of(subject.name)
     lines = _stall_lines(comparison, row.step, base, subject.name, columns)
-    phases = _phases(comparison, row.step, base, subject.name)
+    phases = _phases(comparison, row.step, base, subject.name, glyphs)
     if phases:
         lines.append(line((phases, "")))
     found = [ratio for name in PER_OP if (ratio := comparison.ratio(subject.name, row.step, name)) is not None]
@@ -90,7 +114,8 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
         values = [
             figure_text(ratio.metric, comparison.median(name, row.step, ratio.metric)) for name in (base, subject.name)
         ]
-        text = f"{SHORT[ratio.metric]:<12}{values[0]:>6} > {values[1]:<6}"
+        name = name_of(comparison, Row(row.step, ratio.metric))
+        text = f"{name:<{METRIC_CELLS}}{values[0]:>6} {glyphs.arrow} {values[1]:<6}"
         found_text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio or 0)}"
         lines.append(line(text, (found_text, MARKS.get(ratio.sign, ""))))
     if not lines:
@@ -128,7 +153,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
         return line(head, ("; ".join(found.remarks) or "no ratio", "dim"))
     spans = line(head, (f"{sign(found, glyphs)}{ratio_text(found.ratio)}", MARKS.get(found.sign, "")))
     interval = f" {bounds_text(found, whole=True)}" if found.low is not None else ""
-    words = found.verdict_text
+    words = verdict_words(found)
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not subject.arm else ""
     pairs = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(found.sign, "")),
@@ -149,7 +174,12 @@ def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
     named = [f for f in own if f" {subject.name} " in f] or own
     if named and row.metric in HEADLINES:
         return line((f" {named[0]}", "warning"))
-    return legend(glyphs)
+    return legend(glyphs) if row.metric in HEADLINES else explained(comparison, row)
+
+
+def explained(comparison: Comparison, row: Row) -> Line:
+    """What the line's figure is."""
+    return line((f" {name_of(comparison, row)}: {text}" if (text := meaning(comparison, row)) else "", "dim"))
 
 
 def judged_by(comparison: Comparison, row: Row) -> str:
@@ -193,8 +223,8 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
     if spread is None:
         return ""
     if spread.bimodal:
-        return f"bimodal, gap {spread.gap:.0%}"
-    return f"CV {spread.cv:.0%}" if spread.wide else ""
+        return f"two modes, {spread.gap:.0%} apart"
+    return f"varies by {spread.cv:.0%}" if spread.wide else ""
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:
@@ -210,8 +240,8 @@ def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, col
     return lines
 
 
-def _phases(comparison: Comparison, step: str, base: str, subject: str) -> str:
-    """How the time of statements splits on both sides: `plan 20>31%`."""
+def _phases(comparison: Comparison, step: str, base: str, subject: str, glyphs: Glyphs) -> str:
+    """How the time of statements splits on both sides: `plan 20%→31%`."""
 
     def shares(name: str) -> dict[str, float]:
         found = [cell.phases for cell in comparison.of(name, step) if cell.phases]
@@ -220,4 +250,5 @@ def _phases(comparison: Comparison, step: str, base: str, subject: str) -> str:
     ours, theirs = shares(base), shares(subject)
     if not ours or not theirs:
         return ""
-    return " ".join(f"{phase} {ours[phase]:.0%}>{theirs.get(phase, 0.0):.0%}" for phase in ours if phase != "other")
+    both = {phase: (ours[phase], theirs.get(phase, 0.0)) for phase in ours if phase != "other"}
+    return " ".join(f"{phase} {one:.0%}{glyphs.arrow}{two:.0%}" for phase, (one, two) in both.items())

@@ -1,6 +1,5 @@
 """Compare: what got slower, by how much, how sure, and what may be behind it."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -14,12 +13,14 @@ from engine.core.record import converted, visible_record
 from engine.journal.reader import JournalReader
 from tui import bench
 from tui.compare import details as comparison_view
+from tui.compare import drawn, forest
 from tui.compare import table as comparison_table
 from tui.compare.cells import CellsScreen
 from tui.compare.dots import strips
 from tui.compare.overlay import OverlayScreen
 from tui.compare.slices import SlicesScreen
 from tui.compare.table import Row, Sort
+from tui.flame.graph import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
 from tui.screens.base import WIDE_COLUMNS, BenchScreen
@@ -29,7 +30,7 @@ from tui.widgets.lines import Lines
 
 LEAST_TABLE, LEAST_WHY, MOST_WHY = 6, 5, 14
 MOST_DOTS = {"-short": 5, "-tall": 9}
-MOST_ANSWER = {"-short": 2, "-tall": 5}
+MOST_ANSWER = {"-short": 3, "-tall": 5}
 
 
 class CompareScreen(BenchScreen):
@@ -57,6 +58,7 @@ class CompareScreen(BenchScreen):
         key("l", "slices", "slices", "compare.slices"),
         key("f", "flame", "flame", "compare.flame"),
         key("H", "report", "report as Markdown", "compare.report", show=False),
+        key("v", "view", "intervals drawn / in digits", "compare.view", show=False),
         key("r", "again", "compare again", "compare.again", show=False),
     ]
 
@@ -67,6 +69,7 @@ class CompareScreen(BenchScreen):
         self._metrics: tuple[str, ...] = comparison_table.USUAL
         self._sort: Sort = "steps"
         self._wanted = ""
+        self._digits = False  # instead of drawn intervals
         self._found: Comparison | None = None
         self._rows: list[Row] = []
         self._cursor = (0, 0)  # line, subject
@@ -120,7 +123,7 @@ class CompareScreen(BenchScreen):
         if self._found is None:
             return [line((self.TITLE_WORD, "strong")), line(self._problem or "comparing...")]
         rates = comparison_table.rows(self._found, HEADLINES, "steps", "")
-        return comparison_table.small(self._found, rates, self.glyphs)
+        return drawn.small(self._found, rates, self.size.width, self.glyphs)
 
     @property
     def chosen(self) -> tuple[Comparison, Row, Subject] | None:
@@ -180,6 +183,11 @@ class CompareScreen(BenchScreen):
         words = {"steps": "in the order of the steps", "effect": "by the size of the effect", "verdict": "worst first"}
         self.bench.say(f"sorted {words[self._sort]}")
 
+    def action_view(self) -> None:
+        self._digits = not self._digits
+        self.bench.say("intervals in digits, of all subjects" if self._digits else "intervals drawn on one axis")
+        self.draw()
+
     def action_filter(self) -> None:
         def take(wanted: str) -> None:
             self._wanted = wanted
@@ -232,18 +240,16 @@ class CompareScreen(BenchScreen):
             return
         folder = Path(found.folders[pairs[0][1].run])
         base = found.subject(found.baseline_of(subject.name))
-        roles = list(dict.fromkeys(role for pair in pairs for cell in pair for role in cell.roles))
+        roles = tuple(dict.fromkeys(role for pair in pairs for cell in pair for role in cell.roles))
+        asked = Asked(folder, row.step, roles, _label(base), _label(subject))
 
-        def write(chosen: tuple[str, ...]) -> None:
-            to = Path.cwd() / _file_name(f"{folder.name}-{row.step}-{chosen[0]}-{subject.name}-diff.html")
-            asked = ("flame", str(folder), "--step", row.step, "--role", chosen[0], "--pg", _label(base))
-            doing = f"drawing the stacks of {chosen[0]} in {row.step}: {subject.name} against {base.name}"
-            self.bench.ask_bench((*asked, "--diff", _label(subject), "--to", str(to)), doing)
+        def show(chosen: tuple[str, ...]) -> None:
+            self.app.push_screen(FlameScreen(asked, chosen[0]))
 
         if len(roles) == 1:
-            write((roles[0],))
+            show(roles)
         else:
-            self.bench.ask_user(PickScreen("flame graph of which role", [(role, role) for role in roles]), write)
+            self.bench.ask_user(PickScreen("flame graph of which role", [(role, role) for role in roles]), show)
 
     def action_report(self) -> None:
         if not self._runs:
@@ -290,35 +296,55 @@ class CompareScreen(BenchScreen):
         size = "-tall" if self.has_class("-tall") else "-short"
         dots = min(len(found.subjects), MOST_DOTS[size])
         answer = comparison_view.answer(found, subject, columns, MOST_ANSWER[size], glyphs)
-        left = self.size.height - dots - len(answer) - 7  # title, heading, two rules, verdict and remark, keys
+        remarks = [
+            comparison_view.verdict(found, row, subject, glyphs),
+            comparison_view.remark(found, row, subject, glyphs),
+        ]
+        if size == "-tall" and remarks[1] != (explained := comparison_view.explained(found, row)):
+            remarks.append(explained)
+        # What has a height of its own: title, heading, two rules, keys.
+        left = self.size.height - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
         causes = comparison_view.why(found, row, subject, glyphs, wide - 2, most)
         checks = comparison_view.comparable(found, subject, glyphs, columns - wide - 1, most)
         why = max(LEAST_WHY, len(causes), len(checks))
-        at = comparison_table.layout(found, columns, self._cursor[1], self._first)
-        self._first = at.first
-        height = max(1, (self.query_one("#table").size.height or left - why + 1) - 1)
+        further = comparison_view.further_dots(
+            found, self._rows, row, subject, dots, left - why - len(self._rows), columns, glyphs
+        )
+        height = max(1, left - why - len(further))
         self._top = max(self._cursor[0] - height + 1, min(self._top, self._cursor[0]), 0)
         self._top = max(0, min(self._top, len(self._rows) - height))
-        lines = comparison_table.table(found, self._rows, at, self._cursor, self._top, height, glyphs)
         named = f"{row.step} {comparison_table.title_of(found, row)}"
         below = len(self._rows) - self._top - height
         more = f"{below} more lines" if below > 0 else f"{self._top} lines above" if self._top > 0 else ""
         rules = (
-            *comparison_view.rule(f"why {row.step}: base > {subject.name}", wide - 1, glyphs),
+            *comparison_view.rule(f"why {row.step}: base {glyphs.arrow} {subject.name}", wide - 1, glyphs),
             (" ", ""),
             *comparison_view.rule("Comparable?", columns - wide, glyphs),
         )
-        verdict = comparison_view.verdict(found, row, subject, glyphs)
         self.fill(
             answer=answer,
-            table=[comparison_table.header(found, at, self._cursor[1], glyphs), *lines],
+            table=self._table(found, height),
             of=[comparison_view.rule(f"{named}, every cell", columns, glyphs, more)],
-            dots=strips(comparison_view.dot_rows(found, row, subject, dots), columns, glyphs),
+            dots=[*strips(comparison_view.dot_rows(found, row, subject, dots), columns, glyphs), *further],
             why=[rules, *side_by_side(causes, checks, wide - 1, why, glyphs)],
-            verdict=[verdict, comparison_view.remark(found, row, subject, glyphs)],
+            verdict=remarks,
         )
+
+    def _table(self, found: Comparison, height: int) -> list[Line]:
+        """The heading and so many lines from the top one on."""
+        columns, glyphs, chosen = self.size.width, self.glyphs, self._cursor[1]
+        shown = (self._cursor, self._top, height, glyphs)
+        if self._digits:
+            digits = comparison_table.layout(found, columns, chosen, self._first)
+            self._first = digits.first
+            heading = comparison_table.header(found, digits, chosen, glyphs)
+            return [heading, *comparison_table.table(found, self._rows, digits, *shown)]
+        at = drawn.layout(found, columns, chosen, self._first)
+        self._first = at.first
+        on = forest.axis(drawn.ratios(found, self._rows), found.margin, at.axis)
+        return [drawn.header(found, at, on, chosen, glyphs), *drawn.table(found, self._rows, at, on, *shown)]
 
     def _compare(self) -> None:
         self._busy, self._problem = True, ""
@@ -367,8 +393,3 @@ def _finished(run: Path) -> int:
 def _label(subject: Subject) -> str:
     """What `bench flame` calls a subject."""
     return f"{subject.subject.name}/{subject.config}"
-
-
-def _file_name(name: str) -> str:
-    """The name without what would make it a path elsewhere: step, role and subject are a record's words."""
-    return re.sub(r"[^\w.+-]", "_", name)

@@ -9,7 +9,7 @@ from engine.core.comparison import DURATIONS, HEADLINES, P99, RATE, SLA, STALLS,
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, cut, fit, line
+from tui.marks import Line, Span, cut, fit
 
 Sort = Literal["steps", "effect", "verdict"]
 SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
@@ -34,11 +34,12 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     STALLS: "stalls",
     SLA: "sla",
 }
+OPS = {"rows": "row", "queries": "query", "transactions": "xact"}  # what figures are counted for each of
 USUAL = (*HEADLINES, "server_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
 MARKS = {"better": "better", "worse": "worse", "=": "dim", "~": "dim", "?": "sla"}  # by sign
 RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, from what a user worries about
 
-METRIC_CELLS = 12
+METRIC_CELLS = 13
 BASE_CELLS = 12
 RATIO_CELLS = 19  # sign, ratio, interval, and a blank
 DOUBLE_CELLS = 8  # of an A/A: sign, ratio, and a blank
@@ -84,13 +85,16 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
 
 def name_of(comparison: Comparison, row: Row) -> str:
     """What a line's metric is called where there is little room."""
+    unit = comparison.units.get(row.step, SHORT[RATE])
     if row.metric == RATE:
-        return comparison.units.get(row.step, SHORT[row.metric])
+        return unit
     load, _, figure = row.metric.rpartition(".")
     if load:  # of one beside the step's own
         own = titles(comparison).get(row.metric, figure).rpartition(" ")[2]
         return f"{load.rpartition('-')[2][:6]} {'p99' if figure == P99 else own}"[: METRIC_CELLS - 1]
-    return SHORT.get(row.metric, row.metric)
+    per = f"/{OPS.get(unit.removesuffix('/s'), 'op')}"
+    name = SHORT.get(row.metric, row.metric)
+    return named if len(named := name.replace("/op", per)) < METRIC_CELLS else name
 
 
 def title_of(comparison: Comparison, row: Row) -> str:
@@ -105,9 +109,14 @@ def titles(comparison: Comparison) -> dict[str, str]:
     return {metric.name: metric.title for metric in comparison.metrics}
 
 
+def step_cells(comparison: Comparison) -> int:
+    """How wide the names of steps are, with the cursor before and a blank behind them."""
+    return 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
+
+
 def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
     """Widths for so many cells across; scrolled from `first` so far that the chosen subject is seen."""
-    step = 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
+    step = step_cells(comparison)
     others = comparison.others
     room = columns - step - METRIC_CELLS
     base = BASE_CELLS if room - BASE_CELLS >= _needed(others, RATIO_CELLS) or len(others) < 2 else 0
@@ -182,8 +191,17 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
     if cells >= RATIO_CELLS - 1:
         spans.append((f" {bounds_text(found, whole=words):<{11 if words else 10}}", "dim"))
     if words:
-        spans.append((f" {found.verdict_text}", MARKS.get(found.sign, "")))
+        spans.append((f" {verdict_words(found)}", MARKS.get(found.sign, "")))
     return spans
+
+
+def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
+    """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty for what has none."""
+    if ratio.verdict == "inconclusive" and not ratio.stands_out:
+        if ratio.more_pairs is None:
+            return "not known"
+        return f"{'needs ' * whole}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
+    return ratio.verdict_text
 
 
 def base_cell(comparison: Comparison, row: Row) -> list[Span]:
@@ -245,19 +263,6 @@ def padded(spans: Iterable[Span], cells: int) -> list[Span]:
     if missing > 0 and kept:
         kept[-1] = (kept[-1][0] + " " * missing, kept[-1][1])
     return kept
-
-
-def small(comparison: Comparison, rate_rows: Sequence[Row], glyphs: Glyphs) -> list[Line]:
-    """The rates' verdicts, for a terminal that has no room for more."""
-    lines = [line((f"COMPARE base {comparison.base}", "strong"))]
-    for row in rate_rows:
-        for subject in comparison.others:
-            found = comparison.ratio(subject.name, row.step, row.metric)
-            if found is not None and found.ratio is not None:
-                text = f"{row.step:<7}{cut(subject.name, 18, glyphs):<19}"
-                words = f"{sign(found, glyphs)} {ratio_text(found.ratio)} {found.verdict_text}"
-                lines.append(line(text, (words, MARKS.get(found.sign, ""))))
-    return lines
 
 
 def _bound(value: float) -> str:

@@ -27,6 +27,7 @@ class StallScreen(BenchScreen):
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("escape", "app.leave", "back", "stall.close"),
         key("n", "stall(1)", "next", "stall.next", shown="n/N"),
+        key("f", "flame", "flame", "stall.flame"),
         key("N", "stall(-1)", "previous one", "stall.previous", show=False),
         key("down,j,pagedown", "scroll('page_down')", "further", "stall.down", shown="down"),
         key("up,k,pageup", "scroll('page_up')", "back up", "stall.up", show=False),
@@ -70,6 +71,15 @@ class StallScreen(BenchScreen):
 
     def action_scroll(self, how: str) -> None:
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
+
+    def action_flame(self) -> None:
+        """What the processes did in the whole step of the stall: stacks are added up at its end."""
+        from tui.flame.graph import Asked, FlameScreen  # not before the first paint of Live
+
+        view = self._view
+        if view.step is not None and view.cell is not None:
+            roles = tuple(dict.fromkeys([str(self._stall.role), *(role.name for role in view.roles)]))
+            self.app.push_screen(FlameScreen(Asked(self._player.run, view.step.name, roles, cell=view.cell.id)))
 
     def action_stall(self, by: int) -> None:
         found = self._view.incidents

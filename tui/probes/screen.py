@@ -10,6 +10,8 @@ from textual import work
 from textual.binding import Binding
 
 from engine.core.errors import UserError
+from engine.core.flame import FlameGraph
+from engine.core.record import converted, visible_record
 from engine.journal.lock import is_locked
 from engine.journal.reader import EventRow
 from engine.view.player import legible
@@ -17,14 +19,16 @@ from engine.view.probe_reading import SAMPLED, News, Place, Wanted, look
 from engine.view.probe_series import ProbeSeries, in_order
 from engine.view.step_series import SECOND_NS
 from tui import bench
+from tui.flame.graph import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line
 from tui.probes import text as probe_text
 from tui.probes import view as probe_view
 from tui.probes.states import AT_START, ProbeRow, probe_rows
-from tui.probes.view import WINDOWS, Moment
-from tui.screens.base import BenchScreen, Jump
+from tui.probes.view import STACKS, WINDOWS, Moment
+from tui.screens.base import WIDE_COLUMNS, BenchScreen, Jump
 from tui.screens.over import AskScreen
+from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
 UNASKED: tuple[Mapping[str, Any], ...] = tuple(
@@ -44,9 +48,10 @@ class ProbesScreen(BenchScreen):
         key("D", "role(-1)", "role before", "probes.role_before", show=False),
         key("w", "window", "window", "probes.window"),
         key("l", "log", "log", "probes.log"),
+        key("f", "flame", "flame", "probes.flame"),
         key("x", "cost", "cost", "probes.cost"),
         key("right", "step(1)", "next step", "probes.step_on", show=False),
-        key("left", "step(-1)", "step", "probes.step_back", shown="left/right"),
+        key("left", "step(-1)", "step", "probes.step_back", shown="arrows"),
         key("up,k", "move(-1)", "up", "probes.up", show=False),
         key("down,j", "move(1)", "down", "probes.down", show=False),
     ]
@@ -71,6 +76,7 @@ class ProbesScreen(BenchScreen):
         self._events: dict[int, EventRow] = {}
         self._roles: set[tuple[str, str]] = set()  # probe, role
         self._trouble = ""
+        self._stacks: dict[Asked, FlameGraph | str] = {}  # or why there is none
 
     # -- reading
 
@@ -146,6 +152,27 @@ class ProbesScreen(BenchScreen):
             if series is not None and (series.step.id, series.probe, series.role) == read:
                 series.take(news.frames)
 
+    def _stacks_of(self, place: Place, role: str) -> FlameGraph | str:
+        """The stacks of a role in a finished step; asked for once, empty until they are there."""
+        if place.step.ended_ns is None:
+            return "stacks are added up when the step ends: what its functions took will be here"
+        asked = self._flame(place, role)
+        if asked not in self._stacks:
+            self._stacks[asked] = ""
+            self.run_worker(self._ask_stacks(asked), group="stacks", exit_on_error=False)
+        return self._stacks[asked]
+
+    async def _ask_stacks(self, asked: Asked) -> None:
+        try:
+            answer = await bench.ask_json(*asked.arguments(asked.roles[0]))
+            self._stacks[asked] = converted(visible_record(answer), FlameGraph, "bench flame --json")
+        except UserError as error:
+            self._stacks[asked] = str(error)
+        self.draw()
+
+    def _flame(self, place: Place, role: str) -> Asked:
+        return Asked(self._run or Path(), place.step.name, (role,), cell=place.cell.id)
+
     # -- what is shown
 
     def _place(self) -> Place | None:
@@ -195,6 +222,9 @@ class ProbesScreen(BenchScreen):
             if event.kind == "stall" and event.step_id == place.step.id and event.started_ns <= at_ns
         ]
         series = self._series if self._series is not None and self._series.step.id == place.step.id else None
+        stacks: FlameGraph | str = ""
+        if series is not None and series.role and series.probe == STACKS:
+            stacks = self._stacks_of(place, series.role)
         return Moment(
             place=place,
             probe=self._row_name(),
@@ -207,6 +237,8 @@ class ProbesScreen(BenchScreen):
             log=self._log,
             replay=self.context.replayed is not None and at_ns != Wanted().at_ns,
             running=news.running if news is not None else False,
+            stacks=stacks if isinstance(stacks, FlameGraph) else None,
+            stacks_note=stacks if isinstance(stacks, str) else "",
         )
 
     def _rows(self, moment: Moment | None) -> list[ProbeRow]:
@@ -226,6 +258,8 @@ class ProbesScreen(BenchScreen):
 
     def draw(self) -> None:
         columns, height = self.size
+        if self.is_mounted:  # at 80 columns there is no room for one more key
+            self.query_one(KeyRow).hide(*(("probes.log",) if columns < WIDE_COLUMNS else ()))
         if not self.is_mounted or not columns or self.has_class("-small"):
             self.refresh_small()
             return
@@ -289,6 +323,23 @@ class ProbesScreen(BenchScreen):
         self._log = not self._log
         self.bench.say(f"bars are {'logarithmic' if self._log else 'linear'}", "dim")
         self.draw()
+
+    def action_flame(self) -> None:
+        """What the processes of the step were doing on their CPUs, by role."""
+        place = self._place()
+        if place is None:
+            self.bench.say(self._no_run(), "warning")
+            return
+        roles = in_order(role for name, role in self._roles if name == STACKS)
+        if not roles:
+            self.bench.say("no stacks were sampled in this step: the probe `stacks` was not on", "warning")
+            return
+        if place.step.ended_ns is None:
+            self.bench.say("stacks are added up when the step ends; left chooses a step before", "warning")
+            return
+        shown = self._series.role if self._series is not None else ""
+        asked = replace(self._flame(place, roles[0]), roles=roles)
+        self.app.push_screen(FlameScreen(asked, shown if shown in roles else roles[0]))
 
     def action_step(self, by: int) -> None:
         """Another step of the run; beyond the newest it is followed again."""

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.core.flame import FlameGraph
 from engine.core.format import clock, short
 from engine.journal.reader import EventRow
 from engine.view.probe_reading import Place
 from engine.view.probe_series import ProbeSeries, Sums
 from engine.view.step_series import SECOND_NS
+from tui.flame import text as flame_text
+from tui.flame import tree
 from tui.glyphs import Glyphs
 from tui.marks import Line, fit, folded, line, side_by_side
 from tui.probes import text as probe_text
@@ -18,6 +21,7 @@ WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
 BAR_ROWS = 7  # at the reference size; what a taller screen has more goes to bars first, then to the strip
 BARS_MOST = 14
 REMARK_ROWS = 2
+STACKS = "stacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Moment:
     log: bool
     replay: bool
     running: bool
+    stacks: FlameGraph | None = None  # what the probe `stacks` sampled of the role in the whole step
+    stacks_note: str = ""  # why it is not there
 
     @property
     def after_ns(self) -> int:
@@ -80,6 +86,8 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
     if series is None or not sums.seconds:
         lines = folded(_nothing(moment), columns, "dim")
         return [*lines, *[()] * (rows + 1 - len(lines))]
+    if moment.probe == STACKS:
+        return _stacks(moment, series.role, sums, columns, rows, glyphs)
     around = {  # by their ends: stalls of several roles overlap
         frame.t_ns: frame
         for stall in moment.stalls
@@ -101,6 +109,20 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
         made.append([heading, *lines])
     left, right = made if len(made) == 2 else (made[0], [])
     return side_by_side(left, right, cells, rows + 1, glyphs)
+
+
+def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """The functions that the samples of a whole step were in; while it lasts, how many samples there are."""
+    rate = sums.figures.get("samples", 0) / sums.seconds
+    told = f"  {short(rate)} samples/s; f opens the flame graph"
+    heading = line((f" {moment.probe}, {role}", "strong"), (told, "dim"))
+    if moment.stacks is None:
+        lines = [heading, *folded(moment.stacks_note or "reading the stacks", columns, "dim")]
+    else:
+        root = tree.tree(moment.stacks)
+        found = tree.functions(root, differential=False)
+        lines = [heading, *flame_text.functions(moment.stacks, root, found, -1, 0, rows, columns, glyphs)]
+    return [*lines, *[()] * (rows + 1 - len(lines))]
 
 
 def _nothing(moment: Moment) -> str:

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import UserError
+from engine.core.flame import FlameGraph
 from engine.core.model import Cell, StepTotals, Subject
+from engine.core.record import converted
 from engine.journal.manifest import read_manifest
 from engine.report import flame
 from engine.report.flame import Profile
@@ -184,6 +186,9 @@ def test_statements_are_those_of_the_cells_that_were_sampled(tmp_path: Path) -> 
         (("one", "--step", "l.i1", "--role", "delete", "--diff", "tow"), "unknown run 'tow' (nearest: two"),
         (("one", "--step", "l.i1", "--role", "delete", "--diff", "bare"), "bare: no stacks were recorded"),
         (("one", "--step", "l.i1", "--role", "delete", "--to", "/nowhere/x"), "/nowhere/x: cannot be written"),
+        (("one", "--step", "l.i1", "--role", "delete", "--to", "x", "--json"), "--json prints, --to names a file"),
+        (("one", "--step", "l.i1", "--role", "delete", "--cell", "1", "--pg", "17.0"), "give it without --pg"),
+        (("one", "--step", "l.i1", "--role", "delete", "--cell", "9"), "unknown cell '9'"),
     ],
 )
 def test_what_is_not_there_is_one_line(runs: Path, library: Path, arguments: tuple[str, ...], complaint: str) -> None:
@@ -220,6 +225,43 @@ def test_two_builds_of_a_run_or_two_runs_are_compared(
     data = data_of(page)
     assert data["differential"] is True
     assert [graph["tree"]["value"] for graph in data["graphs"]] == [400, 200]
+
+
+def test_the_stacks_are_a_record_too(runs: Path) -> None:
+    bench = Bench(runs)
+
+    def printed(*arguments: str) -> FlameGraph:
+        done = bench("flame", "one", "--step", "l.i1", "--role", "delete", "--json", *arguments)
+        assert done.returncode == 0, done.stderr
+        return converted(json.loads(done.stdout), FlameGraph, "stdout")
+
+    both = printed("--diff", "17.0")
+    assert both.other is not None
+    assert (both.base.name, both.other.name, both.base.samples, both.other.samples) == ("16.3", "17.0", 200, 400)
+    assert {line: (one, two) for line, one, two in both.stacks} == {
+        line: (2 * OLD.get(line, 0), 2 * NEW.get(line, 0)) for line in {*OLD, *NEW}
+    }
+    across = printed("--diff", "two", "--pg", "17.0")
+    assert across.other is not None
+    assert (across.base.name, across.other.name) == ("17.0 (one)", "17.0 (two)")
+    alone = printed()
+    assert (alone.other, alone.scale, alone.innermost_only) == (None, 1.0, False)
+    cell = next(cell.id for cell in cells(runs / "one") if cell.subject.build == "17.0")
+    assert {line: one for line, one, _ in printed("--cell", cell).stacks} == NEW
+
+
+def test_a_build_without_stacks_is_told_why(runs: Path) -> None:
+    run = runs / "one"
+    for cell in cells(run):
+        if cell.subject.build == "17.0":
+            (run / "cells" / cell.id / "stacks" / "l.i1.delete.folded").unlink()
+    done = Bench(runs)("flame", "one", "--step", "l.i1", "--role", "delete", "--diff", "17.0")
+    assert "no stacks of 17.0 were sampled: its cells are finished, and the probe `stacks` was not on" in done.stderr
+    assert "(there are some of 16.3)" in done.stderr
+    unfinished = make_run(runs / "three", builds=("16.3", "17.0"), repeats=1, unfinished=(1,))
+    stacks.write_folded(unfinished / "cells" / cells(unfinished)[0].id, "l.i1", "delete", OLD)
+    done = Bench(runs)("flame", "three", "--step", "l.i1", "--role", "delete", "--diff", "17.0")
+    assert "no stacks of 17.0 were sampled: none of its cells has finished a step with" in done.stderr
 
 
 def test_damaged_stacks_are_one_line(tmp_path: Path) -> None:

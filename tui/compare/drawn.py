@@ -1,0 +1,213 @@
+"""The table of a comparison with its intervals drawn: a line per step and metric, all on one axis. Values to lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.core.comparison import SLA, STALLS, Comparison, Ratio
+from engine.core.comparison import ComparedSubject as Subject
+from tui.compare import forest
+from tui.compare.table import (
+    BASE_CELLS,
+    MARKS,
+    METRIC_CELLS,
+    VALUE_CELLS,
+    Row,
+    bounds_text,
+    counted,
+    figure_text,
+    name_of,
+    padded,
+    ratio_text,
+    sign,
+    step_cells,
+    verdict_words,
+)
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, cut, line
+
+LEAST_AXIS = 21
+RATIO_CELLS = 8  # sign, ratio, and a blank
+NAME_CELLS = 17  # of a subject's column at most
+NARROW_BASE, WIDE_BASE = 9, 20
+BOUNDS_CELLS = 12
+WORDS, LONG_WORDS = 14, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How wide the columns are: 0 for one that is left out. `subjects` are those from `first` on that fit."""
+
+    step: int
+    base: int
+    value: int
+    subjects: tuple[int, ...]
+    bounds: int
+    words: int
+    axis: int
+    first: int
+
+
+def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
+    """Widths for so many cells across; scrolled from `first` so far that the chosen subject is seen."""
+    step, others = step_cells(comparison), comparison.others
+    base = BASE_CELLS if columns >= 80 else NARROW_BASE
+    room = columns - step - METRIC_CELLS - LEAST_AXIS
+    if len(others) > 2 and room - base < len(others) * RATIO_CELLS:
+        base = 0
+    room -= base
+    wanted = [max(RATIO_CELLS, min(len(subject.name) + 1, NAME_CELLS)) for subject in others]
+    if len(others) == 1:
+        wanted = [RATIO_CELLS]  # its name stands above the words, too
+    widths = next(
+        (fit for most in (NAME_CELLS, 12, 10, RATIO_CELLS) if sum(fit := [min(w, most) for w in wanted]) <= room),
+        [RATIO_CELLS] * len(others),
+    )
+    first = max(0, min(first, chosen))
+    while sum(widths[first : chosen + 1]) > room and first < chosen:
+        first += 1
+    shown: list[int] = []
+    for width in widths[first:]:
+        if shown and sum(shown) + width > room:
+            break
+        shown.append(width)
+    left = room - sum(shown)
+    found = {"words": 0, "value": 0, "bounds": 0, "base": base}
+    # What is added, where the axis keeps so many cells beside it.
+    for name, cells, axis in (
+        ("words", WORDS, LEAST_AXIS), ("value", VALUE_CELLS, 31), ("bounds", BOUNDS_CELLS, 35),
+        ("words", LONG_WORDS, 41), ("base", WIDE_BASE, 45),
+    ):  # fmt: skip
+        more = cells - found[name]
+        if left + LEAST_AXIS - more >= axis and (name != "value" or len(others) == 1) and (name != "base" or base):
+            found[name], left = cells, left - more
+    axis = left + LEAST_AXIS
+    return Layout(
+        step,
+        found["base"],
+        found["value"],
+        tuple(shown),
+        found["bounds"],
+        found["words"],
+        axis - (axis % 2 == 0),
+        first,
+    )
+
+
+def ratios(comparison: Comparison, rows: Sequence[Row]) -> list[Ratio]:
+    """All that the axis is to hold: of every line and subject, so that it stays while one moves."""
+    found = (comparison.ratio(s.name, row.step, row.metric) for row in rows for s in comparison.others)
+    return [ratio for ratio in found if ratio is not None]
+
+
+def header(comparison: Comparison, at: Layout, on: forest.Axis, chosen: int, glyphs: Glyphs) -> Line:
+    """The names above the columns, and the values at the axis."""
+    spans: list[Span] = [(f" {'step':<{at.step - 1}}{'metric':<{METRIC_CELLS}}", "dim")]
+    if at.base:
+        spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
+    spans.append((" " * at.value, ""))
+    others = comparison.others
+    if len(others) == 1:
+        room = at.subjects[0] + at.bounds + at.words
+        spans.append((cut(others[0].name, room - 1, glyphs).ljust(room), "chosen"))
+    else:
+        last = at.first + len(at.subjects) - 1
+        for place, width in enumerate(at.subjects, at.first):
+            before, after = place == at.first > 0, place == last < len(others) - 1
+            subject = others[place]
+            name = "A/A" if subject.arm == "aa" and width < len(subject.name) + 1 else subject.name
+            name = f"{'<' * before}{cut(name, width - 1 - before - after, glyphs)}{'>' * after}"
+            spans += [(name.ljust(width - 1), "chosen" if place == chosen else "strong"), (" ", "")]
+        spans.append((" " * (at.bounds + at.words), ""))
+    return (*spans, *forest.ticks(on))
+
+
+def table(
+    comparison: Comparison,
+    shown: Sequence[Row],
+    at: Layout,
+    on: forest.Axis,
+    cursor: tuple[int, int],
+    top: int,
+    height: int,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """The lines from `top` on; the chosen subject's intervals are drawn, of the others their ratios."""
+    return [
+        _row(comparison, row, at, on, cursor[1], glyphs, here=place == cursor[0])
+        for place, row in enumerate(shown[top : top + height], top)
+    ]
+
+
+def _row(
+    comparison: Comparison, row: Row, at: Layout, on: forest.Axis, chosen: int, glyphs: Glyphs, *, here: bool
+) -> Line:
+    strong = "strong" if here else ""
+    metric = cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)
+    spans: list[Span] = [(">" if here else " ", "chosen"), (row.step.ljust(at.step - 1) + metric, strong)]
+    if at.base:
+        spans += padded(_base(comparison, row, at.base - 1), at.base)
+    subject = comparison.others[chosen]
+    found = comparison.ratio(subject.name, row.step, row.metric)
+    if row.metric in (STALLS, SLA):
+        return (*spans, *_counts(comparison, row, at, chosen, here=here))
+    if at.value:
+        value = comparison.median(subject.name, row.step, row.metric)
+        spans.append((f"{figure_text(row.metric, value):<{at.value}}", ""))
+    for place, width in enumerate(at.subjects, at.first):
+        own = padded(_ratio(comparison, row, comparison.others[place], glyphs), width - 1)
+        here_too = here and place == chosen
+        spans += [(text, "cursor" if here_too else mark) for text, mark in own]
+        spans.append((" ", ""))
+    if at.bounds:
+        spans.append((f"{bounds_text(found, whole=True) if found else '':<{at.bounds}}", "dim"))
+    mark = MARKS.get(found.sign, "") if found else ""
+    if at.words:
+        text = verdict_words(found, whole=at.words >= LONG_WORDS) if found else ""
+        spans.append((f"{cut(text, at.words - 1, glyphs):<{at.words}}", mark))
+    rest = (comparison.ratio(other.name, row.step, row.metric) for other in comparison.others if other is not subject)
+    points = [ratio.ratio for ratio in rest if ratio is not None and ratio.ratio]
+    return (*spans, *forest.whisker(on, found, "" if mark == "dim" else mark, glyphs, points))
+
+
+def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> list[Span]:
+    found = comparison.ratio(subject.name, row.step, row.metric)
+    if found is None or found.ratio is None:
+        return [("  -", "dim")]
+    return [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]
+
+
+def _base(comparison: Comparison, row: Row, room: int) -> list[Span]:
+    if row.metric in (STALLS, SLA):
+        return [counted(comparison, row, comparison.base, room)]
+    return [(figure_text(row.metric, comparison.median(comparison.base, row.step, row.metric)), "base")]
+
+
+def _counts(comparison: Comparison, row: Row, at: Layout, chosen: int, *, here: bool) -> list[Span]:
+    """Stalls or SLA of each subject; of a single one in all the room that an interval takes."""
+    spans: list[Span] = [(" " * at.value, "")]
+    for place, width in enumerate(at.subjects, at.first):
+        room = width + (at.bounds + at.words if len(comparison.others) == 1 else 0)
+        text, mark = counted(comparison, row, comparison.others[place].name, room - 1)
+        mark = "cursor" if here and place == chosen and mark == "dim" else mark
+        spans += padded([(text, mark)], room)
+    return spans
+
+
+def small(comparison: Comparison, rows: Sequence[Row], columns: int, glyphs: Glyphs) -> list[Line]:
+    """The rates' verdicts with their intervals drawn, for a terminal that has no room for more."""
+    step = step_cells(comparison)
+    name = min(16, max((len(subject.name) for subject in comparison.others), default=0)) + 1
+    cells = columns - step - name - RATIO_CELLS - WORDS - 1
+    on = forest.axis(ratios(comparison, rows), comparison.margin, cells)
+    made = [line(("COMPARE", "strong"), f" base {comparison.base}, {comparison.pairs} pairs")]
+    made.append(line(" " * (step + name + RATIO_CELLS + WORDS), *forest.ticks(on)))
+    for row in rows:
+        for subject in comparison.others:
+            found = comparison.ratio(subject.name, row.step, row.metric)
+            if found is not None and found.ratio is not None:
+                mark = MARKS.get(found.sign, "")
+                head = f"{row.step:<{step}}{cut(subject.name, name - 1, glyphs):<{name}}"
+                text = f"{sign(found, glyphs)} {ratio_text(found.ratio)} {verdict_words(found, whole=False)}"
+                drawn = forest.whisker(on, found, "" if mark == "dim" else mark, glyphs)
+                made.append((*line(head, (f"{text:<{RATIO_CELLS + WORDS}}", mark)), *drawn))
+    return made

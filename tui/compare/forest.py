@@ -1,0 +1,91 @@
+"""Ratios and their intervals on one logarithmic axis, the margin as a band around 1: a forest plot. Values to lines."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.core.comparison import Ratio
+from engine.core.format import three
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, joined, line
+
+# How far an axis may reach above 1, and by the same factor below: to 1.02, to 1.05, … to 10.
+REACHES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 9.0)
+INSIDE = 0.75  # of the intervals' ends must lie on the axis: one wild interval would flatten all others
+LABEL_CELLS = 5  # at most, of a value at the axis
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From 1/(1+reach) to 1+reach over so many cells, an odd number: 1 is in the middle one."""
+
+    reach: float
+    margin: float
+    cells: int
+
+    def place(self, ratio: float) -> int:
+        """The cell of a ratio; below 0, or `cells` and more, where it is beyond the axis."""
+        share = math.log(ratio) / math.log1p(self.reach) if ratio > 0 else -2.0
+        return self.cells // 2 + round(max(-2.0, min(2.0, share)) * (self.cells // 2))
+
+
+def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
+    """The shortest axis that holds every ratio, most of the intervals' ends, and the margin."""
+    found = [ratio for ratio in ratios if ratio.ratio]
+    points = [_distance(ratio.ratio) for ratio in found]
+    ends = sorted(_distance(end) for ratio in found for end in (ratio.low, ratio.high) if end is not None)
+    most = ends[math.ceil(INSIDE * len(ends)) - 1] if ends else 0.0
+    wanted = max([most, math.log1p(1.5 * margin), *points])
+    reach = next((reach for reach in REACHES if math.log1p(reach) >= wanted), REACHES[-1])
+    return Axis(reach, margin, max(1, cells - (cells % 2 == 0)))
+
+
+def _distance(ratio: float | None) -> float:
+    """How far a ratio is from 1, by the factor."""
+    return abs(math.log(ratio)) if ratio and ratio > 0 else math.inf
+
+
+def ticks(on: Axis) -> Line:
+    """The values at both ends of the axis and at 1, where they have room."""
+    row = [" "] * on.cells
+    labels = [(0, three(1 / (1 + on.reach))), (on.cells // 2, "1"), (on.cells, three(1 + on.reach))]
+    for place, text in labels:
+        start = min(place, on.cells - len(text))
+        if start >= 0 and all(row[x] == " " for x in range(max(0, start - 1), start + len(text))):
+            row[start : start + len(text)] = text
+    return line(("".join(row), "dim"))
+
+
+def whisker(on: Axis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
+    """One interval: its ends, its ratio, `<` or `>` where it goes on beyond the axis. `others` are marked as points."""
+    row: list[Span] = [(" ", "")] * on.cells
+    edge = math.log1p(on.margin) / math.log1p(on.reach) * (on.cells // 2)
+    band = max(1, round(edge)) if on.margin else 0
+    middle = on.cells // 2
+    for x in range(max(0, middle - band), min(on.cells, middle + band + 1)):
+        row[x] = (glyphs.todo, "dim")
+    row[middle] = (glyphs.bar, "base")
+    for ratio in others:
+        if 0 <= (x := on.place(ratio)) < on.cells:
+            row[x] = (glyphs.sides[1], "dim")
+    if found is None or not found.ratio:
+        return joined(row)
+    if found.low is not None and found.high is not None:
+        left, right = on.place(found.low), on.place(found.high)
+        begin, across, end, crossing = tuple(glyphs.whisker)
+        for x in range(max(0, left), min(on.cells, right + 1)):
+            row[x] = (crossing if x == middle else across, mark)
+        if 0 <= left < on.cells:
+            row[left] = (begin, mark)
+        if 0 <= right < on.cells:
+            row[right] = (end, mark)
+        if left < 0 <= right:
+            row[0] = ("<", mark)
+        if left < on.cells <= right:
+            row[-1] = (">", mark)
+    x = on.place(found.ratio)
+    row[max(0, min(on.cells - 1, x))] = (
+        glyphs.sides[0] if 0 <= x < on.cells else "<" if x < 0 else ">",
+        mark or "strong",
+    )
+    return joined(row)

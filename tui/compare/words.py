@@ -1,0 +1,34 @@
+"""What the figures of a comparison are, in a sentence each, shown below the one at the cursor."""
+
+from engine.core.comparison import RATE, SLA, STALLS, TIME, Comparison
+from tui.compare.table import OPS, SHORT, Row
+
+# `{op}` is a row, a query or a transaction, whichever the step is counted in.
+MEANINGS = {
+    RATE: "how many were done per second; more is better",
+    TIME: "how long it took; less is better",
+    "server_cpu_us_per_op": "CPU time of all server processes for each {op}, in us; less is better",
+    "client_cpu_us_per_op": "CPU time of the clients for each {op}, in us: the cost of putting on the load",
+    "ctx_switches_per_op": "how often a server process left its CPU for each {op}",
+    "runq_us_per_op": "how long server processes that could work waited for a CPU for each {op}, in us",
+    "plan_us_per_op": "time spent planning statements for each {op}, in us",
+    "wal_bytes_per_op": "bytes of write-ahead log for each {op}",
+    "read_kb_per_op": "kB that server processes had read from the device for each {op}",
+    "written_kb_per_op": "kB that server processes made dirty in the page cache for each {op}",
+    "device_written_kb_per_op": "kB that the device wrote for each {op}, for whomever",
+    "heap_bytes": "size of the tables at the end of the step",
+    "index_bytes": "size of the indexes at the end of the step",
+    "user_s": "CPU time outside the kernel of the programs that were timed",
+    "system_s": "CPU time in the kernel of the programs that were timed",
+    "memory_bytes": "peak memory of the programs that were timed",
+    STALLS: "seconds in which a connection stood still although it had work, and in how many cells",
+    SLA: "the share of the asked-for insert rate that was reached, and in how many cells it was enough",
+}
+
+
+def meaning(comparison: Comparison, row: Row) -> str:
+    """What a line's figure is; empty for one of a further load."""
+    text = MEANINGS.get(row.metric, "")
+    unit = comparison.units.get(row.step, SHORT[RATE]).removesuffix("/s")
+    op = {"xact": "transaction"}.get(OPS.get(unit, ""), OPS.get(unit, "operation"))
+    return text.format(op=op)

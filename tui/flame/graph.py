@@ -1,0 +1,321 @@
+"""A flame graph in the terminal: frames as boxes, the outermost function on top; or functions by what they took."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding
+
+from engine.core.errors import UserError
+from engine.core.flame import FlameGraph
+from engine.core.record import converted, visible_record
+from tui import bench
+from tui.flame import text, tree
+from tui.flame.tree import Box, Frame, Function, Side
+from tui.keys import key
+from tui.marks import Line, folded, line
+from tui.screens.base import BenchScreen
+from tui.screens.over import LineScreen
+from tui.widgets.lines import Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whose stacks: of a step in a run, of a build (`base`) against another one (`other`), or of one cell."""
+
+    run: Path
+    step: str
+    roles: tuple[str, ...]
+    base: str | None = None
+    other: str | None = None
+    cell: str | None = None
+
+    def arguments(self, role: str) -> tuple[str, ...]:
+        """As `bench flame` has them."""
+        own = (("--pg", self.base), ("--diff", self.other), ("--cell", self.cell))
+        named = [part for name, value in own if value is not None for part in (name, value)]
+        return ("flame", str(self.run), "--step", self.step, "--role", role, *named)
+
+
+class FlameScreen(BenchScreen):
+    """The graph of one role at a time."""
+
+    TITLE_WORD: ClassVar[str] = "FLAME"
+    DEFAULT_CSS = "FlameScreen #graph { height: 1fr; }"
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("enter", "zoom", "zoom", "flame.zoom"),
+        key("backspace,u", "out", "out", "flame.out", shown="u"),
+        key("slash", "find", "find", "flame.find"),
+        key("n", "match(1)", "next match", "flame.next", show=False),
+        key("N", "match(-1)", "match before", "flame.before", show=False),
+        key("v", "view", "list", "flame.view"),
+        key("w", "width", "as wide as", "flame.width", show=False),
+        key("d", "role", "role", "flame.role"),
+        key("p", "page", "page", "flame.page"),
+        key("up,k", "move('up')", "caller", "flame.up", show=False),
+        key("down,j", "move('down')", "called", "flame.down", show=False),
+        key("left,h", "move('left')", "frame before", "flame.left", show=False),
+        key("right,l", "move('right')", "next frame", "flame.right", show=False),
+        key("pageup", "move('page_up')", "page up", "flame.page_up", show=False),
+        key("pagedown", "move('page_down')", "page down", "flame.page_down", show=False),
+        key("escape", "back", "back", "flame.back"),
+    ]
+
+    def __init__(self, asked: Asked, role: str = "") -> None:
+        super().__init__()
+        self._asked = asked
+        self._role = role or next(iter(asked.roles), "")
+        self._side: Side = "other"
+        self._by_function = False
+        self._wanted = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._graph: FlameGraph | None = None
+        self._root = self._zoomed = self._chosen = Frame("all")
+        self._functions: list[Function] = []
+        self._rows: list[list[Box]] = []
+        self._found: list[Frame] = []
+        self._top = self._cursor = 0
+        self._problem = self._missing = ""
+
+    def parts(self) -> Sequence[Lines]:
+        return [Lines(id="title"), Lines(id="of"), Lines(id="graph", resized=self.draw), Lines(id="told")]
+
+    def on_mount(self) -> None:
+        self._read()
+
+    def small(self) -> Sequence[Line]:
+        head = line((self.TITLE_WORD, "strong"), f" {self._role} in {self._asked.step}")
+        if self._graph is None:
+            return [head, line(self._problem or "reading...")]
+        return [head, *text.functions(self._graph, self._root, self._functions, -1, 0, 8, self.size.width, self.glyphs)]
+
+    def _read(self) -> None:
+        self._forget()
+        self.run_worker(self._ask(self._role), group="flame", exclusive=True, exit_on_error=False)
+        self.draw()
+
+    async def _ask(self, role: str) -> None:
+        """The two against each other; where one of them has no samples, the one that has."""
+        asked = self._asked
+        ways = [asked]
+        if asked.other is not None:
+            ways += [Asked(asked.run, asked.step, asked.roles, name) for name in (asked.other, asked.base)]
+        for way in ways:
+            try:
+                answer = await bench.ask_json(*way.arguments(role))
+                self._take(converted(visible_record(answer), FlameGraph, "bench flame --json"))
+                break
+            except UserError as error:
+                self._missing = self._missing or str(error)
+        else:
+            self._problem = self._missing
+        self.draw()
+
+    def _take(self, graph: FlameGraph) -> None:
+        self._graph, self._root = graph, tree.tree(graph)
+        self._zoomed, differential = self._root, graph.other is not None
+        self._side = "other" if differential else "base"
+        self._functions = tree.functions(self._root, differential=differential)
+        self._by_function = self._by_function or graph.innermost_only
+        self._chosen = self._root
+        self._found = tree.matching(self._root, self._wanted)
+
+    # -- keys
+
+    def action_move(self, where: str) -> None:
+        if self._graph is None:
+            return
+        page = max(1, self.query_one("#graph").size.height - 2)
+        if self._by_function:
+            by = {"up": -1, "down": 1, "page_up": -page, "page_down": page}.get(where, 0)
+            self._cursor = max(0, min(self._cursor + by, len(self._functions) - 1))
+        else:
+            for _ in range(page if where.startswith("page") else 1):
+                self._step(where.removeprefix("page_"))
+        self.draw()
+
+    def _step(self, where: str) -> None:
+        """To the caller, to the widest of what it calls, or to the box beside it."""
+        place = tree.place_of(self._rows, self._chosen)
+        if place is None:
+            self._chosen = self._zoomed
+            return
+        y, x = place
+        if where == "up" and y:
+            self._chosen = self._chosen.parent or self._chosen
+        elif where == "down" and y + 1 < len(self._rows):
+            self._chosen = next(
+                (box.frame for box in self._rows[y + 1] if box.frame.parent is self._chosen), self._chosen
+            )
+        elif where in ("left", "right"):
+            by = 1 if where == "right" else -1
+            self._chosen = self._rows[y][max(0, min(x + by, len(self._rows[y]) - 1))].frame
+
+    def action_zoom(self) -> None:
+        if self._graph is None:
+            return
+        if self._by_function:
+            if self._graph.innermost_only:
+                self.bench.say("only innermost functions are known: these binaries keep no frame pointers")
+                return
+            if self._functions:
+                self._by_function = False
+                self._look_for(self._functions[self._cursor].name)
+            return
+        self._zoomed, self._top = self._chosen, 0
+        self.draw()
+
+    def action_out(self) -> None:
+        if self._zoomed.parent is not None:
+            self._zoomed, self._top = self._zoomed.parent, 0
+            self.draw()
+
+    def action_back(self) -> None:
+        """Out of what was zoomed into; of the whole graph back to where it was opened."""
+        if self._zoomed is not self._root and not self._by_function:
+            self._zoomed, self._top = self._root, 0
+            self.draw()
+        else:
+            self.app.pop_screen()
+
+    def action_find(self) -> None:
+        self.bench.ask_user(
+            LineScreen("find functions whose name holds; nothing: none", self._wanted, empty=True), self._look_for
+        )
+
+    def _look_for(self, wanted: str) -> None:
+        self._wanted = wanted
+        self._found = tree.matching(self._root, wanted)
+        if self._by_function and wanted:
+            names = [each.name.lower() for each in self._functions]
+            self._cursor = next((place for place, name in enumerate(names) if wanted.lower() in name), self._cursor)
+        if not wanted:
+            self.draw()
+        elif not self._found:
+            self.bench.say(f"no function has {wanted} in its name", "warning")
+            self.draw()
+        else:
+            part = text.percent(tree.share(self._root, self._found, self._side))
+            self.bench.say(f"{wanted}: {len(self._found)} frames, {part} of all samples; n goes to the next")
+            self._go_to(max(self._found, key=lambda frame: frame.samples(self._side)))
+
+    def action_match(self, by: int) -> None:
+        if not self._found:
+            self.bench.say("nothing was looked for: / finds functions by their names")
+            return
+        at = next((place for place, frame in enumerate(self._found) if frame is self._chosen), -1 if by > 0 else 0)
+        self._go_to(self._found[(at + by) % len(self._found)])
+
+    def _go_to(self, frame: Frame) -> None:
+        """Chooses a frame, and zooms out as far as it takes to see it."""
+        self._chosen = frame
+        while frame not in self._zoomed.path() and self._zoomed not in frame.path():
+            self._zoomed = self._zoomed.parent or self._root
+        self._lay_out()
+        if tree.place_of(self._rows, frame) is None:  # too narrow: as wide as its nearest caller that is drawn
+            self._zoomed = frame.parent or self._root
+        self.draw()
+
+    def action_view(self) -> None:
+        if self._graph is not None and self._graph.innermost_only:
+            self.bench.say("only innermost functions are known: these binaries keep no frame pointers")
+            return
+        self._by_function = not self._by_function
+        self.draw()
+
+    def action_width(self) -> None:
+        if self._graph is None or self._graph.other is None:
+            self.bench.say("there is one build: a frame is as wide as its part of its samples")
+            return
+        self._side = "base" if self._side == "other" else "other"
+        self.draw()
+
+    def action_role(self) -> None:
+        roles = self._asked.roles
+        if len(roles) < 2:
+            self.bench.say(f"there is one role: {self._role}")
+            return
+        self._role = roles[(roles.index(self._role) + 1) % len(roles)] if self._role in roles else roles[0]
+        self._read()
+
+    def action_page(self) -> None:
+        """The same as a page for a browser."""
+        self.bench.ask_bench(self._asked.arguments(self._role), "drawing the page")
+
+    def on_click(self, event: events.Click) -> None:
+        """Chooses a frame; a double click zooms into it."""
+        region = self.query_one("#graph").region
+        x, y = event.screen_x - region.x, event.screen_y - region.y
+        if self._graph is None or not 0 <= y < region.height:
+            return
+        if self._by_function:
+            self._cursor = max(0, min(self._function_top(region.height) + y - 1, len(self._functions) - 1))
+        elif self._top + y < len(self._rows):
+            hit = next((box.frame for box in self._rows[self._top + y] if box.start <= x < box.end), None)
+            if hit is None:
+                return
+            self._chosen = hit
+        self.draw()
+        if event.chain == 2:
+            self.action_zoom()
+
+    # -- painting
+
+    def _lay_out(self) -> None:
+        self._rows = tree.layout(self._zoomed, self.size.width, self._side)
+
+    def _function_top(self, height: int) -> int:
+        room = max(1, height - 1)
+        return max(0, min(self._cursor - room // 2, len(self._functions) - room))
+
+    def draw(self) -> None:
+        columns, glyphs, graph = self.size.width, self.glyphs, self._graph
+        if not self.is_mounted or not columns:
+            return
+        head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" {self._role} in {self._asked.step}", "strong"))
+        if graph is None:
+            message = folded(self._problem or "reading...", columns, "warning" if self._problem else "dim")
+            self.fill(title=[head], of=[], graph=message, told=[])
+            self.refresh_small()
+            return
+        names = graph.base.name if graph.other is None else f"{graph.base.name} {glyphs.arrow} {graph.other.name}"
+        of = text.compared(graph, self._root, self._side, columns, glyphs)
+        if self._missing:
+            of += folded(f"shown alone: {self._missing}", columns, "warning")
+        if graph.innermost_only:
+            of += folded("innermost functions only: these binaries keep no frame pointers", columns, "warning")
+        height = self.query_one("#graph").size.height
+        if self._by_function:
+            top = self._function_top(height)
+            shown = text.functions(graph, self._root, self._functions, self._cursor, top, height, columns, glyphs)
+            below = len(self._functions) - top - max(0, height - 1)
+            told = [line((f" {below} more functions" if below > 0 else "", "dim"))]
+        else:
+            shown, told = self._frames(graph, height)
+        self.fill(title=[(*head, (f"  {names}", ""))], of=of, graph=shown, told=told)
+        self.refresh_small()
+
+    def _frames(self, graph: FlameGraph, height: int) -> tuple[list[Line], list[Line]]:
+        """The rows of boxes, scrolled to the chosen one, and that one in words."""
+        self._lay_out()
+        place = tree.place_of(self._rows, self._chosen)
+        if place is None:
+            self._chosen, place = self._zoomed, (0, 0)
+        self._top = max(place[0] - height + 1, min(self._top, place[0]), 0)
+        total = self._root.samples("other" if graph.other is not None else "base")
+        hits = {id(frame) for frame in self._found}
+        shown = [
+            text.row(
+                boxes, self.size.width, total, self._chosen, hits, self.glyphs, differential=graph.other is not None
+            )
+            for boxes in self._rows[self._top : self._top + height]
+        ]
+        told = text.told(graph, self._chosen, self._root, self._side, self.glyphs)
+        below = len(self._rows) - self._top - height
+        if below > 0:
+            told[-1] = (*told[-1], (f"  {below} rows further down", "dim"))
+        return shown, told

@@ -1,0 +1,140 @@
+"""A flame graph as lines: rows of frames, the chosen one in words, or functions by what they took. Values to lines."""
+
+from collections.abc import Collection, Sequence
+
+from engine.core.flame import FlameGraph
+from tui.flame.tree import Box, Frame, Function, Side
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, cut, joined, line
+
+PALE, DEEP = 0.001, 0.02  # of all samples: a change that is shown at all, and one that is shown strongly
+SHARE_CELLS, BAR_CELLS = 9, 20
+
+
+def change_mark(change: float) -> str:
+    """The mark of a change by its part of all samples."""
+    if abs(change) < PALE:
+        return ""
+    return f"{'more' if change > 0 else 'less'}{'_little' if abs(change) < DEEP else ''}"
+
+
+def change_sign(change: float, glyphs: Glyphs) -> str:
+    """More work is drawn as what got worse is: downwards."""
+    return "" if abs(change) < PALE else glyphs.worse if change > 0 else glyphs.better
+
+
+def percent(part: float) -> str:
+    """`12 %`, `1.3 %`, `0.04 %`."""
+    size = abs(part)
+    return (
+        f"{part:.0%}".replace("%", " %") if size >= 0.1 else f"{part:.{1 if size >= 0.01 else 2}%}".replace("%", " %")
+    )
+
+
+def signed(part: float) -> str:
+    """A change, with its sign."""
+    return f"{'+' if part >= 0 else '-'}{percent(abs(part))}"
+
+
+def row(
+    boxes: Sequence[Box],
+    cells: int,
+    total: float,
+    chosen: Frame,
+    found: Collection[int],
+    glyphs: Glyphs,
+    *,
+    differential: bool,
+) -> Line:
+    """One depth: each frame a box with its name, as far as it has room; `*` stands before the names of those found."""
+    spans: list[Span] = []
+    at = 0
+    for place, box in enumerate(boxes):
+        frame, wide = box.frame, box.end - box.start
+        spans.append((" " * (box.start - at), ""))
+        change = frame.change / total if total else 0.0
+        mark = change_mark(change) if differential else ""
+        mark = mark or f"{'same' if differential else 'frame'}{'_next' * (place % 2)}"
+        sign = change_sign(change, glyphs) if differential else ""
+        hit = "*" if id(frame) in found else ""
+        text = cut(f"{sign}{hit}{frame.name}", wide - 1, glyphs) if wide > 3 else (hit or sign)[: wide - 1]
+        own = "cursor" if frame is chosen else "found" if hit else mark
+        spans.append((f"{glyphs.bar}{text}".ljust(wide)[:wide], own))
+        at = box.end
+    spans.append((" " * (cells - at), ""))
+    return joined(spans)
+
+
+def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyphs) -> list[Line]:
+    """The chosen frame in words: its whole name, its share, its own, and what changed."""
+    total = root.samples(side) or 1.0
+    head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}".replace("%", " %"))
+    own = frame.own_other if side == "other" else frame.own_base
+    below = frame.samples(side) - own
+    parts = [f" itself {percent(own / total)}, in what it calls {percent(below / total)}"]
+    if graph.other is None:
+        return [(*head, (f" of {graph.base.samples:,} samples", "dim")), line((parts[0], ""))]
+    whole = root.other or 1.0
+    change = frame.change / whole
+    mark = "worse" if change >= PALE else "better" if change <= -PALE else "dim"
+    text = f"{change_sign(change, glyphs)}{signed(change)}"
+    told_change = f"  base {percent(frame.base / whole)}, other {percent(frame.other / whole)}: "
+    return [line(*head, (told_change, ""), (text, mark)), line((parts[0], ""))]
+
+
+def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:
+    """What is drawn, and what its signs are, in two lines."""
+    if graph.other is None:
+        text = f" {graph.base.name}: {graph.base.samples:,} samples on CPU; a frame is as wide as its part of them"
+        return [line((cut(text, columns, glyphs), "dim"))]
+    of = graph.other if side == "other" else graph.base
+    samples = (
+        f" {graph.other.samples:,} samples of {graph.other.name} against {graph.base.samples:,} of {graph.base.name}"
+    )
+    whole = root.other / root.base if root.base else 1.0
+    per = f", {graph.compared}: {signed(whole - 1)}" if graph.compared == "per statement" else f", {graph.compared}"
+    legend = line(
+        (f" {glyphs.worse} takes more", "worse"),
+        (f"  {glyphs.better} takes less", "better"),
+        (f"  of all samples; as wide as in {of.name}", "dim"),
+    )
+    return [line((cut(samples + per, columns, glyphs), "dim")), legend]
+
+
+def functions(
+    graph: FlameGraph,
+    root: Frame,
+    shown: Sequence[Function],
+    cursor: int,
+    top: int,
+    height: int,
+    columns: int,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """The functions from `top` on: what they took themselves, base against other, as a bar and in digits."""
+    differential = graph.other is not None
+    whole = (root.other if differential else root.base) or 1.0
+    heads = ("base", "other", "change") if differential else ("itself", "with calls")
+    names = columns - 1 - len(heads) * (SHARE_CELLS + 2) - BAR_CELLS - 1
+    made = [line((f" {'function':<{names}}" + "".join(f"{head:>{SHARE_CELLS + 2}}" for head in heads), "dim"))]
+    widest = max((_size(each, differential=differential) for each in shown), default=0.0) or 1.0
+    for place, each in enumerate(shown[top : top + height - 1], top):
+        here = place == cursor
+        change = each.change / whole
+        values = [each.own_base, each.own_other] if differential else [each.own_base, each.base]
+        text = "".join(f"{percent(value / whole):>{SHARE_CELLS + 2}}" for value in values)
+        spans: list[Span] = [(">" if here else " ", "chosen")]
+        spans.append((f"{cut(each.name, names - 1, glyphs):<{names}}", "cursor" if here else ""))
+        spans.append((text, ""))
+        mark = "rate"
+        if differential:
+            mark = "worse" if change >= PALE else "better" if change <= -PALE else "dim"
+            spans.append((f"{change_sign(change, glyphs) + signed(change):>{SHARE_CELLS + 2}}", mark))
+        bar = round(_size(each, differential=differential) / widest * BAR_CELLS)
+        spans += [(" ", ""), (glyphs.done * bar, mark)]
+        made.append(tuple(spans))
+    return made
+
+
+def _size(each: Function, *, differential: bool) -> float:
+    return abs(each.change) if differential else each.own_base

@@ -1,0 +1,160 @@
+"""Sampled stacks as a tree of frames, laid out in rows of character cells; and by function. Values, without a terminal.
+
+A row is a depth, the outermost function the first. A frame is as wide as its samples' share; what is narrower than half
+a cell is not drawn. Counts of the base are scaled so that they can be compared with the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.core.flame import FlameGraph
+
+Side = Literal["base", "other"]
+MOST_FRAMES = 400  # of one stack; deeper ones are cut
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A function as it was called here: samples in it and in what it called, and in itself alone."""
+
+    name: str
+    parent: Frame | None = None
+    base: float = 0.0
+    other: float = 0.0
+    own_base: float = 0.0
+    own_other: float = 0.0
+    children: dict[str, Frame] = field(default_factory=dict)
+
+    def samples(self, side: Side) -> float:
+        return self.other if side == "other" else self.base
+
+    @property
+    def change(self) -> float:
+        """How much more the other takes than the base, in samples of the other."""
+        return self.other - self.base
+
+    def path(self) -> list[Frame]:
+        """From the outermost frame to this one."""
+        found = [self]
+        while (parent := found[-1].parent) is not None:
+            found.append(parent)
+        return found[::-1]
+
+    def below(self) -> Iterator[Frame]:
+        """This one and all below it, a caller before what it calls."""
+        waiting = [self]
+        while waiting:
+            frame = waiting.pop()
+            yield frame
+            waiting += reversed(frame.children.values())
+
+
+def tree(graph: FlameGraph) -> Frame:
+    """All samples, of both sides."""
+    root = Frame("all")
+    for text, base, other in graph.stacks:
+        scaled, at = base * graph.scale, root
+        root.base += scaled
+        root.other += other
+        for name in text.split(";")[:MOST_FRAMES]:
+            if name not in at.children:
+                at.children[name] = Frame(name, at)
+            at = at.children[name]
+            at.base += scaled
+            at.other += other
+        at.own_base += scaled
+        at.own_other += other
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A frame on the screen: from a column up to another one."""
+
+    start: int
+    end: int
+    frame: Frame
+
+
+def layout(zoomed: Frame, cells: int, side: Side) -> list[list[Box]]:
+    """The rows of boxes below and with a frame that is as wide as the screen; larger frames further left."""
+    rows: list[list[Box]] = []
+    level: list[tuple[float, Frame]] = [(0.0, zoomed)]
+    scale = cells / zoomed.samples(side) if zoomed.samples(side) > 0 else 0.0
+    while level:
+        boxes, following = [], []
+        for at, frame in level:
+            start, end = round(at), round(at + frame.samples(side) * scale)
+            if end > start:
+                boxes.append(Box(start, end, frame))
+                inner = at
+                for child in sorted(frame.children.values(), key=lambda child: (-child.samples(side), child.name)):
+                    following.append((inner, child))
+                    inner += child.samples(side) * scale
+        if not boxes:
+            break
+        rows.append(boxes)
+        level = following
+    return rows
+
+
+def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | None:
+    """In which row and as the how manieth box a frame is drawn."""
+    for y, boxes in enumerate(rows):
+        for x, box in enumerate(boxes):
+            if box.frame is frame:
+                return y, x
+    return None
+
+
+def matching(root: Frame, wanted: str) -> list[Frame]:
+    """The frames whose name holds a text, upper or lower case alike."""
+    text = wanted.lower()
+    return [frame for frame in root.below() if frame.parent is not None and text in frame.name.lower()] if text else []
+
+
+def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
+    """The part of all samples that is in any of these frames: those within another one count once."""
+    known, total = {id(frame) for frame in found}, 0.0
+    for frame in found:
+        if not any(id(above) in known for above in frame.path()[:-1]):
+            total += frame.samples(side)
+    return total / root.samples(side) if root.samples(side) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function wherever it was called: samples in itself, and with what it called."""
+
+    name: str
+    own_base: float
+    own_other: float
+    base: float
+    other: float
+
+    @property
+    def change(self) -> float:
+        return self.own_other - self.own_base
+
+
+def functions(root: Frame, *, differential: bool) -> list[Function]:
+    """All functions: what changed most first, or of one side what took most itself."""
+    sums: dict[str, list[float]] = {}
+    waiting: list[tuple[Frame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
+    while waiting:
+        frame, above = waiting.pop()
+        found = sums.setdefault(frame.name, [0.0] * 4)
+        found[0] += frame.own_base
+        found[1] += frame.own_other
+        if frame.name not in above:  # recursion counts once
+            found[2] += frame.base
+            found[3] += frame.other
+        inside = above | {frame.name}
+        waiting += [(child, inside) for child in frame.children.values()]
+    every = [Function(name, *found) for name, found in sums.items()]
+    if differential:
+        return sorted(every, key=lambda each: (-abs(each.change), -each.own_other, each.name))
+    return sorted(every, key=lambda each: (-each.own_base, -each.base, each.name))
