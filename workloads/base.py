@@ -11,7 +11,7 @@ page either way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -224,6 +224,18 @@ class Written:
 
     scripts: Mapping[str, str] = field(default_factory=dict)
     variables: tuple[str, ...] = ()
+
+    @classmethod
+    def together(cls, parts: Iterable[Written]) -> Written:
+        """What all of them execute. Raises ValueError where one name stands for two texts."""
+        scripts: dict[str, str] = {}
+        variables: dict[str, None] = {}
+        for each in parts:
+            for name, text in each.scripts.items():
+                if scripts.setdefault(name, text) != text:
+                    raise ValueError(f"two different scripts are called {name}")
+            variables.update(dict.fromkeys(each.variables))
+        return cls(scripts, tuple(variables))
 
 
 @dataclass(frozen=True, slots=True)

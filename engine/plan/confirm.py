@@ -82,14 +82,18 @@ def confirm_route(route: Route, host: str | None, ssh_options: Sequence[str]) ->
             f"the clients of this run are started on {visible(route.host)} by ssh; if you trust it, confirm it with "
             f"--client-host {visible(route.host)}"
         )
-    for each in ssh_options:
-        if each not in route.ssh_options:
-            raise UserError(f"--ssh-option {visible(each)}: this run has no such option")
-    for each in route.ssh_options:
-        if each not in ssh_options:
+    _confirm_each("--ssh-option", ssh_options, route.ssh_options, "option", "may start programs")
+
+
+def _confirm_each(flag: str, given: Sequence[str], recorded: Sequence[str], noun: str, risk: str) -> None:
+    """Each recorded value has to be given again, word for word, and no other."""
+    for each in given:
+        if each not in recorded:
+            raise UserError(f"{flag} {visible(each)}: this run has no such {noun}")
+    for each in recorded:
+        if each not in given:
             raise UserError(
-                f"--ssh-option {visible(each)} of this run may start programs; if you trust it, confirm it with the "
-                f"same --ssh-option"
+                f"{flag} {visible(each)} of this run {risk}; if you trust it, confirm it with the same {flag}"
             )
 
 
@@ -178,25 +182,12 @@ def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequ
             raise UserError(f"--script {visible(str(given[name]))}: {reason}") from None
         if not same:
             raise UserError(f"--script {visible(str(given[name]))}: not the text that this run has; start a new run")
-    for each in variables:
-        if each not in written.variables:
-            raise UserError(f"-D {visible(each)}: this run has no such variable")
-    for each in written.variables:
-        if each not in variables:
-            raise UserError(
-                f"-D {visible(each)} of this run becomes part of its SQL; if you trust it, confirm it with the same -D"
-            )
+    _confirm_each("-D", variables, written.variables, "variable", "becomes part of its SQL")
 
 
 def _written(manifest: Manifest) -> Written:
     """What is executed by any of its workloads."""
-    found = [workload(str(record["name"])).written(record) for record in manifest.workloads]
-    scripts: dict[str, str] = {}
-    for each in found:
-        for name, text in each.scripts.items():
-            if scripts.setdefault(name, text) != text:
-                raise ValueError(f"two different scripts are called {name}")
-    return Written(scripts, tuple(dict.fromkeys(variable for each in found for variable in each.variables)))
+    return Written.together(workload(str(record["name"])).written(record) for record in manifest.workloads)
 
 
 def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:

@@ -81,13 +81,10 @@ class Combined:
             part.check(own)
 
     def written(self, record: Record) -> Written:
-        found = [part.written(own) for part, own in self._parts(record)]
-        scripts: dict[str, str] = {}
-        for each in found:
-            for name, text in each.scripts.items():
-                if scripts.setdefault(name, text) != text:
-                    raise ValueError(f"{self.name}: two different scripts are called {name}; rename one")
-        return Written(scripts, tuple(dict.fromkeys(each for own in found for each in own.variables)))
+        try:
+            return Written.together(part.written(own) for part, own in self._parts(record))
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}; rename one") from None
 
     def abreast(self, entries: Record) -> dict[str, Any]:
         further = ", ".join(each.name for each in self.further)
