@@ -22,7 +22,7 @@ from psycopg.pq import abc
 from workloads.base import Role
 from workloads.connection import SqlError, execute, open_connection
 from workloads.page import Control, Page, State, Word
-from workloads.process import Gates, Stopped, clock, die_with_parent, name_process
+from workloads.process import Gates, Stopped, clock, die_with_parent, name_process, stop_on_signals
 
 START_MS = 2  # between two looks at whether the step has begun
 WATCH_MS = 100  # between two looks at STOP while roles work
@@ -51,12 +51,7 @@ def run(team: Team, parent_pid: int) -> int:
     """Forks the roles and waits for them; returns the exit code. Ends with the process that started it."""
     die_with_parent(parent_pid)
     name_process(f"{team.name} launcher")
-
-    def stop(_signal: int, _frame: object) -> None:
-        team.page.words[Control.STOP] = 1
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop_on_signals(team.page)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # hundreds of roles: a descriptor for each, and its wakers
     gates, openers = Gates.create()

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import select
+import signal
 import socket
 import time
 from bisect import bisect_left
@@ -45,6 +46,16 @@ def die_with_parent(parent_pid: int, death: int = SIGKILL) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, death, 0, 0, 0)
     if os.getppid() != parent_pid:  # it ended before the request was made
         os._exit(1)
+
+
+def stop_on_signals(page: Page) -> None:
+    """Has SIGTERM and Ctrl-C set STOP: a launcher ends its step in good order."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        page.words[Control.STOP] = 1
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
 
 
 def check_stop(page: Page) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from collections import deque
@@ -22,7 +21,7 @@ from engine.elsewhere.channel import Channel, Lost
 from engine.elsewhere.clock import Offset, Trip
 from workloads.page import CONTROL_WORDS, ERROR_BYTES, SLOT_WORDS, TIMES_OFFSET, Control, Page, State, Word
 from workloads.page import TIMES as LISTED
-from workloads.process import die_with_parent, name_process
+from workloads.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000
 TICK_OFFSET_NS = 100_000_000  # when the engine's sampler looks, after each full second of the step
@@ -172,12 +171,7 @@ def main() -> int:
     name_process("clients' relay")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
     page = Page(spec.page_fd, spec.roles)
-
-    def stop(_signal: int, _frame: object) -> None:
-        page.words[Control.STOP] = 1
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop_on_signals(page)
     try:
         return Relay(spec, page).run()
     except Lost as lost:

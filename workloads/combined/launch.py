@@ -6,7 +6,6 @@ They see the same barrier, STOP and RELEASE, so that all begin at once, and all 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ import msgspec
 
 from workloads.combined.spec import PartSpec, Spec
 from workloads.page import Control, Page, State, Word
-from workloads.process import PYTHON, die_with_parent, name_process
+from workloads.process import PYTHON, die_with_parent, name_process, stop_on_signals
 
 
 def main() -> int:
@@ -26,12 +25,7 @@ def main() -> int:
     name_process("loads launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
     page = Page(spec.page_fd, spec.roles)
-
-    def stop(_signal: int, _frame: object) -> None:
-        page.words[Control.STOP] = 1
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop_on_signals(page)
     with ExitStack() as opened:
         outputs = [opened.enter_context(TemporaryFile()) for _ in spec.parts]
         running: dict[int, int] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from workloads.micro.hyperfine import Failed, Measured, time_once
 from workloads.micro.preparation import Prepared, prepared
 from workloads.micro.spec import Spec
 from workloads.page import Control, Page, State, Word
-from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, recorder
+from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, recorder, stop_on_signals
 
 PR_SET_CHILD_SUBREAPER = 36
 BARRIER_EVERY_S = 0.002
@@ -114,14 +113,10 @@ def main() -> int:
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
     page = Page(spec.page_fd, 1)
 
-    def stop(_signal: int, _frame: object) -> None:
-        page.words[Control.STOP] = 1
-
     def check() -> None:
         check_stop(page)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop_on_signals(page)
     page.set_word(0, Word.CLIENT_PID, os.getpid())
     state, code = State.STOPPED, 2
     try:

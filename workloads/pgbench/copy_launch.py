@@ -31,9 +31,9 @@ from workloads.pgbench.initialization import Session, as_step, literal
 from workloads.pgbench.launch import READ_EVERY_MS, serve
 from workloads.pgbench.log import parse
 from workloads.pgbench.options import CopyOptions, Options
-from workloads.pgbench.program import Failed, Pgbench, Stopped
-from workloads.pgbench.scripts import Script, error_of
-from workloads.process import clock
+from workloads.pgbench.program import Failed, Pgbench
+from workloads.pgbench.scripts import Script
+from workloads.process import check_stop, clock
 
 TABLE = "pgbench_copy_"  # and the number of its client, from 0
 FILE = "copy.csv"
@@ -197,13 +197,13 @@ class Loads:
         until_ns = self.start_ns + seconds * 1_000_000_000 if seconds else None
         while not self.pgbench.has_ended(READ_EVERY_MS):
             self._read()
-            self._check_stop()
+            check_stop(self.page)
             if until_ns is not None and clock() >= until_ns:
                 self.pgbench.send(signal.SIGALRM)
                 until_ns = None
         self._read()
         if self.pgbench.code:
-            raise Failed(self._reason())
+            raise Failed(self.pgbench.reason([self._script]))
         if self.counting.ends is not None:
             self.counting.ends.close(clock())
         for slot in range(self.page.roles):
@@ -235,18 +235,9 @@ class Loads:
         return said
 
     def _check(self) -> None:
-        self._check_stop()
+        check_stop(self.page)
         if self.pgbench.has_ended():
-            raise Failed(self._reason())
-
-    def _check_stop(self) -> None:
-        if self.page.words[Control.STOP]:
-            raise Stopped
-
-    def _reason(self) -> str:
-        if self.pgbench.code is not None and self.pgbench.code < 0:
-            return f"pgbench ended: signal {-self.pgbench.code}"
-        return error_of(self.pgbench.errors, [self._script], str(self.folder))
+            raise Failed(self.pgbench.reason([self._script]))
 
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):

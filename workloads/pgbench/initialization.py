@@ -18,11 +18,11 @@ from psycopg.pq import abc
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, summary
-from workloads.pgbench.program import Failed, Pgbench, Stopped
+from workloads.pgbench.program import Failed, Pgbench
 from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
 from workloads.pgbench.spec import Found, Spec
-from workloads.process import clock
+from workloads.process import check_stop, clock
 
 T = TypeVar("T")
 
@@ -74,8 +74,7 @@ def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
     """Does what needs one session as the step's only role. Raises what `work` does, Stopped or SqlError."""
 
     def check() -> None:
-        if page.words[Control.STOP]:
-            raise Stopped
+        check_stop(page)
 
     with contextlib.closing(Session(dsn, check)) as session:
         page.set_word(0, Word.CLIENT_PID, os.getpid())

@@ -33,11 +33,10 @@ from workloads.pgbench.counting import Counting, Stops, report
 from workloads.pgbench.ends import Ends
 from workloads.pgbench.initialization import initialize
 from workloads.pgbench.log import parse
-from workloads.pgbench.program import APPLICATION, Failed, Pgbench, Stopped
-from workloads.pgbench.scripts import error_of
+from workloads.pgbench.program import APPLICATION, Failed, Pgbench
 from workloads.pgbench.slices import Slices, logged_by_line
 from workloads.pgbench.spec import Spec
-from workloads.process import clock, die_with_parent, name_process
+from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
 
 CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
 READ_EVERY_MS = 20  # between two readings of the log
@@ -181,7 +180,7 @@ class Step:
                 self._read()
                 self.counting.project(clock())
             stood_still = stands_still
-            self._check_stop()
+            check_stop(self.page)
         if self.timed:
             self._check()
             self.pgbench.send(signal.SIGSTOP)
@@ -191,7 +190,7 @@ class Step:
             self.counting.project(ended_ns)
         else:
             if self.pgbench.code:
-                raise Failed(self._reason())
+                raise Failed(self.pgbench.reason(self.spec.scripts))
             now_ns = clock()
             self._read()
             self.counting.settle()
@@ -239,8 +238,8 @@ class Step:
                 return
             if self.pgbench.code:
                 self._set_states(State.FAILED)
-                sys.stderr.write(f"{self._reason()}\n")
-                raise Failed(self._reason())
+                sys.stderr.write(f"{self.pgbench.reason(self.spec.scripts)}\n")
+                raise Failed(self.pgbench.reason(self.spec.scripts))
             self._read()
             self.counting.settle()
             # In a closed loop each client had one transaction in flight when the step ended.
@@ -279,19 +278,10 @@ class Step:
             self.counting.ends.settle(min(self.logged_ns))
 
     def _check(self) -> None:
-        self._check_stop()
+        check_stop(self.page)
         if self.pgbench.has_ended():
             few = f"pgbench did {self.spec.step['transactions']} transactions before they could be measured: give more"
-            raise Failed(self._reason() if self.pgbench.code else few)
-
-    def _check_stop(self) -> None:
-        if self.page.words[Control.STOP]:
-            raise Stopped
-
-    def _reason(self) -> str:
-        if self.pgbench.code is not None and self.pgbench.code < 0:
-            return f"pgbench ended: signal {-self.pgbench.code}"
-        return error_of(self.pgbench.errors, self.spec.scripts, str(self.folder))
+            raise Failed(self.pgbench.reason(self.spec.scripts) if self.pgbench.code else few)
 
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
@@ -372,12 +362,7 @@ def serve(of: type[S], run: Callable[[S, Page], None], first_of: Callable[[S], i
     name_process("pgbench launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=of)
     page = Page(spec.page_fd, int(spec.step.get("clients", 1)), first_of(spec))
-
-    def stop(_signal: int, _frame: object) -> None:
-        page.words[Control.STOP] = 1
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop_on_signals(page)
     state, code = State.STOPPED, 2
     try:
         run(spec, page)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workloads.pgbench.scripts import Script, error_of
 from workloads.process import die_with_parent
 
 APPLICATION = "pgbed-pgbench"
@@ -30,10 +31,6 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 class Failed(Exception):
     """pgbench cannot go on; its text says why."""
-
-
-class Stopped(Exception):
-    """STOP was set: give up, this is no failure."""
 
 
 @dataclass(eq=False)
@@ -163,6 +160,12 @@ class Pgbench:
     def errors(self) -> str:
         """What it has complained of."""
         return _text(self._errors)
+
+    def reason(self, scripts: Sequence[Script]) -> str:
+        """Why it ended or goes no further, in a line."""
+        if self.code is not None and self.code < 0:
+            return f"pgbench ended: signal {-self.code}"
+        return error_of(self.errors, scripts, str(self.folder))
 
 
 def _bound(fd: int) -> None:
