@@ -34,6 +34,9 @@ SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
 TIMES_OFFSET = RESPONSE_OFFSET + histogram.BUCKETS
 TIMES = 512  # as many are listed, and later ones take the place of the first
+# The engine reads the counts this long after the full seconds of the step, at which the limiter releases its bursts: a
+# burst that fell on a reading would be counted now in one second, now in the next.
+READ_OFFSET_NS = 100_000_000
 KEPT_TURNS, TURN_WORDS = 4096, 4  # turns of 50 ms: more than three minutes
 UNLIMITED = 2**63 - 1  # as a quota
 

@@ -19,13 +19,22 @@ import msgspec
 from engine.elsewhere import clock
 from engine.elsewhere.channel import Channel, Lost
 from engine.elsewhere.clock import Offset, Trip
-from workloads.page import CONTROL_WORDS, ERROR_BYTES, SLOT_WORDS, TIMES_OFFSET, Control, Page, State, Word
+from workloads.page import (
+    CONTROL_WORDS,
+    ERROR_BYTES,
+    READ_OFFSET_NS,
+    SLOT_WORDS,
+    TIMES_OFFSET,
+    Control,
+    Page,
+    State,
+    Word,
+)
 from workloads.page import TIMES as LISTED
 from workloads.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000
-TICK_OFFSET_NS = 100_000_000  # when the engine's sampler looks, after each full second of the step
-LEAD_NS = 20_000_000  # so long before that the words are fetched
+LEAD_NS = 20_000_000  # so long before the engine reads them the words are fetched
 AGES_MS = 200  # between two looks at what is in flight
 HERE_S = 0.002  # between two looks at the engine's orders, where clients wait for one
 NEWS_MS = 100
@@ -98,7 +107,7 @@ class Relay:
             return False, NEWS_MS
         now_ns, trip_ns = time.monotonic_ns(), 2 * self.offset.error_ns
         if not self._full_ns:
-            self._full_ns = started + SECOND_NS + TICK_OFFSET_NS - LEAD_NS - trip_ns
+            self._full_ns = started + SECOND_NS + READ_OFFSET_NS - LEAD_NS - trip_ns
         left_ns = self._full_ns - now_ns
         if left_ns > trip_ns + SECOND_NS // 1000:
             return False, min(AGES_MS, (left_ns - trip_ns) / 1e6)

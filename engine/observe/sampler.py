@@ -32,13 +32,10 @@ from engine.postgres.processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 from workloads import turns
 from workloads.base import Role, Step
-from workloads.page import Control, Page, Word
+from workloads.page import READ_OFFSET_NS, Control, Page, Word
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000
-# Ticks come this long after the full seconds of the step, at which the limiter releases its bursts: a burst that
-# fell on a tick would be counted now in one second, now in the next.
-TICK_OFFSET_NS = 100_000_000
 LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the clients start when it says
 # Of a second in which a server was paused, and active for less than this, the roles' counts go into the next.
 LEAST_WORKED_NS = 100_000_000
@@ -135,7 +132,7 @@ class StepSampler:
         lead_ns = LEAD_NS + (self._page.words[Control.LATENCY_NS] if self._page else 0)
         self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + lead_ns
         self._ticked_active_ns = self.started_ns
-        self._due_ns = self.started_ns + TICK_OFFSET_NS + TICK_NS
+        self._due_ns = self.started_ns + READ_OFFSET_NS + TICK_NS
         self.step = journal.begin_step(self.attempt, ordinal, name, kind, work, plan, self.started_ns)
         for role in self.roles:
             row = journal.add_role(self.step, role.client, role.name, role.backend_pid, role.client_pid)
@@ -203,7 +200,7 @@ class StepSampler:
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
-        if dt_ns > TICK_NS + TICK_OFFSET_NS + LATE_NS:
+        if dt_ns > TICK_NS + READ_OFFSET_NS + LATE_NS:
             text = f"a tick came {(dt_ns - TICK_NS) / 1e9:.1f} s late"
             self._note("gap", self._ticked_ns, t_ns, {"text": text})
         self._watch_clock(t_ns)

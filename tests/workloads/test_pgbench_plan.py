@@ -23,16 +23,17 @@ def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_foun
     own = SCRIPTS.plan(ScriptOptions(script=(str(script),))).record
     given = SCRIPTS.plan(ScriptOptions(script=(str(script),), log_every=4)).record
     select, limited = (SELECT.plan(options).record for options in (Options(jobs=2), Options(rate=900.0)))
-    fast, slow = Found.of(30_000, 2), Found.of(300, 1)
-    assert (fast.log_every, slow.log_every, Found.of(1e6, 1).log_every) == (8, 1, 64)
+    fast, slow = Found.of(31_000, 1), Found.of(200, 1)
+    assert (fast.log_every, slow.log_every, Found.of(1e7, 1).log_every) == (64, 1, 1024)
     for record, found, every, by_line in (
         (own, None, 1, True),
         (own, slow, 1, True),
-        (own, fast, 8, False),
+        (own, fast, 64, False),
+        (own, Found.of(31_000, 4), 64, True),
         (given, fast, 4, False),
         (select, None, 1, False),
         (select, slow, 1, True),
-        (select, fast, 8, False),
+        (select, fast, 64, False),
         (limited, fast, 1, False),
     ):
         chosen = SELECT if record in (select, limited) else SCRIPTS

@@ -99,7 +99,7 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         about(
             "Log one of so many transactions, for rates and latencies: a full log costs pgbench 6 %.",
             metavar="N",
-            unset="1, or what keeps it to 2,000 lines a second and thread in the first warm-up; at most 64",
+            unset="1, or what keeps it to 500 lines a second in the first warm-up",
         ),
     ] = None
     init_steps: Annotated[

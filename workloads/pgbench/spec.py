@@ -10,12 +10,14 @@ from msgspec import Meta
 from workloads.pgbench.options import Options
 from workloads.pgbench.scripts import Script
 
-MOST_LINES_PER_S, MOST_EVERY = 2000.0, 64
+MOST_LINES_PER_S, MOST_EVERY = 500.0, 1024
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What the first cell's warm-up found: a line of the log for how many transactions, and how many of these lines a
     thread then writes in a second; None where there was no warm-up.
+
+    A line costs pgbench more than half a transaction of its own, and its reader about as much.
     """
 
     log_every: Annotated[int, Meta(ge=1, le=MOST_EVERY)] = 1
@@ -25,7 +27,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, tps: float, threads: int) -> Found:
         """By the transactions of all threads in a second: as full a log as costs little."""
         every = 1
-        while tps / threads / every > MOST_LINES_PER_S and every < MOST_EVERY:
+        while tps / every > MOST_LINES_PER_S and every < MOST_EVERY:
             every *= 2
         return cls(log_every=every, lines_per_s=tps / threads / every)
 

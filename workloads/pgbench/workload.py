@@ -33,7 +33,7 @@ PROGRAM = "pgbench"
 ROLE = "pgbench"
 INIT_STEPS = "dtgGvpf"
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts")
-SLOW_TPS = 500.0
+SLOW_LINES = 250.0  # a second: a block of the log then takes half of one to fill
 ROUGH_TPS = 5000.0  # of a client, on a small machine
 ROUGH_SCALE_S = 0.4  # to make 100,000 accounts
 SCALE_BYTES = 16 << 20
@@ -198,7 +198,7 @@ class Pgbench:
             step=dict(step.record),
             warm_clients=sorted(made)[len(made) // 2] if made else 1,
             log_every=every,
-            log_by_line=every == 1 and _may_be_slow(options, scripts, found.lines_per_s),
+            log_by_line=_may_be_slow(options, scripts, every, found),
             seed=seed_of(place.seed, step.name, place.repeat),
             checkpoint=place.checkpoint,
             first=place.first,
@@ -304,15 +304,17 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
 
 
-def _may_be_slow(options: Options, scripts: Sequence[Script], lines_per_s: float | None) -> bool:
-    """Whether there may be so few transactions that a block of the log takes long to fill.
+def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: Found) -> bool:
+    """Whether a block of a thread's log, with one of `every` transactions in it, may take long to fill.
 
-    `lines_per_s` are those of a thread in the warm-up. Where there was none nobody knows it of scripts of the user's
-    own; of the built-in ones there are hundreds in a second, unless limited.
+    Where there was no warm-up nobody knows it of scripts of the user's own; of the built-in ones there are hundreds in
+    a second, unless limited.
     """
     if options.rate is not None:
-        return options.rate <= SLOW_TPS
-    return not any(script.builtin for script in scripts) if lines_per_s is None else lines_per_s <= SLOW_TPS
+        return options.rate <= SLOW_LINES
+    if found.lines_per_s is None:
+        return every == 1 and not any(script.builtin for script in scripts)
+    return found.lines_per_s * found.log_every / every <= SLOW_LINES
 
 
 def _expected_s(step: Record) -> float:
