@@ -177,6 +177,11 @@ class Page:
     def word(self, role: int, word: Word) -> int:
         return self.words[self.slot(role) + word]
 
+    def counters(self, role: int) -> list[int]:
+        """All counters of one role, by `Word`, without its histograms."""
+        first = self.slot(role)
+        return self.words[first : first + ERROR_OFFSET].tolist()
+
     def set_word(self, role: int, word: Word, value: int) -> None:
         """Writes one counter of one role; for that role's process only."""
         self.words[self.slot(role) + word] = value

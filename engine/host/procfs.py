@@ -11,7 +11,7 @@ Nothing here raises for a process that vanished or a file that may not be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,18 +53,28 @@ class Task:
     vsz_bytes: int = 0
     rss_bytes: int = 0
 
+    @property
+    def switches(self) -> int:
+        """Of both kinds."""
+        return self.voluntary + self.involuntary
+
     def counters(self) -> dict[str, int]:
         """The counters that may be added up over processes."""
-        return {
-            "cpu_ns": self.cpu_ns,
-            "runq_ns": self.runq_ns,
-            "timeslices": self.timeslices,
-            "voluntary": self.voluntary,
-            "involuntary": self.involuntary,
-            "switches": self.voluntary + self.involuntary,
-            "read_bytes": self.read_bytes,
-            "write_bytes": self.write_bytes,
-        }
+        return added_up((self,))
+
+
+def added_up(tasks: Collection[Task]) -> dict[str, int]:
+    """The counters of processes together: `Task.counters` of them all."""
+    return {
+        "cpu_ns": sum([task.cpu_ns for task in tasks]),
+        "runq_ns": sum([task.runq_ns for task in tasks]),
+        "timeslices": sum([task.timeslices for task in tasks]),
+        "voluntary": sum([task.voluntary for task in tasks]),
+        "involuntary": sum([task.involuntary for task in tasks]),
+        "switches": sum([task.switches for task in tasks]),
+        "read_bytes": sum([task.read_bytes for task in tasks]),
+        "write_bytes": sum([task.write_bytes for task in tasks]),
+    }
 
 
 @dataclass(frozen=True, slots=True)

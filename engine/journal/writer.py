@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -19,6 +19,8 @@ from engine.host.account import make_passable
 from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
 from engine.journal.lock import take
 from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow
+
+ROLE_SECOND = [field.name for field in fields(RoleSecond)]  # `asdict` takes long, for hundreds a second
 
 
 class Rows(Protocol):
@@ -226,7 +228,7 @@ class JournalWriter:
 
     def add_role_second(self, second: RoleSecond) -> None:
         """Records one connection's interval."""
-        self._insert("role_second", **asdict(second))
+        self._insert("role_second", **{column: getattr(second, column) for column in ROLE_SECOND})
 
     def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:
         """Records what became of one connection's transactions in an interval."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.model import RoleTotals
-from engine.host.procfs import Task, TaskReader, difference
+from engine.host.procfs import Task, TaskReader
 from engine.journal.reader import RoleSecond
 from engine.observe.evidence import RoleSecond as SeenSecond
 from engine.observe.stall_snapshot import StallSnapshot
@@ -105,8 +105,8 @@ class RoleWatch:
         self, t_ns: int, dt_ns: int, server: ServerSample, wait: Wait | None
     ) -> tuple[RoleSecond, tuple[Change, ...]]:
         """The interval that ends now, and what it shows of stalls."""
-        statements, rows, limited_ns = (self.word(word) for word in (Word.STATEMENTS, Word.ROWS, Word.LIMITED_NS))
-        service, response = self.counts(SERVICE_OFFSET), self.counts(RESPONSE_OFFSET)
+        words = self.page.counters(self.slot)
+        statements, rows, limited_ns = words[Word.STATEMENTS], words[Word.ROWS], words[Word.LIMITED_NS]
         backend = server.tasks.get(self.backend_pid, self._backend)
         of_backend = self._of_backend(self._backend, backend)
         if self._shared is None:
@@ -114,15 +114,19 @@ class RoleWatch:
             self._client, self._of_client = client, _difference(self._client, client)
         of_client = self._of_client
         served_by = self._shared or self
-        outcomes = {name: self.word(word) for name, word in OUTCOMES.items()}
         self.fresh_outcomes = {
-            name: count - self._outcomes[name] for name, count in outcomes.items() if count != self._outcomes[name]
+            name: count - self._outcomes[name]
+            for name, word in OUTCOMES.items()
+            if (count := words[word]) != self._outcomes[name]
         }
-        self._outcomes = outcomes
-        timed = self.word(Word.TIMED)
+        for name, count in self.fresh_outcomes.items():
+            self._outcomes[name] += count
+        timed = words[Word.TIMED]
         self.fresh_times = self.page.times(self.slot, self._timed, timed) if timed > self._timed else []
         self._timed = timed
-        fresh = _sparse(service - self._service)
+        fresh = _fresh(self._service, self._counted(SERVICE_OFFSET, words[Word.MAX_NS]))
+        longest = int(fresh[0][-1]) if len(fresh[0]) else None
+        fresh_response = _fresh(self._response, self._counted(RESPONSE_OFFSET, words[Word.LATE_MAX_NS]))
         second = RoleSecond(
             role_id=self.row,
             t_ns=t_ns,
@@ -130,9 +134,9 @@ class RoleWatch:
             statements=statements - self._statements,
             rows=rows - self._rows,
             in_flight_ns=self.in_flight_ns(t_ns),
-            max_us=min(histogram.bounds(max(fresh))[1], self.word(Word.MAX_NS) // 1000) if fresh else 0,
-            service=histogram.pack(fresh),
-            response=histogram.pack(_sparse(response - self._response)) if response.any() else None,
+            max_us=min(histogram.bounds(longest)[1], words[Word.MAX_NS] // 1000) if longest is not None else 0,
+            service=_packed(*fresh),
+            response=_packed(*fresh_response) if words[Word.LATE_MAX_NS] or self._response[0] else None,
             backend_cpu_ns=of_backend["cpu_ns"],
             backend_runq_ns=of_backend["runq_ns"],
             backend_switches=of_backend["switches"],
@@ -157,9 +161,8 @@ class RoleWatch:
         )
         self.seconds.append(seen)
         self._statements, self._rows, self._limited_ns = statements, rows, limited_ns
-        self._service, self._response = service, response
         self._backend = backend
-        return second, self._detect(second, service)
+        return second, self._detect(second, self._service[: histogram.index(words[Word.MAX_NS] // 1000) + 1])
 
     def _read_client(self) -> Task | None:
         """The client's process now; of one elsewhere what was told of it last."""
@@ -196,6 +199,10 @@ class RoleWatch:
     def client_used(self) -> dict[str, int]:
         """What its client process did since it was first seen."""
         return _difference(self.client_first, self._client)
+
+    def _counted(self, offset: int, longest_ns: int) -> memoryview:
+        """The part of a histogram that may have counts: none lies beyond the longest, so most need not be looked at."""
+        return self.page.counts(self.slot, offset)[: histogram.index(longest_ns // 1000) + 1]
 
     def counts(self, offset: int) -> Counts:
         """A copy of the histogram at `SERVICE_OFFSET` or `RESPONSE_OFFSET`."""
@@ -255,6 +262,20 @@ def _none() -> Counts:
     return np.zeros(histogram.BUCKETS, dtype=np.int64)
 
 
+def _fresh(before: Counts, live: memoryview) -> tuple[Counts, Counts]:
+    """Buckets that counted since `before`, and how many; brings that up to date. `live` may be its first part only."""
+    now = np.array(live, dtype=np.int64)
+    more = now - before[: len(now)]
+    before[: len(now)] = now
+    buckets = np.flatnonzero(more)
+    return buckets, more[buckets]
+
+
+def _packed(buckets: Counts, counts: Counts) -> bytes:
+    """As `histogram.pack` has it."""
+    return np.column_stack((buckets, counts)).astype("<u4").tobytes()
+
+
 def _sparse(counts: Counts) -> dict[int, int]:
     buckets = np.flatnonzero(counts)
     return dict(zip(buckets.tolist(), counts[buckets].tolist(), strict=True))
@@ -272,4 +293,11 @@ def _quantiles(counts: Counts) -> tuple[int | None, int | None]:
 def _difference(first: Task | None, last: Task | None) -> dict[str, int]:
     if first is None or last is None:
         return dict.fromkeys(("cpu_ns", "runq_ns", "switches", "involuntary", "read_bytes", "write_bytes"), 0)
-    return difference(first.counters(), last.counters())
+    return {
+        "cpu_ns": last.cpu_ns - first.cpu_ns,
+        "runq_ns": last.runq_ns - first.runq_ns,
+        "switches": last.switches - first.switches,
+        "involuntary": last.involuntary - first.involuntary,
+        "read_bytes": last.read_bytes - first.read_bytes,
+        "write_bytes": last.write_bytes - first.write_bytes,
+    }

@@ -245,9 +245,9 @@ class StepSampler:
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
         if self._asked:
-            self._observed = self._observe()
+            self._observe(self.sources.rule.in_flight_floor_s)
         changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
-        if changes and not self._asked:
+        if changes:
             self._observed = self._observe()  # the last tick's may be from before the stall
         for role, change in changes:
             self._record_stall(role, change)
@@ -276,15 +276,16 @@ class StepSampler:
         before, after = (sample.tasks.get(self.sources.monitor_pid) for sample in (first, last))
         return difference(before.counters(), after.counters()) if before is not None and after is not None else {}
 
-    def _observe(self) -> Observed:
+    def _observe(self, least_age_s: float = 0.0) -> Observed:
         """What backends wait for; nothing for a second in which the server does not say.
 
-        Ages that come from there stay as they are in such a second.
+        Ages that come from there stay as they are in such a second. Between ticks only those are asked for of which
+        there may be news: ages from which on a statement may be a stall.
         """
         if not self._may_ask:
             return self._observed
         try:
-            observed = self.sources.activity.sample()
+            observed = self.sources.activity.sample(least_age_s)
         except MonitorError:
             return Observed({}, ())
         now_ns = time.monotonic_ns()

@@ -20,9 +20,10 @@ The same series of calls gives the same stalls, so whoever has the recorded seri
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Literal
 
 SECOND_NS = 1_000_000_000
@@ -93,6 +94,48 @@ class _Tick:
     rate_per_s: float
 
 
+class _Window:
+    """Seconds in a row, the newest `most_s` of them, with their median: asked for each connection each second."""
+
+    def __init__(self, most_s: float) -> None:
+        self.ticks: deque[_Tick] = deque()
+        self._most_ns = (most_s + JITTER_S) * SECOND_NS
+        self._ns = 0
+        self._rates: list[float] = []  # in order of size
+
+    def add(self, tick: _Tick) -> None:
+        """Takes in the next second; the oldest make room for it."""
+        self.ticks.append(tick)
+        self._ns += tick.end_ns - tick.start_ns
+        insort(self._rates, tick.rate_per_s)
+        while self._ns >= self._most_ns and len(self.ticks) > 1:
+            oldest = self.ticks.popleft()
+            self._ns -= oldest.end_ns - oldest.start_ns
+            del self._rates[bisect_left(self._rates, oldest.rate_per_s)]
+
+    def clear(self) -> None:
+        """Forgets them."""
+        self.ticks.clear()
+        self._rates.clear()
+        self._ns = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long they are together."""
+        return self._ns / SECOND_NS
+
+    @property
+    def median(self) -> float:
+        """Of their rates; 0 while there are none."""
+        count = len(self._rates)
+        return (self._rates[(count - 1) // 2] + self._rates[count // 2]) / 2 if count else 0.0
+
+    @property
+    def lowest(self) -> float:
+        """Of their rates, of which there must be some."""
+        return self._rates[0]
+
+
 class Detector:
     """Watches one connection through one step: `tick` each second, `look` in between, `finish` at its end."""
 
@@ -104,10 +147,10 @@ class Detector:
         self._warm_ns = started_ns + int(rule.warm_up_s * SECOND_NS)
         self._last_ns = started_ns
         self._free_ns = started_ns  # end of the previous stall: the next one cannot start before it
-        self._history: deque[_Tick] = deque()  # normal seconds, window_s of them
+        self._history = _Window(rule.window_s)  # normal seconds
         self._slow: list[_Tick] = []  # slow seconds in a row that are no stall yet
         self._good: list[_Tick] = []  # fast seconds in a row while a stall lasts
-        self._stalled: deque[_Tick] = deque()  # the stall's seconds, window_s of them
+        self._stalled = _Window(rule.window_s)  # the stall's seconds
         self._stalled_rows = 0
         self._over_ns = 0  # when the in-flight age was last seen over its limit
         self._statements = 0
@@ -169,7 +212,7 @@ class Detector:
         return self._end(self._ending_ns() if self._good else max(t_ns, self._last_ns))
 
     def _before(self, tick: _Tick, in_flight_ns: int, coarse: bool) -> tuple[Change, ...]:
-        level = self._median()
+        level = self._history.median
         if not coarse and level > 0 and tick.rate_per_s < self.rule.enter_fraction * level:
             self._slow.append(tick)
         else:
@@ -183,7 +226,7 @@ class Detector:
         return ()
 
     def _begin(self, trigger: Trigger, start_ns: int, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
-        level = self._median()
+        level = self._history.median
         start_ns = min(max(start_ns, self._free_ns), t_ns)
         # One connection has one statement: while it is in flight nothing finishes, so the depth is 0.
         depth = 0.0 if trigger == "in_flight" else min(tick.rate_per_s for tick in self._slow) / level
@@ -231,7 +274,7 @@ class Detector:
         stall = dataclasses.replace(self.stall, ended_ns=ended_ns, ending_ns=None)
         if new_level:
             self._history.clear()
-            self._remember(self._stalled)
+            self._remember(self._stalled.ticks)
         self._remember(self._good)
         self._good.clear()
         self._stalled.clear()
@@ -243,14 +286,13 @@ class Detector:
     def _settled(self) -> bool:
         """Whether a whole window of the stall ran at one level that is more than a crawl."""
         assert self.stall is not None
-        if _seconds(self._stalled) + JITTER_S < self.rule.window_s:
+        if self._stalled.seconds + JITTER_S < self.rule.window_s:
             return False
-        rates = [tick.rate_per_s for tick in self._stalled]
-        level = median(rates)
+        level = self._stalled.median
         return (
             level >= self.rule.crawl_fraction * self.stall.median_per_s
             and level > 0
-            and min(rates) > self.rule.enter_fraction * level
+            and self._stalled.lowest > self.rule.enter_fraction * level
         )
 
     def _over_limit(self, t_ns: int, in_flight_ns: int) -> bool:
@@ -266,9 +308,7 @@ class Detector:
     def _count(self, tick: _Tick) -> None:
         """Adds a second to the stall. What was done in the second before the statement was sent is not its."""
         assert self.stall is not None
-        self._stalled.append(tick)
-        while _seconds(self._stalled) - self.rule.window_s >= JITTER_S and len(self._stalled) > 1:
-            self._stalled.popleft()
+        self._stalled.add(tick)
         if tick.start_ns >= self.stall.started_ns:
             self._stalled_rows += tick.rows
         if self.stall.median_per_s > 0:
@@ -281,14 +321,10 @@ class Detector:
         missing = max(0, round(self.stall.median_per_s * duration_s) - self._stalled_rows)
         self.stall = dataclasses.replace(self.stall, duration_s=duration_s, missed_rows=missing)
 
-    def _median(self) -> float:
-        return median(tick.rate_per_s for tick in self._history) if self._history else 0.0
-
-    def _remember(self, ticks: list[_Tick] | deque[_Tick]) -> None:
-        self._history.extend(ticks)
-        while _seconds(self._history) - self.rule.window_s >= JITTER_S and len(self._history) > 1:
-            self._history.popleft()
+    def _remember(self, ticks: Iterable[_Tick]) -> None:
+        for tick in ticks:
+            self._history.add(tick)
 
 
-def _seconds(ticks: list[_Tick] | deque[_Tick]) -> float:
+def _seconds(ticks: Iterable[_Tick]) -> float:
     return sum(tick.end_ns - tick.start_ns for tick in ticks) / SECOND_NS

@@ -51,16 +51,19 @@ class Activity:
     def __init__(self, monitor: Monitor) -> None:
         """Raises MonitorError."""
         self._monitor = monitor
-        self._database = (monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or "",)
+        self._database = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or ""
         for statement in (STATEMENT, HOLDERS_STATEMENT):
             monitor.prepare(statement, question(statement, monitor.version) or "")
 
-    def sample(self) -> Observed:
-        """What the backends are doing now. Raises MonitorError when there is no answer within `PATIENCE_S`."""
+    def sample(self, least_age_s: float = 0.0) -> Observed:
+        """What the backends are doing now, those that began it less than an age ago left out.
+
+        Raises MonitorError when there is no answer within `PATIENCE_S`.
+        """
         waits: dict[int, Wait] = {}
         vacuums: list[Vacuum] = []
         for kind, pid, what, state, blocked_by, done, total, age_us in self._monitor.ask_prepared(
-            STATEMENT, self._database, patience_s=PATIENCE_S
+            STATEMENT, (self._database, str(round(least_age_s * 1e6))), patience_s=PATIENCE_S
         ):
             if kind == "wait":
                 pids = tuple(int(part) for part in blocked_by.split(",")) if blocked_by else ()

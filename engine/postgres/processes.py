@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.host.procfs import CHILDREN_FILES, HeldFiles, Task, TaskReader, children, read_whole
+from engine.host.procfs import CHILDREN_FILES, HeldFiles, Task, TaskReader, added_up, children, read_whole
 
 READ_ATTEMPTS = 3
 STARTING = "starting"
@@ -152,6 +152,14 @@ class ServerProcesses(HeldFiles):
             return None
         return reader.read()
 
+    def _kind(self, pid: int) -> str:
+        kind = self._kinds.get(pid)
+        if kind is None:
+            kind = process_kind(pid)
+            if kind != STARTING:
+                self._kinds[pid] = kind
+        return kind
+
     def _bury(self, pid: int) -> None:
         reader, last, kind = self._readers.pop(pid, None), self._last.pop(pid, None), self._kinds.pop(pid, STARTING)
         if reader is not None:
@@ -169,16 +177,12 @@ class ServerProcesses(HeldFiles):
         self._unseen_cpu_ns = max(self._unseen_cpu_ns, reaped["cpu_ns"])
         kinds[UNSEEN] = Counter(reaped | {"cpu_ns": self._unseen_cpu_ns})
         kinds["postmaster"] = Counter(own.counters() | {"read_bytes": 0, "write_bytes": 0, "processes_now": 1})
-        largest = own
+        living = defaultdict[str, list[Task]](list)
         for pid, task in self._last.items():
-            kind = self._kinds.get(pid)
-            if kind is None:
-                kind = process_kind(pid)
-                if kind != STARTING:
-                    self._kinds[pid] = kind
-            kinds[kind].update(task.counters() | {"processes_now": 1})
-            if task.vsz_bytes > largest.vsz_bytes:
-                largest = task
+            living[self._kind(pid)].append(task)
+        for kind, tasks in living.items():
+            kinds[kind].update(added_up(tasks) | {"processes_now": len(tasks)})
+        largest = max((own, *self._last.values()), key=lambda task: task.vsz_bytes)
         total = Counter[str]()
         for counters in kinds.values():
             total.update(counters)
