@@ -25,7 +25,7 @@ from workloads.options import about, checked, given, options_of
 OLD_NAMES = {"beside": "allow_concurrent"}
 CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
 MOST_REPEATS = 1000
-_CONNECTION = re.compile(r"\s*(postgres(ql)?://|[a-z_]+\s*=)")
+_CONNECTION = re.compile(r"\s*(postgres(ql)?:|[a-z_]+\s*=)")
 # In a URI between user and host, or by its name; errs on the side of yes.
 _PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _AFTER = ", ".join(str(look.pairs) for look in LOOKS)

@@ -258,7 +258,7 @@ def _program(run: Sequence[str], file: str) -> dict[str, Any]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"error": str(error)}
     text = (told.stderr if told.returncode else told.stdout).decode(errors="replace").strip()
-    return {"error": text} if told.returncode else {"version": text, "digest": digest}
+    return {"error": text} if told.returncode else {"version": text.partition("\n")[0], "digest": digest}
 
 
 def main() -> None:

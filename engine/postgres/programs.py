@@ -15,6 +15,7 @@ from pathlib import Path
 
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build
+from engine.core.text import visible
 from engine.host.account import unprivileged
 from engine.host.programs import ask
 from engine.postgres import nix
@@ -119,4 +120,5 @@ def _record(path: Path) -> dict[str, str]:
         raise UserError(f"{path} --version: {answer.shown}")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"path": str(path), "version": answer.output.strip(), "digest": digest}
+    said = answer.output.strip().splitlines()  # a program of another kind may go on about its licence
+    return {"path": str(path), "version": visible(said[0]) if said else "", "digest": digest}

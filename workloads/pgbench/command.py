@@ -26,7 +26,7 @@ SHELL = re.compile(r"\\[\s\\]*(?:set)?shell", re.I)
 
 def major(program: Mapping[str, Any]) -> int:
     """The major version of a pgbench, from what it says: 18 of `pgbench (PostgreSQL) 18.6`."""
-    found = re.search(r"\) (\d+)", str(program["version"]))
+    found = re.match(r"pgbench \(.+?\) (\d+)", str(program["version"]))
     if found is None:
         raise ValueError(f"{program['path']}: '{program['version']}' is not the version of a pgbench")
     return int(found.group(1))

@@ -29,6 +29,7 @@ def pgbench(folder: Path, version: str) -> Path:
         ("12.11", "unheard of", "", "12.11"),
         ("18.6", "18.6", "18", "18.6"),
         ("17beta1", "17.0", "16", "17.0"),
+        ("16.3", "18.6\nUse it well.", "", "18.6"),
     ],
 )
 def test_the_newest_is_taken_wherever_it_is(
@@ -50,6 +51,7 @@ def test_the_newest_is_taken_wherever_it_is(
     of_run = Build("mine", build, str(folder / "build"), "", "local")
     found = programs.find(("pgbench",), (of_run,), lambda _: None, folder / "roots")["pgbench"]
     assert found["version"].startswith(f"pgbench (PostgreSQL) {expected}")
+    assert "\n" not in found["version"]
     assert ("/build/" in found["path"]) == (build == expected)  # which goes before others of its version
 
 
