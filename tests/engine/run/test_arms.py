@@ -115,3 +115,19 @@ def test_the_end_of_one_load_ends_the_cell_with_its_reason(bench: Bench, label: 
     assert attempt.state == "failed"
     assert attempt.reason is not None and 'wrong.sql:2: ERROR: relation "nowhere" does not exist' in attempt.reason
     nothing_left(bench)
+
+
+def test_bulk_loads_run_beside_another_load_in_tables_of_their_own(bench: Bench, label: str) -> None:
+    further = ("--with", "clients=2", "--with", "copy_rows=2000")
+    words = ("--steps", "qr100", "--repeats", "1", *further, *SMALL, "--query-seconds", "3", "--plain")
+    done = bench("run", "--pg", label, "--workload", "insert+pgbench-copy", *words)
+    assert done.returncode == 0, done.stdout + done.stderr + str([each.reason for each in bench.attempts()])
+    (attempt,) = bench.attempts()
+    step = bench.steps(attempt)[-1]
+    totals = step.totals
+    assert totals is not None and totals.beside == {"pgbench-copy": "tx/s"}
+    role, own = totals.roles["pgbench-copy"], totals.report["beside"]["pgbench-copy"]
+    assert role.connections == 2 and 0 < role.statements <= own["pgbench"]["processed"]
+    assert any("COPY pgbench_copy_:client_id" in each["statement"] for each in own["statements"])
+    nothing_left(bench)
+    assert not list(bench.run.glob("cells/*/files"))
