@@ -124,9 +124,14 @@ class RoleWatch:
         timed = words[Word.TIMED]
         self.fresh_times = self.page.times(self.slot, self._timed, timed) if timed > self._timed else []
         self._timed = timed
-        fresh = _fresh(self._service, self._counted(SERVICE_OFFSET, words[Word.MAX_NS]))
-        longest = int(fresh[0][-1]) if len(fresh[0]) else None
-        fresh_response = _fresh(self._response, self._counted(RESPONSE_OFFSET, words[Word.LATE_MAX_NS]))
+        # No count lies beyond the longest, so that most of a histogram need not be looked at.
+        used = histogram.index(words[Word.MAX_NS] // 1000) + 1
+        buckets, counts = self._fresh(self._service, SERVICE_OFFSET, used)
+        longest = int(buckets[-1]) if len(buckets) else None
+        response = None
+        if words[Word.LATE_MAX_NS] or self.page.counts(self.slot, RESPONSE_OFFSET)[0]:
+            late = histogram.index(words[Word.LATE_MAX_NS] // 1000) + 1
+            response = _packed(*self._fresh(self._response, RESPONSE_OFFSET, late))
         second = RoleSecond(
             role_id=self.row,
             t_ns=t_ns,
@@ -135,8 +140,8 @@ class RoleWatch:
             rows=rows - self._rows,
             in_flight_ns=self.in_flight_ns(t_ns),
             max_us=min(histogram.bounds(longest)[1], words[Word.MAX_NS] // 1000) if longest is not None else 0,
-            service=_packed(*fresh),
-            response=_packed(*fresh_response) if words[Word.LATE_MAX_NS] or self._response[0] else None,
+            service=_packed(buckets, counts),
+            response=response,
             backend_cpu_ns=of_backend["cpu_ns"],
             backend_runq_ns=of_backend["runq_ns"],
             backend_switches=of_backend["switches"],
@@ -162,7 +167,7 @@ class RoleWatch:
         self.seconds.append(seen)
         self._statements, self._rows, self._limited_ns = statements, rows, limited_ns
         self._backend = backend
-        return second, self._detect(second, self._service[: histogram.index(words[Word.MAX_NS] // 1000) + 1])
+        return second, self._detect(second, self._service[:used])
 
     def _read_client(self) -> Task | None:
         """The client's process now; of one elsewhere what was told of it last."""
@@ -200,9 +205,13 @@ class RoleWatch:
         """What its client process did since it was first seen."""
         return _difference(self.client_first, self._client)
 
-    def _counted(self, offset: int, longest_ns: int) -> memoryview:
-        """The part of a histogram that may have counts: none lies beyond the longest, so most need not be looked at."""
-        return self.page.counts(self.slot, offset)[: histogram.index(longest_ns // 1000) + 1]
+    def _fresh(self, known: Counts, offset: int, used: int) -> tuple[Counts, Counts]:
+        """Buckets that counted since they were `known`, of the first ones, and how many; makes them known."""
+        now = np.array(self.page.counts(self.slot, offset)[:used], dtype=np.int64)
+        more = now - known[:used]
+        known[:used] = now
+        (buckets,) = more.nonzero()
+        return buckets, more[buckets]
 
     def counts(self, offset: int) -> Counts:
         """A copy of the histogram at `SERVICE_OFFSET` or `RESPONSE_OFFSET`."""
@@ -262,18 +271,11 @@ def _none() -> Counts:
     return np.zeros(histogram.BUCKETS, dtype=np.int64)
 
 
-def _fresh(before: Counts, live: memoryview) -> tuple[Counts, Counts]:
-    """Buckets that counted since `before`, and how many; brings that up to date. `live` may be its first part only."""
-    now = np.array(live, dtype=np.int64)
-    more = now - before[: len(now)]
-    before[: len(now)] = now
-    buckets = np.flatnonzero(more)
-    return buckets, more[buckets]
-
-
 def _packed(buckets: Counts, counts: Counts) -> bytes:
     """As `histogram.pack` has it."""
-    return np.column_stack((buckets, counts)).astype("<u4").tobytes()
+    pairs = np.empty((len(buckets), 2), dtype="<u4")
+    pairs[:, 0], pairs[:, 1] = buckets, counts
+    return pairs.tobytes()
 
 
 def _sparse(counts: Counts) -> dict[int, int]:
@@ -283,10 +285,11 @@ def _sparse(counts: Counts) -> dict[int, int]:
 
 def _quantiles(counts: Counts) -> tuple[int | None, int | None]:
     """Median and 99th percentile in us; None while nothing was counted."""
-    added = np.cumsum(counts)
-    if added[-1] == 0:
+    added = counts.cumsum()
+    whole = int(added[-1])
+    if whole == 0:
         return None, None
-    p50, p99 = np.searchsorted(added, (0.5 * added[-1], 0.99 * added[-1]))
+    p50, p99 = added.searchsorted((0.5 * whole, 0.99 * whole))
     return histogram.bounds(int(p50))[1], histogram.bounds(int(p99))[1]
 
 

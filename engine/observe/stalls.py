@@ -216,12 +216,13 @@ class Detector:
         if not coarse and level > 0 and tick.rate_per_s < self.rule.enter_fraction * level:
             self._slow.append(tick)
         else:
-            self._remember([*self._slow, tick])
+            self._remember(self._slow)
             self._slow.clear()
+            self._history.add(tick)
         if self._over_limit(tick.end_ns, in_flight_ns):
             return self._begin("in_flight", tick.end_ns - in_flight_ns, tick.end_ns, in_flight_ns)
-        slow_s = _seconds(self._slow)
-        if self._slow and slow_s + JITTER_S >= self.rule.enter_s and tick.end_ns > self._warm_ns:
+        lasting = self._slow and _seconds(self._slow) + JITTER_S >= self.rule.enter_s
+        if lasting and tick.end_ns > self._warm_ns:
             return self._begin("rate", self._slow[0].start_ns, tick.end_ns, in_flight_ns)
         return ()
 
