@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core.comparison import DURATIONS, HEADLINES, P99, RATE, SLA, STALLS, TIME, Comparison, Ratio
+from engine.core.comparison import DURATIONS, FULL_RATE, HEADLINES, P99, RATE, SLA, STALLS, TIME, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
 from tui.glyphs import Glyphs
@@ -27,6 +27,7 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     "device_written_kb_per_op": "dev kB/op",
     "heap_bytes": "heap",
     "index_bytes": "indexes",
+    FULL_RATE: "ops/s of all",
     TIME: "time",
     "user_s": "user",
     "system_s": "system",
@@ -35,7 +36,14 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     SLA: "sla",
 }
 OPS = {"rows": "row", "queries": "query", "transactions": "xact"}  # what figures are counted for each of
-USUAL = (*HEADLINES, "server_cpu_us_per_op", "wal_bytes_per_op", STALLS, SLA)  # shown until others are chosen
+USUAL = (
+    *HEADLINES,
+    FULL_RATE,
+    "server_cpu_us_per_op",
+    "wal_bytes_per_op",
+    STALLS,
+    SLA,
+)  # shown until others are chosen
 MARKS = {"better": "better", "worse": "worse", "=": "dim", "~": "dim", "?": "sla"}  # by sign
 RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, from what a user worries about
 

@@ -1,11 +1,12 @@
 """What the figures of a comparison are, in a sentence each, shown below the one at the cursor."""
 
-from engine.core.comparison import RATE, SLA, STALLS, TIME, Comparison
+from engine.core.comparison import FULL_RATE, RATE, SLA, STALLS, TIME, Comparison
 from tui.compare.table import OPS, SHORT, Row
 
 # `{op}` is a row, a query or a transaction, whichever the step is counted in.
 MEANINGS = {
     RATE: "how many were done per second; more is better",
+    FULL_RATE: "how many were done per second until the first client had done all of its; more is better",
     TIME: "how long it took; less is better",
     "server_cpu_us_per_op": "CPU time of all server processes for each {op}, in us; less is better",
     "client_cpu_us_per_op": "CPU time of the clients for each {op}, in us: the cost of putting on the load",
