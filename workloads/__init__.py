@@ -53,6 +53,11 @@ def workloads() -> tuple[Workload, ...]:
     return tuple(workload(name) for name in modules())
 
 
+def of_preset(name: str) -> str:
+    """The workload that has a named plan. Raises UnknownName."""
+    return pick("preset", name, {row["preset"]: each.name for each in workloads() for row in each.presets()})
+
+
 def joining() -> tuple[str, ...]:
     """The workloads that can be a load beside another."""
     return tuple(each.name for each in workloads() if isinstance(each, Joins))

@@ -72,6 +72,9 @@ def workloads() -> Listing:
     found = [each.sizes() for each in registry.workloads()]
     columns = tuple(dict.fromkeys(column for sizes in found for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in found for note in sizes.notes)
+    notes += tuple(
+        f"--preset {row['preset']}: {row['question']}" for each in registry.workloads() for row in each.presets()
+    )
     joining = registry.joining()
     notes += (f"beside another workload, as insert+{joining[0]}: {', '.join(joining)}",) if joining else ()
     return Listing([row for sizes in found for row in sizes.rows], columns, columns, notes)

@@ -22,7 +22,7 @@ from engine.core.errors import UserError
 from engine.core.request import Request, loads_of, shown
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
-from workloads import workload, workloads
+from workloads import of_preset, workload, workloads
 from workloads.names import UnknownName
 from workloads.options import Option, checked, given, options_of
 
@@ -100,6 +100,8 @@ def take(values: dict[str, Any]) -> Request:
         if typed.keys() & {"workload", "arms"}:  # then what the file says of either does not hold
             name, argument, arms = loads_of(typed.get("workload"), typed.get("arms", ()))
             asked = msgspec.structs.replace(asked, with_options=())
+        elif "preset" in typed:
+            name, arms = of_preset(typed["preset"]), ()
         if name != asked.workload:  # the file's options are those of another workload
             asked = msgspec.structs.replace(asked, options={})
         own = _knobs(workload(name).options, knobs)

@@ -17,7 +17,7 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
 from engine.core.route import LEAST_PORT, MOST_PORT
-from workloads import modules, workload
+from workloads import modules, of_preset, workload
 from workloads.combined.names import Part, arms_of, parts_of
 from workloads.options import about, checked, given, options_of
 
@@ -283,7 +283,10 @@ def request_of(entries: Mapping[str, Any]) -> Request:
     if not isinstance(knobs, dict):
         raise ValueError(f"knobs must be a table, not {knobs!r}")
     request = checked(Request, {name: value for name, value in named.items() if name in own})
-    name, argument, arms = loads_of(named.get("workload"), request.arms)
+    asked, preset = named.get("workload"), options.get("preset")
+    if asked is None and not request.arms and isinstance(preset, str):
+        asked = of_preset(preset)
+    name, argument, arms = loads_of(asked, request.arms)
     return msgspec.structs.replace(request, workload=name, arms=arms, options={**options, **knobs, **argument})
 
 

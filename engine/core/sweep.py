@@ -45,10 +45,23 @@ class RateChange:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedSweep:
+    """Ratios that others published of the same sweep: of each of `names` to `base`, by the number as text.
+
+    `source` says when and of what machine.
+    """
+
+    source: str
+    base: str
+    names: tuple[str, ...]
+    ratios: dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """The steps of a sweep by their number `name`, rising; `text` says in a sentence what came of it.
 
-    `changes` are the steps of single cells whose rate changed while they ran.
+    `changes` are the steps of single cells whose rate changed while they ran; `published` is there for named plans.
     """
 
     name: str
@@ -57,3 +70,4 @@ class Sweep:
     peaks: tuple[Peak, ...] = ()
     text: str = ""
     changes: tuple[RateChange, ...] = ()
+    published: PublishedSweep | None = None

@@ -85,8 +85,12 @@ def with_option(request: Request, name: str, value: Any, excludes: Sequence[str]
 
 
 def with_workload(request: Request, workload: str, preset: str | None = None) -> Request:
-    """With another workload as it usually is, or with a named plan of it; the number of clients stays, if it is one."""
-    kept = {name: value for name, value in request.options.items() if name == "clients" and isinstance(value, int)}
+    """With another workload as it usually is, or with a named plan of it; the number of clients stays, if it is one.
+
+    A named plan of another workload may have numbers of its own.
+    """
+    clients = request.options.get("clients") if workload == request.workload or preset is None else None
+    kept = {"clients": clients} if isinstance(clients, int) else {}
     options = kept | ({"preset": preset} if preset else {})
     return replace(request, workload=workload, arms=(), with_options=(), options=options)
 

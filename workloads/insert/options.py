@@ -45,9 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         about("Nominal length of each query step.", metavar="S", unset="the scale's"),
     ] = None
     steps: Steps = ()
-    preset: Annotated[
-        str | None, about("Run a named plan instead: planner-delete (see bench list workloads).", metavar="NAME")
-    ] = None
+    preset: Annotated[str | None, about("Run a named plan (see bench list workloads).", metavar="NAME")] = None
     clients: Clients = 1
     limiter: Annotated[Literal["reference", "catch-up"], about("Rate limiter of query steps.")] = "reference"
     insert_protocol: Annotated[

@@ -15,16 +15,20 @@ Count = Annotated[int, Meta(ge=1, le=10**9)]
 DEFAULT_CLIENTS = (1, 2, 4, 8)
 DEFAULT_SECONDS = 10
 # Options that the steps of a plan already say, so that they are not compared by themselves.
-SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script")
+SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "preset")
 
 
 class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which steps there are, and how long each is."""
 
     clients: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...],
-        about("Numbers of clients: a step for each, over one database.", metavar="N,…"),
-    ] = DEFAULT_CLIENTS
+        tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...] | None,
+        about(
+            "Numbers of clients: a step for each, over one database.",
+            metavar="N,…",
+            unset=",".join(map(str, DEFAULT_CLIENTS)),
+        ),
+    ] = None
     jobs: Annotated[Annotated[int, Meta(ge=1, le=256)], about("Threads of pgbench.", metavar="N")] = 1
     seconds: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
@@ -121,6 +125,12 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     index_tablespace: Annotated[str, about("The same of the tables' indexes.", metavar="NAME")] = ""
 
 
+class SelectOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of pgbench's script that only reads."""
+
+    preset: Annotated[str | None, about("Run a named plan (see bench list workloads).", metavar="NAME")] = None
+
+
 class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of pgbench with scripts of the user's own."""
 
@@ -155,6 +165,7 @@ def common(options: Options) -> Options:
 
 def recorded(record: Mapping[str, Any]) -> Options:
     """The options of a plan's record; those that another version added are passed over."""
-    cls = ScriptOptions if record["name"] == "pgbench" else Options
+    classes: dict[str, type[Options]] = {"pgbench": ScriptOptions, "pgbench-select": SelectOptions}
+    cls = classes.get(record["name"], Options)
     known = {option.name for option in options_of(cls)}
     return checked(cls, {name: value for name, value in record.get("options", {}).items() if name in known})

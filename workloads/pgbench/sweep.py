@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from workloads.names import pick
-from workloads.pgbench.options import DEFAULT_SECONDS, SweepOptions
+from workloads.pgbench.options import DEFAULT_CLIENTS, DEFAULT_SECONDS, SweepOptions
 
 INIT = "init"
 
@@ -17,9 +17,10 @@ def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, A
     if len(given_ways) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given_ways)
         raise ValueError(f"{flags} exclude each other")
-    if not options.clients:
+    numbers = DEFAULT_CLIENTS if options.clients is None else options.clients
+    if not numbers:
         raise ValueError("--clients: give at least one number")
-    steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in dict.fromkeys(options.clients)]
+    steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in dict.fromkeys(numbers)]
     if options.steps:
         names = [INIT, *(step["name"] for step in steps)]
         wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}

@@ -21,10 +21,12 @@ from typing import Any
 import msgspec
 
 from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
+from workloads.names import pick
 from workloads.options import checked as check_options
 from workloads.options import given, options_of
 from workloads.pgbench import command
-from workloads.pgbench.options import SHAPE, Options, ScriptOptions, common, recorded
+from workloads.pgbench.options import SHAPE, Options, ScriptOptions, SelectOptions, common, recorded
+from workloads.pgbench.presets import PRESETS, Preset
 from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, waits, writes
 from workloads.pgbench.spec import Found, Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
@@ -54,7 +56,9 @@ BESIDE = "a tablespace is a folder beside the data"
 LOG_EVERY_READ = 16  # of the built-in script that only reads, beside another load
 OPEN_END_S = 1_000_000  # of a load beside another, which ends with that
 NOT_BESIDE_WHY = {
-    **dict.fromkeys(("steps", "seconds", "transactions", "transactions_total"), "which gives the steps and lengths"),
+    **dict.fromkeys(
+        ("steps", "seconds", "transactions", "transactions_total", "preset"), "which gives the steps and lengths"
+    ),
     "between": "as nothing is done between the steps but what that does",
     "connect": "as the CPU of its backends could not be told from that load's",
 }
@@ -73,11 +77,15 @@ class Pgbench:
     def plan(self, options: Options) -> Plan:
         scripts = read_all(options.script) if isinstance(options, ScriptOptions) else (Script(BUILTIN[self._short]),)
         _check(options, scripts)
+        preset = _preset(options)
+        if preset is not None and options.clients is None:
+            options = msgspec.structs.replace(options, clients=preset.clients)
         first, *steps = plan_steps(self._short, "transactions", options)
         write = any(map(writes, scripts))
+        named, files = preset.name if preset else "", _files(scripts)
         record: dict[str, Any] = {
             "name": self.name,
-            "title": " ".join(filter(None, [f"scale {options.pgbench_scale}", options.protocol, _files(scripts)])),
+            "title": " ".join(filter(None, [named, f"scale {options.pgbench_scale}", options.protocol, files])),
             "clients": max((step["clients"] for step in steps), default=1),
             "steps": [first, *steps],
             "options": given(options),
@@ -86,7 +94,7 @@ class Pgbench:
             "writes": write,
         }
         beside = BESIDE if options.tablespace or options.index_tablespace else ""
-        return Plan(record, programs=(PROGRAM,), own_server=beside)
+        return Plan(record, preset.settings if preset else (), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
@@ -131,7 +139,7 @@ class Pgbench:
         for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
             raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
         options = check_options(self.options, {"clients": [1], **entries}, texts=True)
-        if len(options.clients) != 1:
+        if len(options.clients or ()) != 1:
             raise ValueError("clients: a load beside another has one number of clients")
         planned = self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
         # How many there are in a second is found for the main load only.
@@ -245,7 +253,10 @@ class Pgbench:
         return Listing((row,), ("workload",), (note,))
 
     def presets(self) -> tuple[dict[str, Any], ...]:
-        return ()
+        if self.options is not SelectOptions:
+            return ()
+        steps = {name: [INIT, *(f"{self._short}.c{each}" for each in one.clients)] for name, one in PRESETS.items()}
+        return tuple(one.record(self.name, steps[name]) for name, one in PRESETS.items())
 
 
 def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
@@ -273,6 +284,13 @@ def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
     except KeyError:
         reason = "there is no user 'nobody' to run it as"
     raise ValueError(f"{call[0]} cannot read the scripts: {reason}")
+
+
+def _preset(options: Options) -> Preset | None:
+    """The named plan that was asked for. Raises UnknownName."""
+    if not isinstance(options, SelectOptions) or options.preset is None:
+        return None
+    return pick("preset", options.preset, PRESETS)
 
 
 def _check(options: Options, scripts: Sequence[Script]) -> None:
@@ -338,7 +356,7 @@ def _scripts(record: Record) -> tuple[Script, ...]:
     return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
 
 
-SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", Options)
+SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", SelectOptions)
 TPCB: Workload = Pgbench("pgbench-tpcb", "pgbench: five statements like TPC-B", "tpcb", Options)
 SIMPLE: Workload = Pgbench("pgbench-simple", "pgbench: one row updated, one inserted", "simple", Options)
 SCRIPTS: Workload = Pgbench("pgbench", "pgbench: scripts of your own (pgbench:FILE.sql)", "script", ScriptOptions)

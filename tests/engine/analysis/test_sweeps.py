@@ -11,6 +11,7 @@ from rich.console import Console
 
 from engine.analysis.comparison import compare
 from engine.report import render
+from tests.engine.analysis.test_kernels import MACHINE, NEW, OLD, of_cell
 from tests.support.made_run import make_run
 
 CLIENTS = {"l.i1": 1, "qr100": 2, "l.i0": 4, "l.x": 8}  # the made rates are 20, 8, 100 and 400 thousand
@@ -65,6 +66,32 @@ def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Pa
     marked = render.to_markdown(comparison)
     assert "### rows/s by number of clients" in marked and "| peak |" in marked
     assert json.loads(render.to_json(comparison))["sweeps"][0]["peaks"][0]["value"] == 4
+
+
+def test_published_ratios_stand_beside_those_of_kernels(tmp_path: Path) -> None:
+    """Of numbers of clients that were published, and only where kernels are compared."""
+    planned: dict[str, Any] = {"builds": ("16.3",), "under": ("6.1", "6.12"), "kernels": (OLD, NEW), "guest": MACHINE}
+    run = swept(tmp_path / "run", {"l.i1": 2, "l.i0": 50, "l.x": 64}, environments=of_cell, **planned)
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["workload"] |= {"name": "pgbench-select", "options": {"preset": "select-scaling"}}
+    path.write_text(json.dumps(manifest | {"workload": manifest["workload"] | {"identity": {}, "non_default": []}}))
+    comparison = compare([run])
+    published = comparison.sweeps[0].published
+    assert published is not None and (published.base, published.names) == ("2.6.9", ("2.6.22", "2.6.24", "2.6.25"))
+    assert [round(ratio, 3) for ratio in published.ratios["50"]] == [0.914, 0.562, 0.552]
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Ratio to 6.1 by number of clients"))
+    rows = [line.split() for line in lines[start:] if line.split()[:1] in (["2"], ["50"], ["64"])][:3]
+    assert [row[2:] for row in rows] == [["0.907", "0.801", "0.575"], ["0.914", "0.562", "0.552"], ["-", "-", "-"]]
+    assert all(row[1].startswith("=") for row in rows), "ratios of equal kernels"
+    assert "(1) published: May 2008, AMD X2 4600+, median of 3; on a quad-core" in "\n".join(lines)
+    assert max(map(len, lines[start : start + 6])) <= 80
+    assert json.loads(render.to_json(comparison))["sweeps"][0]["published"]["ratios"]["2"][0] == 16352 / 18035
+    swept(tmp_path / "builds", {"l.i1": 2, "l.i0": 50})
+    assert compare([tmp_path / "builds"]).sweeps[0].published is None
 
 
 def test_a_table_without_a_row_is_left_out(tmp_path: Path) -> None:

@@ -118,3 +118,17 @@ def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     assert steps[2]["rows_per_client"] < 0.02 * steps[0]["rows_per_client"]
     (config,) = manifest["configs"].values()
     assert ["autovacuum_naptime", "1s"] in config["settings"]
+
+
+def test_a_preset_brings_its_workload_and_leaves_open_what_is_given(bench: Bench, label: str) -> None:
+    assert "nearest: select-scaling" in refused(bench, "--pg", label, "--preset", "select-scalin")
+    done = bench("--pg", label, "--preset", "select-scaling", "--clients", "1,2,4,8", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)["manifest"]
+    assert [step["name"] for step in manifest["workload"]["steps"][1:]] == [f"select.c{n}" for n in (1, 2, 4, 8)]
+    assert manifest["workload"]["title"].startswith("select-scaling scale 10 ")
+    (config,) = manifest["configs"].values()
+    assert ["shared_buffers", "256MB"] in config["settings"]
+    usual = json.loads(bench("--pg", label, "--preset", "select-scaling", "--estimate").stdout)
+    assert len(usual["steps"]) == 14 and usual["plan"]["workload"] == "pgbench-select"
+    assert "--preset select-scaling: what does the kernel" in " ".join(bench("list", "workloads").stdout.split())
