@@ -29,6 +29,7 @@ PLANNING = (
     ("phases", "plan_n", "plan_us", "", ""),
     ("planstats", "plans", "plan_us", "", ""),  # of all connections together, as role `statements`
 )
+MOVES = ("wakeups", "migrations")  # of the fields of `sched`
 SAMPLES_MIN = 50  # of fewer no shares are made: each is then off by a tenth and more
 COVERED = 0.98  # from here on a probe is taken to have covered the whole step
 # What a probe counted stands for the whole step when it covered this much of it, or was attached by the clock (in
@@ -62,12 +63,14 @@ def step_figures(
 ) -> ProbeRecord:
     """A step's figures over the server processes of its roles; None, and no phases, where no probe counted.
 
-    plan_us_per_op is what all plannings took, per op of the step; plan_p99_us an upper bound (a power of two) of the
+    wakeups_per_op and migrations_per_op are of the connections' server processes and their clients. plan_us_per_op is
+    what all plannings took, per op of the step; plan_p99_us an upper bound (a power of two) of the
     99th percentile of a planning. Both are None where what was counted does not stand for the step: `coverage` {probe:
     share of the step in good frames} and `probe_notes` say why. `phases` are shares of the statements' time
     (`phases_by` exact) or of their samples on a CPU (`sampled`); where both were counted, `phases_sampled` are the
     latter too.
     """
+    roles = tuple(roles)
     own = [probes[role] for role in roles if role in probes]
     plans = [plan for record in own if (plan := planning(record, seconds)) is not None]
     statements = planning(probes.get("statements", {}), seconds)
@@ -75,6 +78,7 @@ def step_figures(
         plans = [statements]
     withheld = next((plan["withheld"] for plan in plans if plan["withheld"]), "")
     found: ProbeRecord = {"plan_us_per_op": None, "plan_p99_us": None, **phases(own, seconds)}
+    found |= _moves(probes, roles, ops, seconds)
     found |= _coverage(probes, withheld, seconds)
     unshared = _unshared(own, seconds) if found["phases"] is None else ""
     found["probe_notes"] += [f"shares of phases are withheld: {unshared}"] if unshared else []
@@ -84,6 +88,22 @@ def step_figures(
         found["plan_us_per_op"] = sum(plan["step_us"] for plan in plans) / ops if ops else None
         found["plan_p99_us"] = _quantile(counted, 0.99, None if None in longest else max(longest))
     return found
+
+
+def _moves(
+    probes: Mapping[str, Mapping[str, ProbeRecord]], roles: Iterable[str], ops: int, seconds: float
+) -> ProbeRecord:
+    """What the scheduler did with connections, per op; None where no probe counted it, or not for the whole step."""
+    ends = [probes.get(name, {}) for role in roles for name in (role, f"client:{role}")]
+    records = [end["sched"] for end in ends if "sched" in end]
+    known = bool(records) and ops > 0 and not any(not_the_step("sched", one, seconds) for one in records)
+
+    def per_op(name: str) -> float | None:
+        # The probe did not count wake-ups always, and there is no step without any.
+        counted = name != "wakeups" or any(name in one for one in records)
+        return sum(one.get(name, 0) / covered(one, seconds) for one in records) / ops if known and counted else None
+
+    return {f"{name}_per_op": per_op(name) for name in MOVES}
 
 
 def _coverage(probes: Mapping[str, Mapping[str, ProbeRecord]], withheld: str, seconds: float) -> ProbeRecord:

@@ -203,6 +203,7 @@ PROBES: tuple[Probe, ...] = (
             _count("disk", "@switches", part=2),
             _count("other", "@switches", part=OTHER),
             _count("migrations", "@migrations"),
+            _count("wakeups", "@wakeups"),
             MAX_US,
             RUNQ_US,
             _histogram("slice_us", "@slice_us"),

@@ -12,7 +12,7 @@ from statistics import median
 
 from engine.analysis.cells import ComparedCells
 from engine.analysis.results import StepResult
-from engine.core.model import judged_by, ops
+from engine.core.model import Subject, judged_by, ops
 
 SLOWER = 1.05  # from here on the time per op is longer by so much that it is worth a sentence
 LEAST = 0.2  # a cause of less than this part of it is not named
@@ -39,8 +39,20 @@ def why(cells: ComparedCells) -> list[str]:
                 result, name = cells.of(subject, step)[0], cells.names[subject]
                 headline = judged_by(result.kind, result.totals)
                 role = headline.role if headline else ""
-                found.append(f"{step}: against {cells.names[base]}, {name} takes {text.format(role=role)}")
+                moved = _moved(cells, base, subject, step)
+                found.append(f"{step}: against {cells.names[base]}, {name} takes {text.format(role=role)}{moved}")
     return found
+
+
+def _moved(cells: ComparedCells, base: Subject, subject: Subject, step: str) -> str:
+    """What a probe counted of it that the scheduler did: from how much to how much for an op."""
+    parts = []
+    for metric, what in (("wakeups_per_op", "wake-ups"), ("migrations_per_op", "migrations")):
+        sides = [cells.values(side, step, metric) for side in (base, subject)]
+        if all(sides):
+            before, after = map(median, sides)
+            parts.append(f"{what} per op {before:.3g} to {after:.3g}")
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def _sentence(before: PerOp, after: PerOp) -> str:

@@ -225,6 +225,8 @@ class CellStep:
     cluster_bytes: int | None = 0
     max_s: float | None = None
     plan_us_per_op: float | None = None
+    wakeups_per_op: float | None = None
+    migrations_per_op: float | None = None
     plan_p99_us: float | None = None
     phases: dict[str, float] | None = None
     phases_by: str | None = None

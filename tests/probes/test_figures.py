@@ -204,8 +204,41 @@ def test_a_step_without_probes_has_no_figures_of_them() -> None:
     found = figures.step_figures({}, ("insert",), 1000, 1.0)
     assert found == {
         **{"plan_us_per_op": None, "plan_p99_us": None, "phases": None, "phases_by": None},
+        **{"wakeups_per_op": None, "migrations_per_op": None},
         **{"coverage": {}, "probe_notes": []},
     }
+
+
+def with_sched(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    """Each insert wakes its backend once and its client once; in the second build both move to another CPU, too."""
+    if "insert" not in totals.roles:
+        return totals
+    count = totals.roles["insert"].rows
+    moved = 0 if cell.subject.build == "16.3" else count
+    seconds = totals.seconds / 2  # that the probe covered
+    one = {"sched": {"wakeups": count // 2, "migrations": moved // 2, "seconds": seconds, "mode": "budget"}}
+    slower = totals.seconds * (1 if cell.subject.build == "16.3" else 2)
+    insert = replace(totals.roles["insert"], backend_runq_ns=int(slower * 9e8) if moved else 0)
+    return changed(
+        totals, probes={"insert": one, "client:insert": one}, observers=("sched",), seconds=slower,
+        wall_seconds=totals.seconds, roles={**totals.roles, "insert": insert},
+    )  # fmt: skip
+
+
+def test_what_the_scheduler_did_stands_beside_the_rate_and_in_its_sentence(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "run", change=with_sched)])
+    assert comparison.median("17.0", "l.i1", "wakeups_per_op") == pytest.approx(2, rel=0.01)
+    assert comparison.values("16.3", "l.i1", "migrations_per_op") == [0, 0, 0]
+    (said,) = [finding for finding in comparison.findings if finding.startswith("l.i1: against 16.3")]
+    assert "is longer CPU wait" in said and said.endswith("wake-ups per op 2 to 2, migrations per op 0 to 2")
+    console = Console(width=80, record=True, force_terminal=False)
+    print_comparison(comparison, console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Scheduling per operation"))
+    rows = [line.split() for line in lines[start:] if line.split()[:1] in (["16.3"], ["17.0"])]
+    assert rows[1][0] == "17.0" and rows[1][-2:] == ["2.00", "2.00"] and max(map(len, lines[start:])) <= 80
+    before = figures.step_figures({"insert": {"sched": {"migrations": 5}}}, ("insert",), 10, 1.0)
+    assert (before["wakeups_per_op"], before["migrations_per_op"]) == (None, 0.5)
 
 
 def with_planner(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
