@@ -71,7 +71,8 @@ need_host_tools() {
 # What guests with other kernels are made of, over hostpkgs.
 need_guest_tools() {
   [ "$PGBED_PACKAGE_SET" = hostpkgs ] || return 0
-  need qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mkfs.ext4=e2fsprogs
+  need qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mkfs.ext4=e2fsprogs \
+    mkfs.erofs=erofs-utils
 }
 
 # For ./check: what compiles hostpkgs' nixfmt. Where it is not available the check does without, and $no_formatter says why.

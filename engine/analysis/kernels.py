@@ -44,7 +44,8 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
     machines = dict.fromkeys(run.manifest.guest for run in runs if run.manifest.guest is not None)
     for machine in machines:
         cpus = f"{machine.cpus} CPU{'s' if machine.cpus > 1 else ''}"
-        how = f"{machine.accelerator}, {cpus}, {machine.memory_mb} MB, {machine.disk}, {machine.emulator}"
+        memory = f"{machine.memory_mb} MB{' of huge pages' if machine.huge_pages else ''}"
+        how = f"{machine.accelerator}, {cpus}, {memory}, {machine.disk}, {machine.share}, {machine.emulator}"
         yield "guest", not machine.emulated and len(machines) == 1, how
     tunables = dict.fromkeys(pair for run in runs for pair in run.manifest.tunables)
     if tunables:

@@ -12,6 +12,7 @@ EEVDF_SINCE = (6, 6)  # the scheduler of ordinary tasks; before it CFS
 Provenance = Literal["nixpkgs", "distro", "local"]
 Accelerator = Literal["kvm", "tcg"]
 GuestDisk = Literal["image", "tmpfs"]
+Share = Literal["9p", "erofs", "erofs+9p"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,10 @@ class Kernel:
 class GuestMachine:
     """The machine that all guests of a run are: what it has, what runs it, where its clusters lie, who holds its files.
 
-    `share` is how binaries reach the guest: `9p`, the host's file system read-only. `pins` are the host's CPUs that its
-    own are bound to, in order; without them they are where the host puts them.
+    `share` is how programs reach the guest: those of the Nix store in an erofs image, others by `9p`, the host's file
+    system, read-only, which threads beside the guest's CPUs serve. `pins` are the host's CPUs that its
+    own are bound to, in order; without them they are where the host puts them. `huge_pages` are the host's that back
+    its memory.
     """
 
     accelerator: Accelerator
@@ -54,8 +57,9 @@ class GuestMachine:
     disk: GuestDisk
     disk_mb: int
     emulator: str  # qemu's version
-    share: str = "9p"
+    share: Share = "9p"
     pins: tuple[int, ...] = ()
+    huge_pages: bool = False
 
     @property
     def emulated(self) -> bool:

@@ -78,10 +78,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         about("Memory of a guest with another kernel.", metavar="SIZE", unset="half of what there is here"),
     ] = None
+    guest_huge_pages: Annotated[
+        bool, about("Back a guest's memory with huge pages of this machine, which must be free (vm.nr_hugepages).")
+    ] = False
     guest_disk: Annotated[
         GuestDisk,
         about("Where a guest's cluster lies: on a disk of its own, whose image is in the run's folder, or in memory."),
     ] = "image"
+    guest_share: Annotated[
+        Literal["auto", "erofs", "9p"],
+        about(
+            "How a guest gets its programs: as a read-only image of what it needs of the Nix store, or by 9p, which "
+            "threads of the host serve while it runs. auto: erofs where mkfs.erofs is."
+        ),
+    ] = "auto"
     accelerator: Annotated[
         Literal["auto", "kvm", "tcg"],
         about(

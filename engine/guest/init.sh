@@ -2,7 +2,8 @@
 # PID 1 of a guest. Loads modules, makes a root of the host's folders, runs one program in it, says how that ended, and
 # powers off. It reads, from the archive that it came in:
 #   /mod/order        modules, in the order in which they are loaded
-#   /job/options      DISK: image, tmpfs:SIZE or none (then it says that it is up, and ends); WATCHDOG_S
+#   /job/options      DISK: image, tmpfs:SIZE or none (then it says that it is up, and ends); STORE: 9p, or erofs where
+#                     what is needed of the Nix store is on a disk; WATCHDOG_S
 #   /job/binds        folders of the host, one a line, that the program needs although they lie in one of the guest's own
 #   /job/command      the program, a shell script
 # and says, a line of JSON each, over the virtio port `pgbed`:
@@ -15,6 +16,11 @@ mount -t devtmpfs dev /dev
 . /job/options
 
 say() { echo "pgbed: $*" > /dev/kmsg; }
+disk() {
+  for block in /sys/block/vd*; do
+    [ "$(cat "$block/serial")" != "$1" ] || echo "/dev/${block##*/}"
+  done
+}
 uptime_s() { cut -d ' ' -f 1 /proc/uptime; }
 
 while read -r module; do
@@ -49,6 +55,10 @@ for path in /host/*; do
   esac
 done
 cd /root || poweroff -f
+if [ "$STORE" = erofs ] && ! mount -t erofs -o ro "$(disk store)" nix/store; then
+  say "the image of programs cannot be mounted"
+  poweroff -f
+fi
 mkdir -p dev proc sys run tmp bench
 mount --rbind /dev dev
 mount -t proc proc proc
@@ -64,7 +74,7 @@ mount -t bpf bpf sys/fs/bpf
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 [ ! -d var/tmp ] || mount -t tmpfs -o mode=1777 tmp var/tmp
 case $DISK in
-  image) mount -t ext4 -o noatime /dev/vda bench || say "the disk cannot be mounted" ;;
+  image) mount -t ext4 -o noatime "$(disk disk)" bench || say "the disk cannot be mounted" ;;
   tmpfs:*) mount -t tmpfs -o "mode=755,size=${DISK#tmpfs:}" bench bench ;;
 esac
 while IFS= read -r path; do

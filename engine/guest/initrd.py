@@ -19,7 +19,9 @@ from engine.core.errors import UserError
 
 CHANNEL = ("virtio_pci", "virtio_console")
 SHARE = ("9pnet_virtio", "9p")
-DISK = ("virtio_blk", "ext4", "crc32c_generic", "crc32c_intel")
+EROFS = "erofs"
+# Checksums first: who uses them wants one when it is loaded.
+DISK = ("virtio_blk", "crc32c_generic", "crc32c_intel", "ext4", EROFS)
 # Says that the kernel panicked; ends a guest whose processes do not run any more.
 GUARDS = ("pvpanic_pci", "pvpanic", "i6300esb")
 REQUIRED = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "virtio_blk", "ext4")

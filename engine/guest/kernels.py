@@ -159,6 +159,12 @@ def modules_of(kernel: Kernel) -> Path:
     return found
 
 
+def modules(kernel: Kernel) -> set[str]:
+    """The names of the modules that it has, built in or not."""
+    folder = modules_of(kernel)
+    return {*initrd.module_files(folder), *initrd.built_in(folder)}
+
+
 def config_of(kernel: Kernel) -> bytes:
     """The whole configuration; empty where none came with it."""
     paths = _configs(Path(kernel.folder), Path(kernel.image), kernel.release)
@@ -186,8 +192,7 @@ def release_of(image: Path) -> str | None:
 
 def _checked(kernel: Kernel) -> Kernel:
     """The same, if a guest can be made of it."""
-    folder = modules_of(kernel)
-    there = {*initrd.module_files(folder), *initrd.built_in(folder)}
+    there = modules(kernel)
     lacking = [name for name in initrd.REQUIRED if name not in there]
     if lacking:
         raise UserError(f"kernel '{kernel.label}' cannot be a guest's: it lacks {', '.join(lacking)}")

@@ -18,8 +18,8 @@ import signal
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -55,14 +55,16 @@ TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount r
 class Job:
     """What a guest does: `command` is a shell script, `binds` the folders it needs, `files` are beside it.
 
-    `disk` is what init.sh takes; the image is `image`, None without one.
+    `disk` is what init.sh takes; `image` is the descriptor of that disk's image, None without one, and `store` that of
+    the programs' (engine.guest.closure).
     """
 
     command: str
     binds: Sequence[str]
     files: Mapping[str, bytes]
     disk: str
-    image: Path | None = None
+    image: int | None = None
+    store: int | None = None
     watchdog_s: int = 60
 
     def archive(self) -> bytes:
@@ -70,15 +72,21 @@ class Job:
         for path in self.binds:
             if not path.isprintable():
                 raise UserError(f"{visible(path)}: a guest cannot be given a folder of that name")
-        options = f"DISK={self.disk}\nWATCHDOG_S={self.watchdog_s}\n"
+        options = f"DISK={self.disk}\nSTORE={'9p' if self.store is None else 'erofs'}\nWATCHDOG_S={self.watchdog_s}\n"
         own = {"options": options, "binds": "".join(f"{path}\n" for path in self.binds), "command": self.command}
         return initrd.job({**{name: text.encode() for name, text in own.items()}, **self.files})
 
 
 def command(
-    tools: Tools, machine: GuestMachine, image: str, archive: str, fds: tuple[int, int], disk: Path | None
+    tools: Tools,
+    machine: GuestMachine,
+    image: str,
+    archive: str,
+    fds: tuple[int, int],
+    disk: str | None = None,
+    store: str | None = None,
 ) -> list[str]:
-    """How qemu is started; `fds` are its ends of channel and console."""
+    """How qemu is started; `fds` are its ends of channel and console, `disk` and `store` paths of images."""
     channel, console = fds
     words = [
         str(tools.qemu), "-nodefaults", "-no-user-config", "-display", "none", "-name", "pgbed,debug-threads=on",
@@ -93,14 +101,23 @@ def command(
         "-no-reboot", "-device", "pvpanic-pci", "-device", "i6300esb",
         "-action", "panic=exit-failure,watchdog=poweroff",
     ]  # fmt: skip
-    if disk is not None:
-        drive = f"if=none,id=disk,format=raw,cache=none,aio=native,file={str(disk).replace(',', ',,')}"
-        words += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
+    if machine.huge_pages:
+        memory = f"memory-backend-memfd,id=memory,size={machine.memory_mb}M,hugetlb=on,prealloc=on"
+        words += ["-object", memory, "-machine", "memory-backend=memory"]
+    drives = (("disk", disk, "cache=none,aio=native"), ("store", store, "readonly=on"))
+    for name, path, how in drives:
+        if path is not None:
+            words += ["-drive", f"if=none,id={name},format=raw,{how},file={path}"]
+            words += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
     return words
 
 
-def make_disk(tools: Tools, folder: Path, size_mb: int) -> Path:
-    """An empty file system for a guest, in a file without holes' space. Raises UserError."""
+@contextmanager
+def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
+    """An empty file system for a guest, as the descriptor of an image that takes no more space than is written to it.
+
+    It has no name any more, so nothing is left of it, however guest and engine end. Raises UserError.
+    """
     image = folder.absolute() / DISK
     image.unlink(missing_ok=True)
     with image.open("wb") as file:
@@ -110,7 +127,12 @@ def make_disk(tools: Tools, folder: Path, size_mb: int) -> Path:
         image.unlink()
         raise UserError(f"{image}: cannot be formatted: {' '.join(done.stderr.split())[:300]}")
     unprivileged().own(image)
-    return image
+    descriptor = os.open(image, os.O_RDWR)
+    try:
+        image.unlink()
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Guest:
@@ -133,13 +155,14 @@ class Guest:
                 file.write(initrd.base(kernels.modules_of(kernel), tools.busybox) + job.archive())
             fds = (channel[1].fileno(), console[1].fileno())
             # By descriptor: the folders on the way may be closed to the account.
-            paths = (f"/proc/self/fd/{image}", f"/proc/self/fd/{archive}")
+            files = (image, archive, job.image, job.store)
+            paths = [None if descriptor is None else f"/proc/self/fd/{descriptor}" for descriptor in files]
             self.process = subprocess.Popen(
-                command(tools, machine, *paths, fds, job.image),
+                command(tools, machine, str(paths[0]), str(paths[1]), fds, *paths[2:]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=console[1].fileno(),  # what qemu itself has to say stands beside what the kernel says
-                pass_fds=(*fds, image, archive),
+                pass_fds=(*fds, *(descriptor for descriptor in files if descriptor is not None)),
                 start_new_session=True,
                 preexec_fn=bound_to_engine(signal.SIGKILL),
                 **_identity(machine),

@@ -19,7 +19,7 @@ from engine.host.account import unprivileged
 from engine.postgres import nix
 from engine.postgres.nix import Progress
 
-QEMU, BUSYBOX, MKFS = "qemu-system-x86_64", "busybox", "mkfs.ext4"
+QEMU, BUSYBOX, MKFS, EROFS = "qemu-system-x86_64", "busybox", "mkfs.ext4", "mkfs.erofs"
 PACKAGES = {QEMU: "qemu-system-x86", BUSYBOX: "busybox-static", MKFS: "e2fsprogs"}
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"  # where a user's PATH does not reach
 LOADER = b"/ld-linux"  # in the head of a program that is linked to libraries
@@ -28,12 +28,13 @@ HEAD_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs, and qemu's version."""
+    """The programs, and qemu's version; `erofs`, which makes images of programs, need not be there."""
 
     qemu: Path
     busybox: Path
     mkfs: Path
     version: str
+    erofs: Path | None = None
 
 
 def find(progress: Progress, roots: Path) -> Tools:
@@ -46,12 +47,13 @@ def find(progress: Progress, roots: Path) -> Tools:
     found = {name: shutil.which(name, path=search) for name in PACKAGES}
     missing = [PACKAGES[name] for name, path in found.items() if path is None]
     if missing:
-        raise UserError(f"a guest with another kernel needs {' and '.join(missing)}: install it, or leave out --kernel")
+        raise UserError(f"a guest with another kernel needs {', '.join(missing)}: install that, or leave out --kernel")
     qemu, busybox, mkfs = (Path(str(path)) for path in found.values())
     with busybox.open("rb") as file:
         if LOADER in file.read(HEAD_BYTES):
             raise UserError(f"{busybox} needs libraries, and a guest begins without any: install busybox-static")
-    return Tools(qemu, busybox, mkfs, _version(qemu))
+    erofs = shutil.which(EROFS, path=search)
+    return Tools(qemu, busybox, mkfs, _version(qemu), Path(erofs) if erofs else None)
 
 
 def _version(qemu: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,13 @@ from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.request import Request
-from engine.guest import accelerator, kernels, tools
+from engine.guest import accelerator, closure, initrd, kernels, tools
 from engine.host import scheduler
 from engine.host.environment import Machine
 
 SYSTEM_MB = 512  # of a guest's memory, for its kernel, page tables and the engine
 LEAST_MB = 768
+MEMINFO = Path("/proc/meminfo")
 SPARE_MB = 512  # of the host's memory, for qemu, and for the host
 MB = 1 << 20
 
@@ -51,6 +53,16 @@ def check(request: Request) -> scheduler.Tunables:
     return tunables
 
 
+def _check_huge_pages(wanted_mb: int) -> None:
+    """Raises UserError where fewer are free than a guest's memory takes."""
+    told = dict(re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(), re.M))
+    size_kb, free, there = (int(told.get(name, 0)) for name in ("Hugepagesize", "HugePages_Free", "HugePages_Total"))
+    needed = -(-wanted_mb * 1024 // size_kb) if size_kb else 0
+    if not size_kb or free < needed:
+        missing = f": sysctl vm.nr_hugepages={there + needed - free}" if size_kb else ": this kernel has none"
+        raise UserError(f"--guest-huge-pages: {needed} free ones are needed, and {free} are there{missing}")
+
+
 def memory_mb(request: Request, machine: Machine) -> int:
     """A guest's memory. Raises UserError where the machine has too little."""
     most = machine.memory_bytes // MB - SPARE_MB
@@ -61,6 +73,8 @@ def memory_mb(request: Request, machine: Machine) -> int:
             f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} beside the "
             f"host: give it at most {max(0, most)}MB"
         )
+    if request.guest_huge_pages:
+        _check_huge_pages(wanted)
     return wanted
 
 
@@ -78,8 +92,6 @@ def prepare(
     settings: Sequence[Mapping[str, str]],
     progress: Callable[[str], None],
     roots: Path,
-    *,
-    probed: bool,
 ) -> Guests:
     """Fetches kernels and tools, and sees by a boot what may run them. Raises UserError for what cannot be."""
     if not request.in_guests:
@@ -89,22 +101,31 @@ def prepare(
         scheduler.check(scheduler.parsed(request.sched), kernel.release)
     programs = tools.find(progress, roots)
     runs, why = accelerator.choose(request.accelerator, found[0], programs, progress)
-    disk_mb = cell_bytes // MB + 256
+    by_9p = _why_9p(request, found, programs)
     guest = GuestMachine(
         accelerator=runs,
         cpus=request.guest_cpus or len(request.guest_pin or os.sched_getaffinity(0)),
         memory_mb=memory_mb(request, machine),
         disk=request.guest_disk,
-        disk_mb=disk_mb,
+        disk_mb=cell_bytes // MB + 256,
         emulator=f"qemu {programs.version}",
         pins=request.guest_pin,
+        huge_pages=request.guest_huge_pages,
+        share="9p" if by_9p else closure.share(),
     )
     _check_memory(guest, settings)
-    if probed:
-        for kernel in found:
-            if kernel.options.get(kernels.BTF) == "n":
-                raise UserError(f"kernel '{kernel.label}' has no BTF, which probes need: leave out --probes")
-    return Guests(found, guest, tuple(_notices(request, found, guest, why)))
+    return Guests(found, guest, tuple(_notices(request, found, guest, why, by_9p)))
+
+
+def _why_9p(request: Request, found: Sequence[Kernel], programs: tools.Tools) -> str:
+    """Why programs reach guests by 9p; empty where they come as an image. Raises UserError where that must be."""
+    if request.guest_share == "9p":
+        return "asked for"
+    without = [kernel.label for kernel in found if initrd.EROFS not in kernels.modules(kernel)]
+    why = closure.unavailable(programs.erofs) or (f"kernel {without[0]} has no erofs" if without else "")
+    if why and request.guest_share == "erofs":
+        raise UserError(f"--guest-share erofs: {why}; use --guest-share 9p")
+    return why
 
 
 def _check_memory(guest: GuestMachine, settings: Sequence[Mapping[str, str]]) -> None:
@@ -118,12 +139,14 @@ def _check_memory(guest: GuestMachine, settings: Sequence[Mapping[str, str]]) ->
         )
 
 
-def _notices(request: Request, found: Sequence[Kernel], guest: GuestMachine, why: str) -> list[str]:
+def _notices(request: Request, found: Sequence[Kernel], guest: GuestMachine, why: str, by_9p: str) -> list[str]:
     cpus = f"{guest.cpus} CPU{'s' if guest.cpus > 1 else ''}"
     how = f"{cpus}, {size(guest.memory_mb * MB)}, {guest.emulator} with {guest.accelerator}"
     notices = [f"kernel {each.label}: {each.release}, {each.scheduler}, in a guest of {how}" for each in found]
     if guest.emulated:
         notices.append(f"emulated, not KVM: {why}; 10 to 250 times slower, and no verdict is given")
+    if by_9p:
+        notices.append(f"programs reach the guests by 9p, which takes the host's time while they run: {by_9p}")
     if HOST in request.kernels:
         notices.append("host against a guest gets no verdict: virtualisation would be compared")
     if len({each.provenance for each in found}) > 1:

@@ -18,6 +18,7 @@ from engine.analysis.noise import Noise
 from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
+from engine.core.kernel import HOST
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
 from engine.core.request import CELLS, MOST_REPEATS, Request, further_of, is_attached, name_of, shown
 from engine.core.text import visible
@@ -198,7 +199,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
         nix.fetch_bpftrace(progress, out / ".builds")
-    notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
+    notices: tuple[str, ...] = ()
+    if HOST in request.kernels:
+        notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
     notices += servers.notices if servers else abreast.notices(request, asked.steps)
@@ -229,8 +232,11 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         settings,
         progress,
         out / ".builds",
-        probed=bool(asked.probes.choices),
     )
+    for kernel in booted.kernels:
+        offered = selection.in_guest(kernel) if asked.probes.choices else None
+        lacking = selection.admit(asked.probes, found, offered, allow_slow=request.allow_slow_probes)
+        notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)
     created = datetime.now().astimezone()
     wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
     optional = {need for step in asked.steps for need in step.needs}

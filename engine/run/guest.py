@@ -4,7 +4,8 @@ Server, clients, samplers and probes run in the guest, under one scheduler (`eng
 its journal comes as lines and is applied here while it runs, so that whoever watches sees it live.
 
     from the guest   {"booted": RELEASE, "s": SECONDS}, {"rows": …} (engine.journal.wire), {"file": NAME, "b64": TEXT}
-                     (a piece of a log), {"answer": {"ok"|"error": TEXT}}, at last {"ended": STATE}, {"status": CODE}
+                     (a piece of a log), {"clock": MONOTONIC NS} once a second, {"answer": {"ok"|"error": TEXT}}, at
+                     last {"ended": STATE}, {"status": CODE}
     to the guest     {"probe": …}, {"mark": …}, as over the control socket; {"stop": REASON}
 """
 
@@ -18,8 +19,8 @@ import shlex
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted, parsed
 from engine.core.text import visible
-from engine.guest import kernels, tools
-from engine.guest.machine import DISK, Guest, Job, make_disk
+from engine.guest import closure, kernels, tools
+from engine.guest.clock import GuestClock
+from engine.guest.machine import DISK, Guest, Job, blank_disk
 from engine.host.account import make_passable, unprivileged
 from engine.host.files import is_name, open_plain
 from engine.journal.wire import Receiver
@@ -59,6 +61,7 @@ class GuestAttempt:
         self.finished = False
         self._folder, self._manifest, self._cell, self._stop, self._commands = folder, manifest, cell, stop, commands
         self._journal = commands.journal
+        self._builds = folder.parents[2] / ".builds"  # links to what was realised for runs
         kernel, machine = manifest.kernel(cell.subject.kernel), manifest.guest
         assert kernel is not None and machine is not None  # as read_manifest sees to
         self._kernel, self._machine = kernel, machine
@@ -66,6 +69,7 @@ class GuestAttempt:
         self._answer: dict[str, Any] | None = None
         self._status: int | None = None
         self._begun_s = time.monotonic()
+        self._fault: Exception | None = None  # of what came from the guest
 
     def run(self) -> None:
         """Goes on to its end."""
@@ -86,7 +90,6 @@ class GuestAttempt:
             self._journal.recover()
         finally:
             self._commands.elsewhere = None
-            (self._folder / DISK).unlink(missing_ok=True)
         self._record(reason)
 
     def _keep_configuration(self) -> None:
@@ -99,27 +102,47 @@ class GuestAttempt:
 
     def _boot(self) -> str:
         """Runs a guest to its end; returns why that was no good one."""
-        kernel, machine = self._kernel, self._machine
-        found = tools.find(lambda _: None, self._folder.parents[2] / ".builds")
-        image = make_disk(found, self._folder, machine.disk_mb) if machine.disk == "image" else None
+        machine = self._machine
+        found = tools.find(lambda _: None, self._builds)
+        blank = blank_disk(found, self._folder, machine.disk_mb) if machine.disk == "image" else nullcontext()
+        with blank as image, self._programs(found) as store:
+            return self._run(found, image, store)
+
+    @contextmanager
+    def _programs(self, found: tools.Tools) -> Iterator[int | None]:
+        """The image that the guest's programs are in, as a descriptor; None where they come by 9p."""
+        if self._machine.share == "9p":
+            yield None
+            return
+        if found.erofs is None:
+            raise UserError(f"the run's guests have their programs in images: {closure.unavailable(None)}")
+        with closure.image(self._needed(), found.erofs).open("rb") as file:
+            yield file.fileno()
+
+    def _run(self, found: tools.Tools, image: int | None, store: int | None) -> str:
+        machine = self._machine
         job = Job(
             command=self._script(),
             binds=_binds(self._needed()),
             files={"job.json": self._job()},
-            disk="image" if image else f"tmpfs:{machine.disk_mb}m",
+            disk=f"tmpfs:{machine.disk_mb}m" if image is None else "image",
             image=image,
+            store=store,
             watchdog_s=300 if machine.emulated else 60,
         )
         self._begun_s = time.monotonic()
-        self._guest = guest = Guest(kernel, machine, found, job, self._folder / CONSOLE)
+        self._guest = guest = Guest(self._kernel, machine, found, job, self._folder / CONSOLE)
         self._ended, self._status, self._answer, self._room = "", None, None, FILES_MAX_BYTES
+        self._clock, self._fault = GuestClock(), None
         with guest:
             self._commands.elsewhere = self._ask
             asked_s: float | None = None
-            while not guest.over:
+            while not self._over:
                 self._hear(POLL_S)
                 self._stop.poll_control()
                 now_s = time.monotonic()
+                if self._stop.reason and self._receiver.attempt is None:
+                    return self._stop.reason  # there is nothing yet that could end in good order
                 if self._stop.reason and asked_s is None:
                     asked_s = now_s
                     guest.send(json.dumps({"stop": self._stop.reason}).encode())
@@ -128,7 +151,14 @@ class GuestAttempt:
                 if late := self._late(now_s - self._begun_s):
                     return " | ".join([late, *list(guest.tail)[-3:]])
             self._hear(0)
+            if self._fault is not None:
+                raise self._fault
             return "" if self._ended else guest.ending(self._status)
+
+    @property
+    def _over(self) -> bool:
+        """Whether nothing more will be heard."""
+        return self._guest.over or self._fault is not None
 
     def _late(self, passed_s: float) -> str:
         """What a guest should have done by now and has not; empty if all is well."""
@@ -140,8 +170,14 @@ class GuestAttempt:
         return f"the guest did not begin the cell within {limit_s:.0f} s" if late else ""
 
     def _hear(self, timeout_s: float) -> None:
-        for line in self._guest.lines(timeout_s):
-            self._take(converted(parsed(line, "a line of the guest"), dict[str, Any], "a line of the guest"))
+        """Takes what has come. What is wrong with it ends the cell, whoever waits for an answer meanwhile."""
+        if self._fault is not None:
+            return
+        try:
+            for line in self._guest.lines(timeout_s):
+                self._take(converted(parsed(line, "a line of the guest"), dict[str, Any], "a line of the guest"))
+        except (UserError, OSError) as error:
+            self._fault = error
 
     def _take(self, record: dict[str, Any]) -> None:
         match record:
@@ -149,12 +185,13 @@ class GuestAttempt:
                 self._receiver.apply(rows)
             case {"file": str(name), "b64": str(text)}:
                 self._keep(name, text)
+            case {"clock": int(guest_ns)}:
+                self._clock.read(guest_ns, time.monotonic_ns())
             case {"answer": dict(answer)}:
                 self._answer = answer
             case {"booted": str(), "s": int() | float()}:
                 self._booted_s = time.monotonic() - self._begun_s
                 self._guest.pin(self._machine.pins)
-                (self._folder / DISK).unlink(missing_ok=True)  # qemu has it open: it goes with qemu, however that ends
             case {"ended": str(state)}:
                 self._ended = visible(state)
             case {"status": int(status)}:
@@ -185,7 +222,7 @@ class GuestAttempt:
         self._answer = None
         self._guest.send(json.dumps(record).encode())
         until_s = time.monotonic() + ANSWER_S
-        while self._answer is None and not self._guest.over and time.monotonic() < until_s:
+        while self._answer is None and not self._over and time.monotonic() < until_s:
             self._hear(POLL_S)
         match self._answer:
             case {"ok": str(text)}:
@@ -261,7 +298,11 @@ class GuestAttempt:
         for name in ("PGBED_PROBE_HELPER", "PGBED_SERVER_PATH", "PGBED_STACK_TOOL"):
             if os.environ.get(name, "").startswith("/"):
                 yield Path(os.environ[name]).parent
-        yield Path(self._manifest.build(self._cell.subject.build).prefix)
+        bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
+        if self._manifest.observers and bpftrace.exists():
+            yield bpftrace.resolve()
+        for build in self._manifest.builds:  # of all cells, so that these have one image
+            yield Path(build.prefix)
         for program in (self._manifest.workload.get("programs") or {}).values():
             yield Path(program["path"]).parent
 

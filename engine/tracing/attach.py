@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from engine.core.clock import patient
 from engine.core.closing import Closing
 from engine.core.model import Build
 from engine.journal.writer import JournalWriter
@@ -29,7 +30,7 @@ from probes.table import BY_ID, SCRIPTED
 
 MESSAGES_MAX = 20  # per probe and cell: what repeats itself each second should not fill the journal
 PERIOD_S = 1.0
-LAST_FRAME_S = 1.6  # how long after a step its last frame is waited for
+LAST_FRAME_S = patient(1.6)  # how long after a step its last frame is waited for
 DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
 STALLS_MAX = 20  # so often in a step a probe is attached around stalls
 IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps

@@ -11,12 +11,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engine.core.errors import UserError, unknown
+from engine.core.kernel import Kernel, version_of
 from engine.core.model import Build
+from engine.guest.kernels import BTF
 from engine.tracing import planstats
 from probes import elf, helper, requirements, resolve
 from probes.errors import ProbeError
@@ -136,14 +138,31 @@ def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
     return ""
 
 
-def admit(selection: Selection, builds: Iterable[Build], *, allow_slow: bool = False) -> tuple[str, ...]:
-    """Lines that say which of the default probes the run will lack.
+def in_guest(kernel: Kernel) -> requirements.Facts:
+    """What a guest with that kernel offers: the same bpftrace, but run by root, and what its kernel has."""
+    return replace(
+        facts(),
+        kernel=version_of(kernel.release),
+        uid=0,
+        sudo=False,
+        tracefs=True,
+        tracepoints=None,
+        btf=kernel.options.get(BTF) != "n",
+        uprobes=True,
+        schedstat=True,
+    )
+
+
+def admit(
+    selection: Selection, builds: Iterable[Build], found: requirements.Facts | None = None, *, allow_slow: bool = False
+) -> tuple[str, ...]:
+    """Lines that say which of the default probes the run will lack; `found` is what there is, if not `facts`.
 
     Raises UserError, with one such line, when a probe that was asked for by name is not available.
     """
     if not selection.choices:
         return ()
-    missing = lacks((choice.probe for choice in selection.choices), facts())
+    missing = lacks((choice.probe for choice in selection.choices), found or facts())
     for choice in selection.required:
         line = missing.get(choice.probe, "")
         for build in () if line else builds:

@@ -13,6 +13,7 @@
   qemu_kvm ? null,
   pkgsStatic ? null,
   e2fsprogs ? null,
+  erofs-utils ? null,
 }:
 let
   available = linuxKernel != null && stdenv.hostPlatform.isx86_64;
@@ -51,7 +52,7 @@ let
       runCommand "pgbed-guest-tools" { meta.description = "The programs that guests are made with"; } ''
         mkdir -p $out/bin
         ln -s ${qemu_kvm}/bin/qemu-system-x86_64 ${pkgsStatic.busybox}/bin/busybox ${lib.getBin e2fsprogs}/bin/mkfs.ext4 \
-          $out/bin
+          ${erofs-utils}/bin/mkfs.erofs $out/bin
       ''
     else
       null;

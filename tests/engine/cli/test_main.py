@@ -103,6 +103,24 @@ def test_every_list_has_a_json_form(bench: Bench, what: str) -> None:
     assert isinstance(json.loads(done.stdout), list)
 
 
+def test_kernels_and_guests_that_cannot_be_are_refused(bench: Bench, label: str, tmp_path: Path) -> None:
+    (tmp_path / "vmlinuz").write_text("MZ")
+    own = f"mine={tmp_path / 'vmlinuz'}"
+    for words, said in (
+        (("hots",), "unknown kernel 'hots' (nearest: host"),
+        (("mine=/nonexistent",), "kernel 'mine': /nonexistent: no kernel image (bzImage, vmlinuz) is there"),
+        ((own,), "vmlinuz is no bootable x86 kernel image"),
+        ((own, "--guest-memory", "100000GB"), "--guest-memory: a guest of 97.7 TB does not fit into "),
+        ((own, "--guest-memory", "100MB"), "--guest-memory 100MB: a guest needs at least 768 MB"),
+        ((own, "--guest-memory", "900MB", "--guest-huge-pages"), "--guest-huge-pages: "),
+        ((own, "--guest-pin", "4095"), "--guest-pin: this machine has no CPU 4095 for bench"),
+        ((own, "--sched", "base_slice=1"), "--sched base_slice: no kernel has it; known: base_slice_ns, latency_ns"),
+        ((own, "--tcp"), "--tcp: not with --kernel: a guest has no network"),
+        ((own, "--keep"), "--keep: a guest's cluster goes with the guest"),
+    ):
+        assert said in refused(bench, "--pg", label, "--kernel", *words, *SMALL, "--repeats", "1")
+
+
 def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     assert "unknown preset 'planer-delete' (nearest: planner-delete)" in refused(
         bench, "--pg", label, "--preset", "planer-delete"

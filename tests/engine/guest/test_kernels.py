@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.core.errors import UserError
 from engine.core.kernel import GuestMachine, Kernel, scheduler_of
-from engine.guest import distribution, kernels, machine
+from engine.guest import distribution, kernels, machine, tools
 from engine.guest.initrd import REQUIRED
 from engine.guest.machine import Job
 from engine.guest.tools import Tools
+from engine.tracing import selection
 
 RELEASE = "6.12.95+deb12-amd64"
 CONFIG = "CONFIG_HZ=250\nCONFIG_PREEMPT_VOLUNTARY=y\n# CONFIG_PREEMPT_LAZY is not set\nCONFIG_DEBUG_INFO_BTF=y\n"
@@ -76,6 +78,19 @@ def test_what_cannot_be_a_guests_kernel_is_refused_in_one_line(folder: Path) -> 
     refused("no kernel image")
 
 
+def test_what_a_guest_lacks_is_named_before_anything_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "config").write_text("CONFIG_HZ=250\n# CONFIG_DEBUG_INFO_BTF is not set\n")
+    offered = selection.in_guest(kernels.resolve(f"mine={folder}", lambda _: None))
+    newer = replace(offered, linux=True, bpftrace=(0, 25), wrapper="")
+    assert "kernel has no BTF (CONFIG_DEBUG_INFO_BTF)" in selection.lacks(("runq",), newer)["runq"]
+    assert not selection.lacks(("runq",), replace(newer, btf=True)), "in a guest the engine is root"
+    monkeypatch.delenv("PGBED_GUEST_TOOLS", raising=False)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(tools, "SYSTEM_PATH", "")
+    with pytest.raises(UserError, match=r"needs qemu-system-x86, busybox-static, e2fsprogs: install that"):
+        tools.find(lambda _: None, folder)
+
+
 def test_names_are_checked_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution, "known", lambda: distribution.DEBIAN)
     kernels.check_names(("host", "6.1-distro", "mine=/boot/vmlinuz"))
@@ -113,15 +128,18 @@ def test_the_newest_package_of_a_series_is_taken_and_only_what_guests_need_of_it
 
 
 def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
-    tools = Tools(Path("/bin/qemu"), Path("/bin/busybox"), Path("/sbin/mkfs.ext4"), "7.2")
+    found = Tools(Path("/bin/qemu"), Path("/bin/busybox"), Path("/sbin/mkfs.ext4"), "7.2")
     guest = GuestMachine("kvm", 4, 2048, "image", 512, "qemu 7.2")
-    words = machine.command(tools, guest, "/proc/self/fd/3", "/proc/self/fd/4", (5, 6), Path("/runs/a,b/disk.img"))
+    words = machine.command(found, guest, "/proc/self/fd/3", "/proc/self/fd/4", (5, 6), "/proc/self/fd/7")
     said = " ".join(words)
     assert "-accel kvm -cpu host,migratable=off -smp 4 -m 2048M" in said
     assert "path=/,security_model=none,multidevs=remap,readonly=on" in said
-    assert "file=/runs/a,,b/disk.img" in said and "cache=none" in said
+    assert "file=/proc/self/fd/7" in said and "cache=none" in said
     assert "-no-reboot" in words and "-device pvpanic-pci -device i6300esb" in said
-    emulated = machine.command(tools, GuestMachine("tcg", 1, 768, "tmpfs", 9, "qemu 7.2"), "a", "b", (5, 6), None)
+    huge = machine.command(found, replace(guest, huge_pages=True), "a", "b", (5, 6), None)
+    assert "memory-backend-memfd,id=memory,size=2048M,hugetlb=on,prealloc=on" in huge
+    assert "-object" not in words and huge[-1] == "memory-backend=memory"
+    emulated = machine.command(found, GuestMachine("tcg", 1, 768, "tmpfs", 9, "qemu 7.2"), "a", "b", (5, 6), None)
     assert "-drive" not in emulated and emulated[emulated.index("-accel") + 1] == "tcg,thread=multi"
     with pytest.raises(UserError, match="cannot be given a folder of that name"):
         Job("", ("/tmp/a\nb",), {}, "none").archive()

@@ -1,4 +1,6 @@
-"""Cells under other kernels, for real: two kernels of the distribution booted, one guest killed midway, one panicking.
+"""Cells under other kernels, for real: two kernels of the distribution booted, probed, one guest killed midway.
+
+Other guests run out of disk, out of memory, hang, panic, or lose their engine.
 
 Emulated, so that it is the same on every machine; the times of it say nothing.
 """
@@ -14,17 +16,29 @@ from typing import Any
 import pytest
 
 from engine.core.kernel import GuestMachine
-from engine.guest import kernels, tools
+from engine.guest import closure, kernels, tools
 from engine.guest.machine import Guest, Job
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import Attempt, JournalReader
-from tests.support.benchcall import LONG, SMALL, Bench, nothing_left, wait_for
+from engine.journal.reader import JournalReader
+from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
 
 pytestmark = [pytest.mark.outside, pytest.mark.timeout(900)]
 UNDER = ("6.1-distro", "6.12-distro")
 BOOT_S = 400.0
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 GUEST = ("--accelerator", "tcg", "--guest-pin", "0", "--guest-memory", "1GB")
+SWEEP = ("--workload", "pgbench-select", "--clients", "1,2", "--seconds", "4", "--pgbench-scale", "1", "--repeats", "1",
+         "--warmup-seconds", "0", "--set", "shared_buffers=32MB", "--probes", "sched")  # fmt: skip
+# What a guest survives, and then what it does not: disk full, all memory taken, and nobody to feed the watchdog.
+FAULTS = """#!/bin/sh
+dd if=/dev/zero of=/bench/full bs=1M count=100
+tail < /dev/zero
+echo "tail ended with $?"
+for process in /proc/[0-9]*; do
+  [ "$(cat $process/comm)" != watchdog ] || kill -STOP ${process#/proc/}
+done
+sleep 600
+"""
 
 
 def guests_of(engine: int) -> list[int]:
@@ -34,38 +48,46 @@ def guests_of(engine: int) -> list[int]:
 
 
 def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(bench: Bench, label: str) -> None:
-    words = ("--pg", label, "--kernel", ",".join(UNDER), *GUEST, *SMALL, "--steps", "l.i0", "--repeats", "1")
-    run = bench.detached(*words)
+    run = bench.detached("--pg", label, "--kernel", ",".join(UNDER), *GUEST, *SWEEP)
     manifest = read_manifest(run)
     assert [(each.label, each.scheduler) for each in manifest.kernels] == [(UNDER[0], "CFS"), (UNDER[1], "EEVDF")]
+    # One that has not begun its cell is not waited for.
+    (guest,) = wait_for(lambda: guests_of(bench.engine_pid()), "the first guest")
+    assert bench("stop").returncode == 0
+    bench.await_end()
+    assert [attempt.state for attempt in bench.attempts()] == ["interrupted"] and not Path(f"/proc/{guest}").exists()
+
+    assert bench("resume", "--detach").returncode == 0
     engine = bench.engine_pid()
-
-    def begun() -> Attempt | None:
-        attempts = bench.attempts()
-        return attempts[1] if len(attempts) > 1 else None
-
-    second = wait_for(begun, "the second guest to begin its cell", BOOT_S)
+    bench.await_step("select.c1", 2, BOOT_S)
+    assert bench("mark", "seen").returncode == 0
+    bench.await_step("select.c2", 3, BOOT_S)
     (guest,) = guests_of(engine)
     tasks = {(task / "comm").read_text(): int(task.name) for task in Path(f"/proc/{guest}/task").iterdir()}
     assert os.sched_getaffinity(tasks["CPU 0/TCG\n"]) == {0}
     os.kill(guest, signal.SIGKILL)
     bench.await_end()
-    first, failed = bench.attempts()
+    _, first, failed = bench.attempts()
     assert (first.state, first.cell) == ("finished", manifest.cells[0].id), first.reason
     assert first.cell.endswith("linux_6.1-distro-r1")
-    assert failed.id == second.id and failed.state == "failed"
-    assert (failed.reason or "").startswith("qemu was ended by SIGKILL | ")
+    assert failed.state == "failed" and (failed.reason or "").startswith("qemu was ended by SIGKILL | ")
     with JournalReader(run) as reader:
         origin = reader.origin(first.id)
         sessions = {each.id: each.boot_id for each in reader.sessions()}
-        (step,) = reader.steps(first.id)
-        assert step.totals is not None and step.totals.roles["insert"].rows == 2000
-        assert sum(second.rows for role in reader.roles(step.id) for second in reader.role_seconds(role.id)) == 2000
+        steps = [*reader.steps(first.id), *reader.steps(failed.id)]
+        assert [event.data["text"] for event in reader.events(kinds=("mark",), attempt=first.id)] == ["seen"]
+    assert [(step.name, step.state) for step in steps] == [
+        ("init", "finished"), ("select.c1", "finished"), ("select.c2", "finished"),
+        ("init", "finished"), ("select.c1", "finished"), ("select.c2", "failed"),
+    ]  # fmt: skip
+    for step in (steps[1], steps[2], steps[4]):
+        assert step.totals is not None and step.totals.roles["pgbench"].statements > 10
+        assert step.totals.probes["pgbench"]["sched"]["sum_us"] > 0, "the run queue is probed under each kernel"
     assert len(set(sessions.values())) == 3  # of the host and of two guests
     assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.kernels[0].release
     assert origin["environment"]["kernel"]["command_line"].startswith("console=ttyS0")
-    told = ("accelerator", "cpus", "memory_mb", "disk", "provenance", "label")
-    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", "distro", UNDER[0]]
+    told = ("accelerator", "cpus", "memory_mb", "disk", "share", "provenance", "label")
+    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", closure.share(), "distro", UNDER[0]]
     assert origin["guest"]["boot_s"] > 0 and "linux-image-6.1" in origin["guest"]["package"]
     for cell in manifest.cells:
         assert "pgbed: userland" in (run / "cells" / cell.id / "console.log").read_text(errors="replace")
@@ -75,19 +97,39 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
     assert {ratio["verdict"] for ratio in comparison["ratios"]} <= {"withheld", "none"}
     assert [each["state"] for each in comparison["left_out"]] == ["failed"]
 
+    assert bench("resume", "--detach").returncode == 0
+    (guest,) = wait_for(lambda: guests_of(bench.engine_pid()), "the failed cell's guest")
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{guest}").exists(), "the guest to go with its engine")
+    nothing_left(bench)
 
-def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
+
+def booted(command: str, machine: GuestMachine, found: tools.Tools, folder: Path) -> Guest:
+    """A guest that ran a command, and ended without a word of it."""
     kernel = kernels.resolve(UNDER[0], print)
-    found = tools.find(print, tmp_path)
-    machine = GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version)
-    job = Job("#!/bin/sh\necho c > /proc/sysrq-trigger\n", (), {}, "tmpfs:64m")
-    with Guest(kernel, machine, found, job, tmp_path / "console.log") as guest:
+    job = Job(command, (), {}, "tmpfs:64m", watchdog_s=10)
+    with Guest(kernel, machine, found, job, folder / "console.log") as guest:
         lines: list[bytes] = []
         while not guest.over:
             lines += guest.lines(1.0)
         assert json.loads(lines[0])["booted"] == kernel.release and len(lines) == 1
-        assert guest.ending(None).startswith("the guest's kernel panicked | ")
-        assert "Kernel panic - not syncing: sysrq triggered crash" in guest.ending(None)
+        return guest
+
+
+def test_a_guest_that_hangs_is_ended_and_what_happened_before_is_told(tmp_path: Path) -> None:
+    found = tools.find(print, tmp_path)
+    guest = booted(FAULTS, GuestMachine("tcg", 1, 384, "tmpfs", 64, found.version), found, tmp_path)
+    reason, console = guest.ending(None), "\n".join(guest.tail)
+    assert reason.startswith("the guest stopped answering, or powered off | ") and "Out of memory: Killed" in reason
+    assert "No space left on device" in console and "tail ended with 137" in console
+
+
+def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
+    found = tools.find(print, tmp_path)
+    panic = "#!/bin/sh\necho c > /proc/sysrq-trigger\n"
+    guest = booted(panic, GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version), found, tmp_path)
+    assert guest.ending(None).startswith("the guest's kernel panicked | ")
+    assert "Kernel panic - not syncing: sysrq triggered crash" in guest.ending(None)
 
 
 def test_tunables_are_restored_when_the_engine_is_killed(bench: Bench, label: str) -> None:

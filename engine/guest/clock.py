@@ -1,0 +1,40 @@
+"""Whether a guest's clock goes as this machine's does: else rates and times of the guest say nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from engine.core.errors import UserError
+
+READINGS = 10  # of which the least late counts
+ALLOWED_S, ALLOWED_PART = 1.0, 0.01  # by how much they may part, and by what part of the time that passed
+
+
+class GuestClock:
+    """Readings of a guest's clock, about one a second, each beside this machine's at its arrival.
+
+    A reading may arrive late, which looks as if the guest's clock were behind, but never early. So of several the one
+    that is least late is taken.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[int] = deque(maxlen=READINGS)
+        self._first_ns: int | None = None  # by how much this machine's was ahead at first
+        self._began_ns = 0
+
+    def read(self, guest_ns: int, here_ns: int) -> None:
+        """Takes a reading. Raises UserError once the guest's clock has jumped, or goes too fast or too slowly."""
+        self._recent.append(here_ns - guest_ns)
+        least = min(self._recent)
+        if self._first_ns is None:
+            self._first_ns, self._began_ns = least, here_ns
+        if len(self._recent) < READINGS:
+            self._first_ns = least  # of the first ones, too, the least late
+        passed_s = (here_ns - self._began_ns) / 1e9
+        behind_s = (least - self._first_ns) / 1e9
+        if abs(behind_s) > ALLOWED_S + ALLOWED_PART * passed_s:
+            raise UserError(
+                f"the guest's clock went {abs(behind_s):.1f} s {'behind' if behind_s > 0 else 'ahead of'} this "
+                f"machine's in {passed_s:.0f} s, so its times say nothing: give it CPUs of its own (--guest-pin), or "
+                f"another kernel"
+            )
