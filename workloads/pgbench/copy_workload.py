@@ -70,7 +70,7 @@ class Copies:
         for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
             raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
         options = checked(CopyOptions, {"clients": [1], **entries}, texts=True)
-        if len(options.clients) != 1:
+        if len(options.clients or ()) != 1:
             raise ValueError("clients: a load beside another has one number of clients")
         if options.copy_truncate == "never":
             raise ValueError("copy_truncate never is not for a load beside another: its tables would not stop growing")

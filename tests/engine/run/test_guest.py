@@ -28,7 +28,7 @@ BOOT_S = 400.0
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 GUEST = ("--accelerator", "tcg", "--guest-pin", "0", "--guest-memory", "1GB")
 SWEEP = ("--workload", "pgbench-select", "--clients", "1,2", "--seconds", "4", "--pgbench-scale", "1", "--repeats", "1",
-         "--warmup-seconds", "0", "--set", "shared_buffers=32MB", "--probes", "sched")  # fmt: skip
+         "--warmup-seconds", "0", "--set", "shared_buffers=32MB", "--probes", "runq")  # fmt: skip
 # What a guest survives, and then what it does not: disk full, all memory taken, and nobody to feed the watchdog.
 FAULTS = """#!/bin/sh
 dd if=/dev/zero of=/bench/full bs=1M count=100
@@ -82,7 +82,7 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
     ]  # fmt: skip
     for step in (steps[1], steps[2], steps[4]):
         assert step.totals is not None and step.totals.roles["pgbench"].statements > 10
-        assert step.totals.probes["pgbench"]["sched"]["sum_us"] > 0, "the run queue is probed under each kernel"
+        assert step.totals.probes["pgbench"]["runq"]["sum_us"] > 0, "the run queue is probed under each kernel"
     assert len(set(sessions.values())) == 3  # of the host and of two guests
     assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.kernels[0].release
     assert origin["environment"]["kernel"]["command_line"].startswith("console=ttyS0")
