@@ -14,6 +14,7 @@ def main() -> int:
     from engine.core.text import visible
     from tui import glyphs, keys
     from tui.app import Bench
+    from tui.marks import chosen_theme
     from tui.terminal import LOST
 
     gc.freeze()
@@ -30,10 +31,11 @@ def main() -> int:
     try:
         if wanted := keys.overrides(path):
             keys.check_ids(wanted, keys.known_ids(), path)
+        theme = chosen_theme(os.environ)
     except UserError as error:
         print(f"bench: {visible(str(error))}", file=sys.stderr)
         return 2
-    app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen)
+    app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
     app.context.replayed = (asked.cell, asked.step) if asked.cell else None
     app.run()
     if app.return_code == LOST:

@@ -1,17 +1,21 @@
 """The application: five screens over one output folder, and the keys that hold everywhere."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from textual.actions import ActionParseResult
 from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.command import CommandPalette
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.widget import Widget
 
 from engine.core.clock import Clock
 from engine.journal.lock import is_locked
@@ -21,6 +25,8 @@ from tui.glyphs import Glyphs
 from tui.marks import THEMES
 from tui.screens.base import BenchScreen
 from tui.screens.settling import Settling
+
+LOOK_S = 2.0  # between two looks whether the run has ended
 
 
 class _Palette(Settling, CommandPalette):
@@ -53,23 +59,71 @@ class Bench(BenchApp):
     # The palette of the framework without what is not on every terminal: its emoji, its half blocks.
     CSS = """
     BenchScreen, Lines { background: $background; }
-    CommandPalette #--input, CommandPalette CommandList { border: ascii $primary; }
+    CommandPalette > Vertical { max-width: 64; }
+    CommandPalette #--input, CommandPalette CommandList { border: round $primary; }
+    .-ascii CommandPalette #--input, .-ascii CommandPalette CommandList, .-ascii Over > Vertical {
+        border: ascii $primary;
+    }
     CommandPalette CommandList { scrollbar-size-vertical: 0; }
     CommandPalette SearchIcon, CommandPalette LoadingIndicator { display: none; }
     """
 
-    def __init__(self, out: Path, run: Path | None, glyphs: Glyphs, start: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        out: Path,
+        run: Path | None,
+        glyphs: Glyphs,
+        start: str,
+        clock: Clock | None = None,
+        *,
+        theme: str = THEMES[0].name,
+    ) -> None:
         super().__init__(Context(out, glyphs, clock or Clock(), run))
         self._start = start
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = "bench-mono" if self.no_color else "bench-dark"
+        self._at_work: Path | None = None  # the selected run, while its engine was seen at work
+        for known in THEMES:
+            self.register_theme(known)
+        self.theme = "bench-mono" if self.no_color else theme
+        self.set_class(glyphs.name == "ascii", "-ascii")
 
     def on_mount(self) -> None:
         if not self.is_headless:
             terminal.watch(self)
-        self.set_keymap(keys.overrides(keys.settings_file()))
+        self.context.keymap = keys.overrides(keys.settings_file())
+        self.set_keymap(self.context.keymap)
         self.switch_mode(self._start)
+        self.set_interval(LOOK_S, self._notice_end)
+
+    async def run_action(
+        self,
+        action: "str | ActionParseResult",
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Does what a key is bound to; keys of a screen that is still reading wait for what they act on."""
+        screen = self.screen
+        own = isinstance(default_namespace, Widget) and isinstance(action, str) and not action.startswith("app.")
+        if own and isinstance(screen, BenchScreen) and screen.unready:
+            screen.wait_with((action, default_namespace))  # type: ignore[arg-type]  # `own` says what they are
+            return True
+        return await super().run_action(action, default_namespace, namespaces)
+
+    def _notice_end(self) -> None:
+        """Says on another screen than Live, which has it in its title, that the run has finished."""
+        run = self.context.run
+        if run is not None and is_locked(run):
+            self._at_work = run
+        elif self._at_work is not None:
+            ended, self._at_work = self._at_work, None
+            if ended == run and self.current_mode not in ("live", "compare"):
+                self.run_worker(self._say_ended(ended), exit_on_error=False)
+
+    async def _say_ended(self, run: Path) -> None:
+        from engine.view.run_summary import read_run
+
+        found = await asyncio.to_thread(read_run, run)
+        if found.state == "finished":
+            self.say(f"{run.name} has finished: 3 compares")
 
     def get_key_display(self, binding: Binding) -> str:
         """A key in the last row, in characters that every terminal has."""
@@ -103,11 +157,12 @@ class Bench(BenchApp):
     def action_next_theme(self) -> None:
         names = [theme.name for theme in THEMES]
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self.say(f"theme {self.theme}; PGBED_THEME={self.theme} in the environment keeps it")
 
     def action_help(self) -> None:
-        from tui.screens.over import KeysScreen
+        from tui.screens.over import HelpScreen
 
-        self.push_screen(KeysScreen(self.screen))
+        self.push_screen(HelpScreen(self.screen, self.screen_text()))
 
     def action_jump(self) -> None:
         """Letters on the parts of the screen, or on its rows; one of them leads there."""

@@ -30,6 +30,7 @@ class Context:
     replayed: tuple[str, str | None] | None = None  # cell and step, where a recorded one is played
     compared: list[Path] = field(default_factory=list)  # runs that Compare shows instead of the selected one
     position: tuple[int, int] | None = None  # the step that Live shows, by its id, and the moment in it
+    keymap: dict[str, str] = field(default_factory=dict)  # other keys of bindings, by their ids
     show_cost: bool = True  # what watching costs is shown on the Live screen
 
 

@@ -48,7 +48,7 @@ MODES = ("launch", "live", "compare", "probes", "history")  # the screens, by th
 # Where everybody is: these hold on every screen. They are in the help, not in a screen's own line of keys.
 EVERYWHERE = [
     *(key(str(number), f"open('{mode}')", mode, f"app.{mode}", show=False) for number, mode in enumerate(MODES, 1)),
-    key("question_mark", "help", "keys", "app.help", shown="?"),
+    key("question_mark", "help", "help", "app.help", shown="?"),
     key("q", "leave", "quit", "app.leave"),
     key("S", "stop_run", "stop the run", "app.stop", show=False),
     key("y", "copy_screen", "copy the screen", "app.copy", show=False),

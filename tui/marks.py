@@ -1,15 +1,20 @@
-"""What a piece of text means, and how each theme shows that. The colours are those of Okabe and Ito, distinct for all.
+"""What a piece of text means, and how each theme shows that.
+
+The colours of the first three themes are those of Okabe and Ito, distinct for all; further ones are Textual's own,
+whose colours are darkened or lightened until they can be read as text.
 
 Text on a screen is lines of spans: a string and the name of a mark. No mark is known by its colour alone: `stall` is
 reversed and comes with `!`, `better` and `worse` come with their arrows.
 """
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.style import Style
-from textual.theme import Theme
+from textual.color import BLACK, WHITE, Color
+from textual.theme import BUILTIN_THEMES, Theme
 
+from engine.core.errors import unknown
 from tui.glyphs import Glyphs
 
 Span = tuple[str, str]  # text, mark
@@ -74,7 +79,7 @@ def _coloured(accent: str, title: str, sla: str, warning: str, base: str, third:
 _DARK = _coloured(SKY, title="#1d2730", sla=PURPLE, warning=YELLOW, base=ORANGE, third=GREEN)
 _LIGHT = _coloured(BLUE, title="#dde6ee", sla="#8f3f6b", warning="bold #7a5c00", base="#9a6a00", third="#00614a")
 
-THEMES = (
+_OWN = (
     Theme(
         "bench-dark",
         primary=SKY,
@@ -97,12 +102,68 @@ THEMES = (
     Theme("bench-mono", primary="#d0d0d0", background="#000000", surface="#000000", foreground="#d0d0d0", dark=True),
 )
 
+# Textual's own, the light ones last. They go round after ours.
+TAKEN = ("nord", "gruvbox", "tokyo-night", "dracula", "monokai", "catppuccin-mocha", "catppuccin-latte",
+         "solarized-light", "atom-one-light", "rose-pine-dawn")  # fmt: skip
+THEMES = (*_OWN, *(BUILTIN_THEMES[name] for name in TAKEN))
+LEGIBLE = 4.5  # least contrast of text with its background, as WCAG has it
+
 SIDES = ("base", "rate", "third", "fourth")  # the marks of builds that are drawn over each other, the base's first
 
-STYLES: dict[str, dict[str, Style]] = {
-    theme: {mark: Style.parse(styles.get(mark, plain)) for mark, plain in _PLAIN.items()}
-    for theme, styles in (("bench-dark", _DARK), ("bench-light", _LIGHT), ("bench-mono", {}))
-}
+
+def contrast(one: Color, other: Color) -> float:
+    """How well one can be told from the other, from 1 to 21. https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
+    lesser, greater = sorted(
+        sum(
+            share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+            for share, part in zip((0.2126, 0.7152, 0.0722), colour.normalized, strict=True)
+        )
+        for colour in (one, other)
+    )
+    return (greater + 0.05) / (lesser + 0.05)
+
+
+def _of_theme(theme: Theme) -> dict[str, str]:
+    """The marks in the colours of one of Textual's themes."""
+    background = Color.parse(theme.background or "#121212")
+    towards = WHITE if theme.dark else BLACK
+
+    def legible(colour: str | None) -> str:
+        wanted = Color.parse(colour or theme.primary)
+        steps = (wanted.blend(towards, step / 20) for step in range(21))
+        return next((each for each in steps if contrast(each, background) >= LEGIBLE), towards).hex
+
+    marks = _coloured(
+        legible(theme.primary),
+        title=background.blend(towards, 0.1).hex,
+        sla=legible(theme.accent),
+        warning=f"bold {legible(theme.warning)}",
+        base=legible(theme.warning),
+        third=legible(theme.success),
+    )
+    return {mark: style.replace(VERMILLION, legible(theme.error)) for mark, style in marks.items()}
+
+
+class _Styles(dict[str, dict[str, Style]]):
+    """The styles of each theme by mark, made when the theme is first shown; of an unknown one those without colour."""
+
+    def __missing__(self, theme: str) -> dict[str, Style]:
+        own = {"bench-dark": _DARK, "bench-light": _LIGHT}
+        styles = own[theme] if theme in own else _of_theme(BUILTIN_THEMES[theme]) if theme in TAKEN else {}
+        self[theme] = {mark: Style.parse(styles.get(mark, plain)) for mark, plain in _PLAIN.items()}
+        return self[theme]
+
+
+STYLES = _Styles()
+
+
+def chosen_theme(environment: Mapping[str, str]) -> str:
+    """The theme that PGBED_THEME names, else the first. Raises UserError for an unknown one."""
+    names = [theme.name for theme in THEMES]
+    wanted = environment.get("PGBED_THEME") or names[0]
+    if wanted not in names:
+        raise unknown("theme (PGBED_THEME)", wanted, names)
+    return wanted
 
 
 def line(*spans: Span | str) -> Line:

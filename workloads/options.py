@@ -10,7 +10,8 @@ numbers; with `| None` where leaving it out means something of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -19,6 +20,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from workloads.names import pick
+from workloads.quantity import figure
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,7 +33,7 @@ class Option:
 
     `unset` says what leaving it out means where that is no value; `repeated` options are given once for each item;
     `excludes` names options that cannot be given together with it. One `argument` of a workload may also stand behind
-    its name: WORKLOAD:VALUE.
+    its name: WORKLOAD:VALUE. `unit` is what a bare number is in.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Option:
     repeated: bool = False
     excludes: Sequence[str] = ()
     argument: bool = False
+    unit: str = ""  # of `quantity.UNITS`; a count where there is none
 
     @property
     def words(self) -> str:
@@ -65,11 +68,29 @@ class Option:
 
     def parsed(self, text: str) -> Any:
         """The value that text stands for; None for none. Raises ValueError."""
-        kinds: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
-        one = kinds.get(self.kind, str)
+        one = self._figure if self.kind in ("int", "float") else str
         parts = [part.strip() for part in text.split(",")] if self.many else [text]
         found = [one(part) for part in parts if part]
         return (found if self.many else found[0]) if found else None
+
+    def _figure(self, text: str) -> int | float:
+        found = figure(text, self.unit)
+        if self.kind == "float":
+            return float(found)
+        if found.denominator != 1:
+            raise ValueError(f"'{text}' is not a whole number")
+        return int(found)
+
+    def refusal(self, value: Any) -> str:
+        """What is wrong with a number that is out of bounds, and what may be given; empty where nothing is."""
+        if self.kind not in ("int", "float"):
+            return ""
+        for one in value if self.many and isinstance(value, (list, tuple)) else (value,):
+            if self.least is not None and one < self.least:
+                return f"{one:,} is too small: give at least {_plain(self.least)}"
+            if self.most is not None and one > self.most:
+                return f"{one:,} is too large: give at most {_plain(self.most)}"
+        return ""
 
     def arguments(self, value: Any) -> tuple[str, ...]:
         """The words of the command line that give it this value."""
@@ -78,6 +99,10 @@ class Option:
         if self.repeated:
             return tuple(word for item in value for word in (self.flag, str(item)))
         return (self.flag, ",".join(map(str, value)) if self.many else str(value))
+
+
+def _plain(bound: float) -> str:
+    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
 
 
 def about(text: str, **more: Any) -> Meta:
@@ -121,6 +146,9 @@ def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> 
             pick(name.replace("_", " "), value, dict.fromkeys(option.choices))
         if option.many and texts and isinstance(value, str):
             value = value.split(",")
+        if option.kind in ("int", "float") and isinstance(value, str):
+            with suppress(ValueError):  # what it is not, is said below
+                value = option.parsed(value)
         plain[name] = [value] if option.many and isinstance(value, int) else value  # a single number is a list of one
     try:
         return msgspec.convert(plain, cls, strict=not texts)

@@ -99,7 +99,7 @@ def of_probes() -> tuple[Check, ...]:
     """What keeps probes from running here, and which can run."""
     found = selection.facts()
     version = "none" if found.bpftrace is None else requirements.show(found.bpftrace)
-    findings = requirements.check(found)
+    findings = selection.findings_of(found)
     lacking = tuple(
         Check("probes", "warn", f"off: {', '.join(finding.off)}", finding.text.removeprefix("probes: "))
         for finding in findings

@@ -13,6 +13,7 @@ import click
 from engine.cli import interface
 from engine.cli.output import PlainConsole
 from engine.journal.runs import default_out, find_run
+from workloads.options import Option
 
 
 class PathArgument(click.Path):
@@ -50,6 +51,26 @@ class RunArgument(PathArgument):
         """The text as it was given."""
         self.check(value, param, ctx)
         return str(value)
+
+
+class Figure(click.ParamType[int | float]):
+    """A number as people write it, within an option's bounds: 400k, 20M, 90s, 2%."""
+
+    def __init__(self, option: Option) -> None:
+        self.name = "number"
+        self._option = option
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; fails with what may be given instead."""
+        try:
+            found = self._option.parsed(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if found is None:
+            self.fail(f"must be {self._option.words}", param, ctx)
+        if refusal := self._option.refusal(found):
+            self.fail(refusal, param, ctx)
+        return found
 
 
 FOLDER = PathArgument(file_okay=False)

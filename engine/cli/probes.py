@@ -11,7 +11,7 @@ import click
 
 from engine.analysis import probe_cost
 from engine.cli import catalog, start
-from engine.cli.options import JSON, OUT, of_run
+from engine.cli.options import JSON, OUT, Figure, of_run
 from engine.cli.output import PlainConsole, echo, echo_json
 from engine.host.account import own_folder
 from engine.plan import planfile
@@ -20,9 +20,11 @@ from engine.run import control
 from engine.tracing import selection
 from workloads import workload
 from workloads.names import UnknownName
-from workloads.options import options_of
+from workloads.options import Option, options_of
 
 USUAL = {"steps": ["l.i1"], "rows": 100_000, "rows_written": 200_000, "query_seconds": 10}
+ROWS = Option("rows", "", "int", None, least=1000)
+SECONDS = Option("query_seconds", "", "int", None, least=1, unit="s")
 
 
 @click.group()
@@ -72,9 +74,9 @@ _add_switch("off", "Detach a probe from", on=False)
     show_default=True,
     help="Pairs of cells with and without.",
 )
-@click.option("--rows", type=click.IntRange(1000), help="Rows to load  [default: 100000].")
-@click.option("--rows-written", type=click.IntRange(1000), help="Rows of l.i1  [default: 200000].")
-@click.option("--query-seconds", type=click.IntRange(1), help="Seconds per query step  [default: 10].")
+@click.option("--rows", type=Figure(ROWS), help="Rows to load  [default: 100000].")
+@click.option("--rows-written", type=Figure(ROWS), help="Rows of l.i1  [default: 200000].")
+@click.option("--query-seconds", type=Figure(SECONDS), help="Seconds per query step  [default: 10].")
 @click.option("--allow-concurrent", is_flag=True, help="Run even if another run is measuring on this machine.")
 @click.option("--beside", "allow_concurrent", is_flag=True, hidden=True)
 @OUT

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import click
 import msgspec
 
 from engine.cli import start
-from engine.cli.options import GLYPHS, OUT, PLAIN, console
+from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
 from engine.cli.output import PlainConsole, echo_json
 from engine.core.errors import UserError
 from engine.core.request import Request, loads_of, shown
@@ -149,7 +150,7 @@ def _of(option: Option) -> list[click.Option]:
     elif option.repeated:
         shape |= {"multiple": True}
     elif option.many:
-        shape |= {"callback": _names if option.kind == "str" else _numbers}
+        shape |= {"callback": _names if option.kind == "str" else partial(_numbers, option)}
     else:
         shape |= {"type": _type(option)}
     made = [click.Option([option.flag, option.name], help=text, **shape)]
@@ -157,13 +158,7 @@ def _of(option: Option) -> list[click.Option]:
 
 
 def _type(option: Option) -> click.ParamType[Any]:
-    if option.kind == "int":
-        return click.IntRange(_whole(option.least), _whole(option.most))
-    return click.FloatRange(option.least, option.most) if option.kind == "float" else click.STRING
-
-
-def _whole(bound: float | None) -> int | None:
-    return None if bound is None else int(bound)
+    return Figure(option) if option.kind in ("int", "float") else click.STRING
 
 
 def _default(option: Option) -> str:
@@ -176,9 +171,9 @@ def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str
     return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
 
 
-def _numbers(_: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
+def _numbers(option: Option, _: click.Context, param: click.Parameter, value: str | None) -> Any:
     try:
-        return None if value is None else [int(part) for part in value.split(",")]
+        return None if value is None else option.parsed(value)
     except ValueError:
         raise click.BadParameter("give whole numbers with commas between", param=param) from None
 

@@ -149,7 +149,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
     slice_ms: Annotated[
         Annotated[float, Meta(ge=SLICE_MS[0], le=SLICE_MS[1])],
-        about("Length of a slice, ±20 % by block; about that in load and write steps.", metavar="MS"),
+        about("Length of a slice, ±20 % by block; about that in load and write steps.", metavar="MS", unit="ms"),
     ] = 50.0
     stop: Annotated[
         Stopping,
@@ -170,13 +170,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         about(
             "Time for the whole run: ends before the pair that would take longer. Steps in slices whose differences "
             "are narrow enough end early, for more pairs.",
-            metavar="N",
+            metavar="N|TIME",
             unset="what the repeats take",
+            unit="min",
         ),
     ] = None
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],
-        about("Smallest effect to call faster or slower, as a fraction.", metavar="FRACTION"),
+        about("Smallest effect to call faster or slower: 0.02 or 2%.", metavar="FRACTION", unit="share"),
     ] = 0.02
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=2**63 - 1)], about("Seed of the data; the same for all builds.", metavar="N")
@@ -192,7 +193,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     probe_budget: Annotated[
         Annotated[float, Meta(ge=0, le=100)],
-        about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT"),
+        about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT", unit="%"),
     ] = 5.0
     allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.")] = False
     tcp: Annotated[

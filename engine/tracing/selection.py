@@ -109,12 +109,18 @@ def by_sudo() -> bool:
     return asked.returncode == 0
 
 
-def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
-    """The probes that are not available here, each with the line that says why and what to do."""
+def findings_of(found: requirements.Facts) -> tuple[requirements.Finding, ...]:
+    """What keeps probes from running here: the same for whoever asks, `bench doctor`, the list, or a run."""
     findings = requirements.check(found)
     # For root the helper mounts it and says so; for others it changes nothing.
     if found.uid == 0:
         findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
+    return tuple(findings)
+
+
+def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
+    """The probes that are not available here, each with the line that says why and what to do."""
+    findings = findings_of(found)
     first = {probe: finding.text for finding in reversed(findings) for probe in finding.off}
     return {probe: first[probe] for probe in probes if probe in first}
 

@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from tests.support.driving import drive
 from tui.app import Bench
+from tui.launch.panel import Panel
 from tui.launch.screen import LaunchScreen
 from tui.screens.over import LineScreen
 
@@ -36,6 +37,8 @@ def launched(
         assert isinstance(screen, LaunchScreen)
         if ready:
             await until(pilot, lambda: bool(screen.checks) and bool(screen.offer.builds))
+            screen.query_one("#builds", Panel).focus()
+            await pilot.pause()
         await act(pilot, screen)
 
     return drive(script, None, out, screen="launch", size=size, glyphs=glyphs)

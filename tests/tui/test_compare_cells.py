@@ -21,8 +21,8 @@ from tui.screens.base import BenchScreen
 @pytest.mark.parametrize(
     ("opened_by", "screen", "words"),
     [
-        ("enter", CellsScreen, {"replay in Live", "overlay", "further", "back", "keys", "quit"}),
-        ("o", OverlayScreen, {"by time / work", "role", "pair", "replay", "back", "keys", "quit"}),
+        ("enter", CellsScreen, {"replay in Live", "overlay", "further", "back", "help", "quit"}),
+        ("o", OverlayScreen, {"by time / work", "role", "pair", "replay", "back", "help", "quit"}),
     ],
 )
 def test_every_key_of_the_screens_behind_it_does_something(
@@ -109,8 +109,8 @@ def test_a_cell_opens_in_live_as_a_replay(recording: Path) -> None:
         await pilot.press("enter", "down", "enter")
         await until(pilot, lambda: "REPLAY" in text(pilot))
         assert pilot.app.current_mode == "live"
-        assert NEW in text(pilot).splitlines()[0]
-        assert "l.i1" in text(pilot).splitlines()[0]
+        assert NEW in text(pilot).splitlines()[1]
+        assert "l.i1" in text(pilot).splitlines()[1]
         await pilot.press("3")
         assert isinstance(pilot.app.screen, CompareScreen)
 

@@ -54,7 +54,7 @@ def test_it_says_so_while_it_compares(recording: Path) -> None:
 
     compare(recording, script)
     assert "comparing..." in seen[0]
-    assert "comparing..." in seen[1].splitlines()[0]
+    assert "comparing..." in seen[1].splitlines()[1]
     assert ">l.i0  rows/s" in seen[1]
     assert "comparing..." not in seen[2]
 

@@ -79,7 +79,7 @@ def test_a_run_that_cannot_be_read_says_why(out: Path) -> None:
 
 
 def test_the_cells_of_a_run_tell_rates_stalls_and_flags(out: Path) -> None:
-    text = shown(out, "enter")
+    text = shown(out, "enter", size=(80, 26))
     assert f"cells of {NAME}" in text
     stalled = [line for line in text.splitlines() if "l.i1" in line and "!" in line]
     assert len(stalled) == 3

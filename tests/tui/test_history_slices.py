@@ -26,7 +26,7 @@ def out(tmp_path: Path) -> Path:
 
 def test_a_run_in_slices_is_marked_and_one_of_whole_cells_is_not(out: Path) -> None:
     wide = shown(out, size=(130, 36))
-    assert "slices" in wide.splitlines()[1]
+    assert "slices" in wide.splitlines()[2]
     assert row(wide, " 50 ms ", "2/2").startswith(">"), "the newest, and no other"
     text = shown(out)
     assert "g24b 100000, slices 50 ms, 1 client" in text
@@ -66,7 +66,7 @@ def test_it_is_found_by_its_slices(out: Path) -> None:
         await pilot.press("escape", "slash")
         await typed(pilot, "!load=slices")
         await read(pilot)
-        assert screen.listing.slices == {} and "slices" not in pilot.app.screen_text().splitlines()[1]  # type: ignore[attr-defined]
+        assert screen.listing.slices == {} and "slices" not in pilot.app.screen_text().splitlines()[2]  # type: ignore[attr-defined]
 
     shown(out, then=act, size=(130, 36))
 

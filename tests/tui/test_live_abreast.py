@@ -72,11 +72,11 @@ def test_screen_of_a_stall_of_one_of_them(
 def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "! 16.3-prebuilt STALL query" in text(pilot) and "!query" not in text(pilot)
-        assert "12.11-prebuilt auto" in text(pilot).splitlines()[0]
+        assert "12.11-prebuilt auto" in text(pilot).splitlines()[1]
         await pilot.press("s")
         await pilot.pause()
         shown = text(pilot)
-        assert "16.3-prebuilt auto" in shown.splitlines()[0] and "!query" in shown
+        assert "16.3-prebuilt auto" in shown.splitlines()[1] and "!query" in shown
         assert any(row.startswith("stalls") and "!" in row for row in shown.splitlines())
         await pilot.press("enter")
         await pilot.pause()
@@ -93,10 +93,10 @@ def test_the_role_that_is_drawn_stays_when_the_side_changes(sliced_recording: Pa
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("i")
         await pilot.pause()
-        assert text(pilot).splitlines()[2].startswith(" del/s  ● 12.11-prebuilt ")
+        assert text(pilot).splitlines()[3].startswith(" del/s  ● 12.11-prebuilt ")
         await pilot.press("s")
         await pilot.pause()
-        assert text(pilot).splitlines()[2].startswith(" del/s  >● 12.11-prebuilt ")
+        assert text(pilot).splitlines()[3].startswith(" del/s  >● 12.11-prebuilt ")
 
     replay(sliced_recording, check, at_s=13.5)
 
@@ -105,8 +105,8 @@ def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_record
     """12.11 was driven for 9 of its 12 s when 16.3, which had lost 3 s of its own, was done."""
 
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "12.11-prebuilt auto" in text(pilot).splitlines()[0]
-        chart = text(pilot).splitlines()[3:9]
+        assert "12.11-prebuilt auto" in text(pilot).splitlines()[1]
+        chart = text(pilot).splitlines()[4:10]
         assert any("x" in row[70:] for row in chart) and not any("o" in row[70:] for row in chart)
 
     replay(sliced_recording, check, at_s=22, cell="001-12.11-prebuilt-auto-r1", glyphs="ascii")
@@ -128,7 +128,7 @@ def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_rec
         assert "PAUSED" in text(pilot)
         await pilot.press("g", *"0:20", "enter")
         await pilot.pause()
-        assert "00:00:20" in text(pilot).splitlines()[0]
+        assert "00:00:20" in text(pilot).splitlines()[1]
 
     replay(sliced_recording, check, at_s=3)
 
@@ -151,7 +151,7 @@ def test_nothing_is_cut_at_the_reference_size_and_ascii_is_ascii(sliced_recordin
         rows = text(pilot).splitlines()
         (sentence,) = [row for row in rows if "16.3-prebuilt / 12.11-prebuilt: " in row]
         assert len(rows) == 24 and rows[-1].rstrip().endswith("q quit")
-        assert not [row for row in [*rows[:3], sentence] if row.endswith("~")]
+        assert not [row for row in [*rows[:4], sentence] if row.endswith("~")]
 
     async def check_ascii(pilot: Pilot[Any], _: LiveScreen) -> None:
         assert text(pilot).isascii()
@@ -180,11 +180,11 @@ def test_it_moves_with_the_engine_and_pausing_stops_the_painting(tmp_path: Path)
         await pilot.press("i", "s")
         await pilot.pause()
         assert "PAUSED 2s behind" in text(pilot) and "painting is paused" in text(pilot)
-        assert text(pilot).splitlines()[2] == before.splitlines()[2]
+        assert text(pilot).splitlines()[3] == before.splitlines()[3]
         await pilot.press("space")
         await pilot.pause()
         shown = text(pilot)
-        assert " 16.3 auto " in shown.splitlines()[0] and shown.splitlines()[2] != before.splitlines()[2]
+        assert " 16.3 auto " in shown.splitlines()[1] and shown.splitlines()[3] != before.splitlines()[3]
 
     with abreast(tmp_path) as live:
         fed(live, 30, 400, 380)
@@ -260,7 +260,7 @@ def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> Non
 @pytest.mark.parametrize("count", [3, 4])
 def test_the_line_of_rates_has_room_for_every_build(tmp_path: Path, count: int) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        row = text(pilot).splitlines()[2].rstrip()
+        row = text(pilot).splitlines()[3].rstrip()
         assert len(row) <= 80 and not row.endswith("~") and len(re.findall(r"[ox+#] 1\S+ \d+", row)) == count
         if count == 3:
             check_screen(pilot.app, "live-abreast-three-ascii-80x24")  # type: ignore[arg-type]

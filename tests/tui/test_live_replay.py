@@ -61,7 +61,7 @@ def test_a_replay_is_moved_by_time(recording: Path) -> None:
         ):
             await pilot.press(key)
             await pilot.pause()
-            assert shown in text(pilot).splitlines()[0], key
+            assert shown in text(pilot).splitlines()[1], key
         await pilot.press("g", *"0:09.5", "enter")
         await pilot.pause()
         assert "00:00:09" in text(pilot) and "STALL" in text(pilot)

@@ -112,7 +112,7 @@ def test_no_line_is_cut_at_the_reference_size(recording: Path, tmp_path: Path) -
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         rows = text(pilot).splitlines()
         assert len(rows) == 24
-        assert not [row for row in rows[:3] if row.endswith("~")]
+        assert not [row for row in rows[:4] if row.endswith("~")]
         assert rows[-1].rstrip().endswith("q quit")
 
     replay(recording, check, at_s=10.5)

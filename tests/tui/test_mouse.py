@@ -12,15 +12,15 @@ from tests.support.driving import drive, place_of
 from tests.support.driving_history import history, read
 from tui.history.screen import HistoryScreen
 from tui.live.screen import LiveScreen
-from tui.screens.over import KeysScreen, PickScreen, TickScreen
+from tui.screens.over import HelpScreen, PickScreen, TickScreen
 
 
 def test_a_key_of_the_last_row_can_be_clicked(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         assert isinstance(pilot.app.screen, LiveScreen)
-        await pilot.click(offset=place_of(pilot, "? keys"))
+        await pilot.click(offset=place_of(pilot, "? help"))
         await pilot.pause()
-        assert isinstance(pilot.app.screen, KeysScreen)
+        assert isinstance(pilot.app.screen, HelpScreen)
         await pilot.click(offset=place_of(pilot, "esc close"))
         await pilot.pause()
         assert isinstance(pilot.app.screen, LiveScreen)

@@ -193,7 +193,7 @@ def test_steps_and_roles_are_gone_through(recording: Path, monkeypatch: pytest.M
                 await pilot.press(key)
                 await pilot.pause()
                 await read(pilot)
-            return text_of(pilot).splitlines()[0]
+            return text_of(pilot).splitlines()[1]
 
         assert "qr100 16.3-prebuilt r3" in await after()
         assert "l.i1 16.3-prebuilt r3" in await after("left")

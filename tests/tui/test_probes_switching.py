@@ -53,7 +53,7 @@ def test_a_probe_attached_to_a_running_step_is_seen_to_count(
             return next(line for line in text_of(pilot).splitlines() if "planner" in line)
 
         async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
-            await until(pilot, lambda: "l.i1" in text_of(pilot).splitlines()[0])
+            await until(pilot, lambda: "l.i1" in text_of(pilot).splitlines()[1])
             while screen._row_name() != "planner":
                 await pilot.press("j")
             await pilot.press("space")

@@ -80,13 +80,13 @@ class CellsScreen(BenchScreen):
         comparison, row, columns = self._comparison, self._row, self.size.width
         base = comparison.baseline_of(self._subject.name)
         head = line((f" {self.TITLE_WORD} ", "title"), f" of {row.step}: {self._subject.name} against {base}")
-        room = max(2, min(len(self._found), max(MOST_CELLS, self.size.height - 20)))
+        room = max(2, min(len(self._found), max(MOST_CELLS, self.rows - 20)))
         first = max(0, min(self._cursor - room // 2, len(self._found) - room))
         lines = cells_view.table(comparison, self._subject, self._found, self._cursor, columns, self.glyphs)
         heading = cells_view.heading(comparison, row, columns)
         more = len(self._found) - room
         rule = comparison_view.rule("the chosen cell", columns, self.glyphs, f"{more} more cells" if more > 0 else "")
-        height = self.query_one("#about").size.height or max(1, self.size.height - room - 5)
+        height = self.query_one("#about").size.height or max(1, self.rows - room - 5)
         self.fill(
             head=[head, *self.small()],
             cells=[heading, *lines[first : first + room], rule],

@@ -122,7 +122,7 @@ def window(lines: Sequence[Line], top: int, height: int, columns: int, glyphs: G
     shown = [fit(each, columns, glyphs.ellipsis) for each in lines[top : top + height]]
     below = len(lines) - top - height
     if below > 0 and shown:
-        shown[-1] = line((f" {below + 1} more: pagedown", "dim"))
+        shown[-1] = line((f" {below + 1} more: pgdn", "dim"))
     return shown
 
 

@@ -102,8 +102,7 @@ class CompareScreen(BenchScreen):
         """Compares anew when other runs are selected, or cells have finished since."""
         if self.app.screen is not self:
             return
-        one = () if self.context.run is None else (self.context.run,)
-        runs = tuple(self.context.compared) or one
+        runs = self._selected
         if runs != self._runs:
             self._runs, self._found, self._base, self._finished, self._problem = runs, None, None, (), ""
             self._cursor, self._top, self._first = (0, 0), 0, 0
@@ -118,6 +117,15 @@ class CompareScreen(BenchScreen):
         if finished != self._finished or (self._found is None and not self._problem and not self._busy):
             self._finished = finished
             self._compare()
+
+    @property
+    def _selected(self) -> tuple[Path, ...]:
+        one = () if self.context.run is None else (self.context.run,)
+        return tuple(self.context.compared) or one
+
+    @property
+    def unready(self) -> bool:
+        return self._selected != self._runs or (self._busy and self._found is None)
 
     def small(self) -> Sequence[Line]:
         if self._found is None:
@@ -290,6 +298,7 @@ class CompareScreen(BenchScreen):
             # In 80 columns the row of keys has no room for one more: what gives way holds all the same.
             self.query_one(KeyRow).hide(*(("compare.sort",) if self._in_slices and columns < WIDE_COLUMNS else ()))
             self.refresh_bindings()
+        self.catch_up()
 
     def _draw_chosen(self, found: Comparison, row: Row, subject: Subject) -> None:
         glyphs, columns = self.glyphs, self.size.width
@@ -303,7 +312,7 @@ class CompareScreen(BenchScreen):
         if size == "-tall" and remarks[1] != (explained := comparison_view.explained(found, row)):
             remarks.append(explained)
         # What has a height of its own: title, heading, two rules, keys.
-        left = self.size.height - dots - len(answer) - len(remarks) - 5
+        left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
         causes = comparison_view.why(found, row, subject, glyphs, wide - 2, most)

@@ -9,15 +9,15 @@ from typing import ClassVar
 from textual.binding import Binding
 from textual.widget import Widget
 
-from engine.core.errors import UserError
 from engine.journal.lock import is_locked
 from engine.view.run_summary import CellStep, RunCache, RunSummary
 from tui.history import text as history_text
+from tui.history.finding import words
 from tui.history.listing import Listing, run_of
 from tui.history.text import Column, counted
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import BenchScreen, Jump
+from tui.screens.base import LEAST, BenchScreen, Jump
 from tui.screens.over import AskScreen, LineScreen
 from tui.widgets.lines import Lines
 from tui.widgets.rows import Rows
@@ -29,6 +29,7 @@ class HistoryScreen(BenchScreen):
     """The runs; one run's cells and steps; those of all runs."""
 
     TITLE_WORD: ClassVar[str] = "HISTORY"
+    WHOLE: ClassVar[tuple[int, int]] = LEAST  # its columns give way
     LOOK_S: ClassVar[float] = 2.0
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("enter", "open", "open", "history.open"),
@@ -57,9 +58,14 @@ class HistoryScreen(BenchScreen):
         self.listing = Listing(RunCache(self.context.out))
         self._picked: Path | None = None
         self._reading = False
+        self._unread = True  # nothing has been read yet
         self._left_to_read = 0
 
     # -- reading
+
+    @property
+    def unready(self) -> bool:
+        return self._unread
 
     def look(self) -> None:
         """Reads what has changed, in a thread; nothing while another screen is in front."""
@@ -89,8 +95,10 @@ class HistoryScreen(BenchScreen):
 
     def gather(self) -> None:
         """Takes in what was read, and draws it."""
+        self._unread = False
         self.listing.gather()
         self.draw()
+        self.catch_up()
 
     # -- painting
 
@@ -117,7 +125,8 @@ class HistoryScreen(BenchScreen):
     def _columns(self) -> Sequence[Column]:
         if self.listing.of_cells:
             return history_text.cell_columns(self.size.width, one_run=self.listing.opened is not None)
-        return history_text.run_columns(self.size.width, self.listing.slices)
+        tagged = any(run.tags for run in self.listing.runs)
+        return history_text.run_columns(self.size.width, self.listing.slices, tagged=tagged)
 
     def _row(self, place: int) -> Line:
         listing, columns, year = self.listing, self.size.width, history_text.year_of(self.context.clock.wall_ns())
@@ -259,16 +268,12 @@ class HistoryScreen(BenchScreen):
 
     def action_filter(self) -> None:
         def take(text: str) -> None:
-            try:
-                self.listing.find(text)
-            except UserError as error:
-                self.bench.complain(error)
-            else:
-                self.bench.say("")
-                self.look()
+            self.listing.find(text)
+            self.bench.say("")
+            self.look()
 
         question = "find: step=l.i1 build=16.3 !tag=noisy vm; an empty line finds all"
-        self.bench.ask_user(LineScreen(question, self.listing.filter, empty=True), take)
+        self.bench.ask_user(LineScreen(question, self.listing.filter, empty=True, check=words), take)
 
     def action_sort(self) -> None:
         self.listing.next_sort()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tui.widgets.ribbon import ribbon as strip
 
 Row = RunSummary | CellStep
 BETWEEN = 1  # columns
+NARROW, WIDE = 72, 110  # columns of a screen
 EDGE = 2  # cells left of the first column: the cursor, the pick
 
 STATES = {
@@ -38,14 +39,17 @@ class Column:
     right: bool = False
 
 
-def run_columns(columns: int, slices: Mapping[Path, str]) -> tuple[Column, ...]:
+def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = False) -> tuple[Column, ...]:
     """The columns of the table of runs on so wide a screen; one more where some were driven in `slices`: on a narrow
-    one the builds need that room, and a row's own line tells of slices.
+    one the builds need that room, and a row's own line tells of slices. Tags take the place of the host there.
     """
     every = list(_RUNS)
+    if tagged and NARROW <= columns < WIDE:
+        every = [replace(column, least=WIDE) if column.title == "host" else column for column in every]
+        every.append(replace(_TAGS, cells=11, least=NARROW))
     if slices:
         after = next(place for place, column in enumerate(every) if column.title == "builds") + 1
-        every.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong"), least=110))
+        every.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong"), least=WIDE))
     return tuple(column for column in every if column.least <= columns)
 
 
@@ -78,9 +82,10 @@ def _state(run: RunSummary, _: int) -> Span:
     return (f"{glyph} {run.state_words}", mark)
 
 
+_TAGS = Column("tags", 14, lambda run, _: (" ".join(run.tags), "chosen"), least=WIDE)
 _RUNS: tuple[Column, ...] = (
     Column("when", 11, lambda run, year: (when(run.when_ns, year), "")),
-    Column("host", 8, lambda run, _: (run.host or "-", "")),
+    Column("host", 8, lambda run, _: (run.host or "-", ""), least=NARROW),
     Column("builds", 0, lambda run, _: (" ".join(run.builds) or run.trouble, "")),
     Column("kernel", 14, lambda run, _: (run.kernel or "-", ""), least=110),
     Column("load", 15, lambda run, _: (run.load or "-", ""), least=110),
@@ -88,7 +93,7 @@ _RUNS: tuple[Column, ...] = (
     Column("cells", 5, lambda run, _: (f"{run.done}/{run.planned}", ""), right=True),
     Column("stalls", 9, lambda run, _: stalled(run.stalls, run.stalled_s)),
     Column("state", 12, _state),
-    Column("tags", 14, lambda run, _: (" ".join(run.tags), "chosen"), least=110),
+    _TAGS,
 )
 
 
@@ -103,15 +108,15 @@ def _rate(row: CellStep) -> str:
 
 _CELLS: tuple[Column, ...] = (
     Column("when", 11, lambda row, year: (when(row.when_ns, year), "")),
-    Column("host", 6, lambda row, _: (row.run.host or "-", "")),
+    Column("host", 6, lambda row, _: (row.run.host or "-", ""), least=NARROW),
     Column("build", 0, lambda row, _: (row.build, "")),
-    Column("kernel", 8, lambda row, _: (row.kernel or "-", "")),
+    Column("kernel", 8, lambda row, _: (row.kernel or "-", ""), least=NARROW),
     Column("step", 6, lambda row, _: (row.step or "-", "")),
     Column("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
     Column("rate/s", 6, lambda row, _: (_rate(row), "rate"), right=True),
     Column("took", 6, lambda row, _: (_took(row), ""), least=110, right=True),
     Column("stalls", 9, lambda row, _: stalled(row.stalls, row.stalled_s)),
-    Column("flags", 15, _flags),
+    Column("flags", 15, _flags, least=NARROW),
     Column("run", 32, lambda row, _: (row.run.name, "dim"), least=130),
 )
 

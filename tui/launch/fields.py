@@ -10,7 +10,7 @@ from engine.core.request import Request, loads_of
 from tui.launch.items import Choices, Item, Question
 from tui.launch.plan import repeats_of, steps_of, with_option, with_workload
 from workloads.names import UnknownName
-from workloads.options import Option
+from workloads.options import Option, options_of
 
 ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
 
@@ -65,13 +65,15 @@ def _at_once(plan: Request) -> tuple[Item, ...]:
 
 def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:
     """How it is measured; what is left open is as the estimate has it, once there is one."""
+    own = {option.name: option for option in options_of(Request)}
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     interleave = (estimate or {}).get("interleave", plan.interleave)
     step = 2 if interleave == "cells" else 1  # an even number of whole cells balances their order
     return (
         _number("repeats", repeats_of(plan, estimate),
                 "cells per build; a verdict needs 3; better 5 in slices, or 4 or 6 whole cells",
-                lambda value: replace(plan, repeats=value or 1, until_known=False), step=step, least=step),
+                lambda value: replace(plan, repeats=value or 1, until_known=False), own["repeats"], step=step,
+                least=step),
         _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
              lambda value: replace(plan, aa=value)),
         _choice("interleave", plan.interleave, ("auto", "slices", "cells"),
@@ -82,17 +84,17 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              lambda value: replace(plan, until_known=value, repeats=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
              detail="minutes: time for the whole run, which ends before the pair that would take longer; empty: none",
-             question=Question("minutes for the whole run (empty: as many as the repeats take)",
+             question=Question("time for the whole run, in minutes, or 2h (empty: as much as the repeats take)",
                                f"{plan.minutes:g}" if plan.minutes else "",
-                               lambda text: replace(plan, minutes=_float(text) if text else None))),
+                               lambda text: replace(plan, minutes=_given("minutes", own["minutes"], text)))),
         Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect to call faster or slower",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),
              greater=lambda: replace(plan, margin=min(0.5, round(plan.margin + 0.005, 4))),
              question=Question("margin in percent", f"{plan.margin * 100:g}",
-                               lambda text: replace(plan, margin=_float(text) / 100))),
+                               lambda text: replace(plan, margin=_percent(own["margin"], text)))),
         *clients,
         _number("seed", plan.seed, "of the data; the same for all builds",
-                lambda value: replace(plan, seed=value or 0), step=1),
+                lambda value: replace(plan, seed=value or 0), own["seed"], step=1),
         Item("settings", text=" ".join(plan.overrides) or "-",
              detail=f"settings on top of every config: {' '.join(plan.overrides) or 'none'}",
              question=Question("settings on top of every config: NAME=VALUE, with spaces between",
@@ -145,15 +147,12 @@ def _option(option: Option, plan: Request, offer: Choices) -> Item:
     if option.kind == "int" and not option.many:
         step, least = (1, int(option.least or 0)) if option.default is not None else (0, 0)
         given = value if value is not None else option.default
-        return _number(words, given, detail, take, usual=offer.usual(plan).get(option.name), unset=option.unset,
+        return _number(words, given, detail, take, option, usual=offer.usual(plan).get(option.name), unset=option.unset,
                        step=step, least=least)  # fmt: skip
     text = "" if value is None else ",".join(map(str, value)) if option.many else str(value)
 
     def typed(answer: str) -> Request:
-        try:
-            return take(option.parsed(answer))
-        except ValueError:
-            raise UserError(f"{words}: '{answer}' is not {option.words}") from None
+        return take(_given(words, option, answer))
 
     return Item(words, text=text or "-", detail=f"{words}: {detail}", mark="" if text else "dim",
                 question=Question(f"{words}: {detail}", text, typed))  # fmt: skip
@@ -176,6 +175,7 @@ def _number(
     value: int | None,
     detail: str,
     take: Callable[[int | None], Request],
+    option: Option,
     *,
     usual: int | None = None,
     unset: str = "",
@@ -183,12 +183,10 @@ def _number(
     least: int = 0,
 ) -> Item:
     def typed(text: str) -> Request:
-        if not text and not step:
-            return take(None)
-        try:
-            return take(int(text.replace(",", "").replace("_", "")))
-        except ValueError:
-            raise UserError(f"{words}: '{text}' is not a whole number") from None
+        value = _given(words, option, text)
+        if value is None and step:
+            raise UserError(f"{words}: give {option.words}")
+        return take(value)
 
     missing = f"{usual:,.0f}" if usual is not None else f"({unset or 'not set'})"
     return Item(
@@ -210,8 +208,19 @@ def _yes(words: str, value: bool, detail: str, take: Callable[[bool], Request]) 
                 greater=other)  # fmt: skip
 
 
-def _float(text: str) -> float:
+def _given(words: str, option: Option, text: str) -> Any:
+    """What was typed for an option, None for nothing. Raises UserError, in prose, for what it cannot be."""
     try:
-        return float(text.rstrip("% "))
-    except ValueError:
-        raise UserError(f"'{text}' is not a number") from None
+        value = option.parsed(text)
+    except ValueError as error:
+        wanted = f"{words}: '{text}' is not {option.words}" if option.many else f"{words}: {error}"
+        raise UserError(wanted) from None
+    if value is not None and (refusal := option.refusal(value)):
+        raise UserError(f"{words}: {refusal}")
+    return value
+
+
+def _percent(option: Option, text: str) -> float:
+    """A share that is typed in percent, with or without the sign."""
+    value = _given("margin", option, text if text.rstrip().endswith("%") else f"{text}%")
+    return float(value)

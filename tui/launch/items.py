@@ -14,7 +14,17 @@ import msgspec
 
 from engine.core.format import size
 from engine.core.request import Request, is_attached, name_of
-from tui.launch.plan import steps_of, with_base, with_build, with_config, with_kernel, with_probe, with_step
+from tui.launch.plan import (
+    steps_of,
+    version_key,
+    with_base,
+    with_build,
+    with_config,
+    with_kernel,
+    with_only_step,
+    with_probe,
+    with_step,
+)
 from workloads.options import Option
 
 Row = dict[str, Any]
@@ -105,11 +115,15 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A line to type, and the plan that it makes; `take` raises UserError for what cannot be."""
+    """A line to type, and the plan that it makes; `take` raises UserError for what cannot be.
+
+    What `check` refuses stays on the screen to be mended: `take` does that too, unless something is not to stay there.
+    """
 
     text: str
     value: str
     take: Callable[[str], Request]
+    check: Callable[[str], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +145,9 @@ class Item:
     greater: Change | None = None
     question: Question | None = None
     base: Change | None = None  # what `b` does
+    only: Change | None = None  # what `x` does
+    group: str = ""  # what it is one of, where that is not what the item before is
+    shown: str = ""  # in place of its name
 
 
 def _box(chosen: bool) -> str:
@@ -138,26 +155,34 @@ def _box(chosen: bool) -> str:
 
 
 def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
-    """The builds, and the user's own installs; only those with `wanted` in their label, or chosen."""
+    """The user's own installs, then the builds, the newest first, by major; only those with `wanted` in their label,
+    or chosen.
+    """
     own = {build: {"label": name_of(build), "version": "", "patches": [],
                    "provenance": "running already" if is_attached(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
-    rows: dict[str, Row] = {str(row["label"]): row for row in offer.builds} | own
+    known = sorted(offer.builds, key=lambda row: version_key(str(row["version"])), reverse=True)
+    rows: dict[str, Row] = own | {str(row["label"]): row for row in known}
+    group = ""
     for build, row in rows.items():
         if wanted and wanted not in build and build not in plan.builds:
             continue
         patches = " ".join(row.get("patches") or ())
         chosen, is_base = build in plan.builds, build == plan.base_build
+        before, group = group, str(version_key(str(row["version"]))[0] or "") or "own"
+        origin = "running" if is_attached(build) else "own" if build in own else str(row["provenance"])
         yield Item(
             name_of(build),
-            _box(chosen),
-            "base" if is_base else "",
-            f"{row['provenance']} {patches}".strip(),
+            "[b]" if is_base else _box(chosen),
+            origin,
+            patches or (row["provenance"] if build in own else ""),
             f"{name_of(build)}: {row['version']} {row['provenance']} {patches}".strip()
-            + ("; what the others are compared with" if is_base else "; b makes it the base"),
-            "chosen" if chosen else "",
+            + ("; the base, which the others are compared with" if is_base else "; b makes it the base"),
+            "base" if is_base else "chosen" if chosen else "",
             toggle=partial(with_build, plan, build, offer.labels),
             base=partial(with_base, plan, build, offer.labels),
+            group=group if group != before else "",
+            shown=name_of(build).replace("-prebuilt", "") if origin == "prebuilt" else "",
         )
 
 
@@ -232,6 +257,7 @@ def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterato
             detail=f"{step}: {words}" + ("; added because other steps need it" if needed else ""),
             mark="chosen" if chosen else "",
             toggle=None if fixed else partial(with_step, plan, step, every),
+            only=None if fixed else partial(with_only_step, plan, step),
         )
 
 

@@ -12,11 +12,12 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from engine.core.errors import UserError
-from engine.core.request import Request, check_open, name_of
+from engine.core.request import Request, name_of
 from tui import bench
 from tui.keys import key
 from tui.launch import fields as launch_fields
 from tui.launch import items as launch_items
+from tui.launch import ready as launch_ready
 from tui.launch import view as launch_view
 from tui.launch.items import Choices, Item
 from tui.launch.panel import Panel
@@ -25,16 +26,18 @@ from tui.launch.view import Look
 from tui.marks import Line
 from tui.screens.base import BenchScreen
 from tui.screens.over import LineScreen
+from tui.widgets.find_line import FindLine
 from tui.widgets.lines import Lines
 
 SETTLED_S = 0.3  # after the last change before it is counted what the plan comes to
 LOOKS: dict[str, Look] = {
-    "builds": Look("builds", "b base + own / find"),
+    "ready": Look("ready", columns=3, inline=True),
+    "builds": Look("builds", "b base + own / find", name_cells=13, groups=True),
     "configs": Look("configs", "+ file"),
     "kernels": Look("kernels"),
     "probes": Look("probes"),
     "load": Look("workload", fields=True),
-    "steps": Look("steps", columns=2, wide_columns=2),
+    "steps": Look("steps", "x only this", columns=2, wide_columns=2),
     "design": Look("design", fields=True),
     "checks": Look("preflight", "c looks again", columns=3, wide_columns=5),
 }
@@ -44,20 +47,24 @@ class PlanScreen(BenchScreen):
     """A plan in the making; `LaunchScreen` does something with it."""
 
     JUMPS: ClassVar[dict[str, str]] = {
-        "builds": "b", "configs": "c", "kernels": "k", "probes": "p", "load": "w", "steps": "s", "design": "d",
-        "checks": "f",
+        "ready": "r", "builds": "b", "configs": "c", "kernels": "k", "probes": "p", "load": "w", "steps": "s",
+        "design": "d", "checks": "f",
     }  # fmt: skip
     DEFAULT_CSS = """
     PlanScreen #head { height: 2; }
+    PlanScreen #ready { height: 1; }
     PlanScreen #subjects { height: 1fr; min-height: 7; }
-    PlanScreen #plan { height: 7; }
-    PlanScreen #checks { height: 5; }
+    PlanScreen #plan { height: 6; }
+    PlanScreen #checks { height: 4; }
+    PlanScreen #find { display: none; height: 1; background: $background; }
+    PlanScreen.-finding #find { display: block; }
+    PlanScreen.-finding #detail { display: none; }
     PlanScreen.-tall #checks { height: 7; }
     PlanScreen.-tall #plan { height: 10; }
     PlanScreen #detail { height: 2; }
-    PlanScreen #builds { width: 29fr; height: 1fr; }
-    PlanScreen #configs { width: 22fr; height: 1fr; }
-    PlanScreen #beside { width: 29fr; height: 1fr; }
+    PlanScreen #builds { width: 34fr; height: 1fr; }
+    PlanScreen #configs { width: 20fr; height: 1fr; }
+    PlanScreen #beside { width: 26fr; height: 1fr; }
     PlanScreen #kernels { height: 2; }
     PlanScreen #probes { height: 1fr; }
     PlanScreen #load { width: 28fr; height: 1fr; }
@@ -71,6 +78,7 @@ class PlanScreen(BenchScreen):
         key("b", "base", "make it the base", "launch.base", show=False),
         key("plus", "add", "add an install or a config", "launch.add", show=False),
         key("slash", "find", "find builds", "launch.find", show=False),
+        key("x", "only", "only this step", "launch.only", show=False),
     ]
 
     def __init__(self) -> None:
@@ -84,6 +92,7 @@ class PlanScreen(BenchScreen):
         self.file = ""  # that holds the plan, as it was `kept`
         self.kept = self.plan
         self._find = ""
+        self._asked = False  # what there is to choose from
         self._stood_on: Panel | None = None
         self._settling: Timer | None = None
 
@@ -93,6 +102,7 @@ class PlanScreen(BenchScreen):
 
         return [
             Lines(id="head"),
+            panel("ready", lambda: launch_ready.items(self.plan, self.offer)),
             Horizontal(
                 panel("builds", lambda: launch_items.builds(self.plan, self.offer, self._find)),
                 panel("configs", lambda: launch_items.configs(self.plan, self.offer)),
@@ -111,6 +121,7 @@ class PlanScreen(BenchScreen):
             ),
             panel("checks", self.check_items),
             Lines(id="detail"),
+            FindLine(),
         ]
 
     def small(self) -> Sequence[Line]:
@@ -122,6 +133,10 @@ class PlanScreen(BenchScreen):
 
     # -- what there is
 
+    @property
+    def unready(self) -> bool:
+        return not self._asked
+
     @work(group="choices", exclusive=True, exit_on_error=False)
     async def ask_choices(self, look: bool = True) -> None:
         """Asks `bench` what there is to choose from, and how fit the machine is, one after the other: the second
@@ -130,7 +145,9 @@ class PlanScreen(BenchScreen):
             self.offer = Choices.of(await bench.ask_json("list", "choices", "--out", str(self.context.out)))
         except UserError as error:
             self.trouble = str(error)
+        self._asked = True
         self.draw()
+        self.catch_up()
         if look:
             await self._look()
 
@@ -266,7 +283,7 @@ class PlanScreen(BenchScreen):
             self._take(item.toggle)
         elif item.question is not None:
             question = item.question
-            typing = LineScreen(question.text, question.value, empty=True)
+            typing = LineScreen(question.text, question.value, empty=True, check=question.check or question.take)
             self.bench.ask_user(typing, lambda typed: self._take(lambda: question.take(typed)))
         else:
             self.bench.say(item.detail, "dim")
@@ -278,15 +295,17 @@ class PlanScreen(BenchScreen):
         else:
             self.bench.say("b makes the build under the cursor the base: go to the builds first (tab)", "dim")
 
+    def action_only(self) -> None:
+        """The step under the cursor alone; once more: all."""
+        item = self._item
+        if item is not None and item.only is not None:
+            self._take(item.only)
+        else:
+            self.bench.say("x leaves only the step under the cursor: go to the steps first (tab)", "dim")
+
     def action_add(self) -> None:
         def build(typed: str) -> None:
-            def added() -> Request:
-                if "=" not in typed:
-                    raise UserError(f"{typed}: give NAME=/path of an install with bin/postgres, or NAME=postgresql://…")
-                check_open(typed)
-                return with_build(self.plan, typed, self.offer.labels)
-
-            self._take(added)
+            self._take(lambda: with_build(self.plan, launch_ready.own(typed), self.offer.labels))
 
         def config(typed: str) -> None:
             names = tuple(str(row["name"]) for row in self.offer.configs)
@@ -296,13 +315,22 @@ class PlanScreen(BenchScreen):
             self.bench.ask_user(LineScreen("a config of your own: a .conf or .toml file"), config)
         else:
             question = "your own: NAME=/path of an install, or NAME=postgresql://USER@HOST/DB, a server that is running"
-            self.bench.ask_user(LineScreen(question), build)
+            self.bench.ask_user(LineScreen(question, check=launch_ready.named), build)
 
     def action_find(self) -> None:
-        def find(typed: str | None) -> None:
-            self._find = typed or ""  # escape: all of them
-            self.query_one("#builds", Panel).focus()
-            self.draw()
+        """Finds builds while it is typed."""
+        self.add_class("-finding")
+        self.query_one(FindLine).begin(self._find)
 
-        question = "show builds with this in their label (empty: all)"
-        self.bench.push_screen(LineScreen(question, self._find, empty=True), find)
+    def on_find_line_typed(self, event: FindLine.Typed) -> None:
+        builds = self.query_one("#builds", Panel)
+        self._find = event.text
+        if event.ended:
+            self.remove_class("-finding")
+            builds.focus()
+        else:
+            builds.cursor = 0
+        self.draw()
+
+    def on_find_line_moved(self, event: FindLine.Moved) -> None:
+        self.query_one("#builds", Panel).action_move(event.by)

@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from tui.keys import key
 from tui.launch.items import Item
-from tui.launch.view import Look, grid
+from tui.launch.view import Look, grid, place_of
 from tui.widgets.lines import Lines
 
 
@@ -62,15 +62,19 @@ class Panel(Lines, can_focus=True):
         return grid(self.look, len(self.items()), self.cursor, *self.size)
 
     async def on_click(self, event: events.Click) -> None:
-        columns, seen = self._grid
-        row = seen.start + event.y - 1  # below the title
-        place = row * columns + min(event.x * columns // max(1, self.size.width - 1), columns - 1)
-        if row in seen and place < len(self.items()):
+        place = place_of(self.look, self.items(), self.cursor, *self.size, event.x, event.y)
+        if place is not None:
             self.move_to(place)
             await self.run_action("screen.choose")
 
     def on_mouse_scroll_down(self) -> None:
-        self.action_move(1)
+        self._turn(1)
 
     def on_mouse_scroll_up(self) -> None:
-        self.action_move(-1)
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        if self.look.inline:
+            self.move_to(self.cursor + by)
+        else:
+            self.action_move(by)

@@ -1,5 +1,6 @@
 """What choosing something on the Launch screen makes of a request, and the command line that says the same."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from engine.core.errors import UserError
 from engine.core.request import Request
 from workloads.options import options_of
+
+_VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
 
 
 def arguments(request: Request) -> tuple[str, ...]:
@@ -113,6 +116,21 @@ def with_step(request: Request, step: str, all_steps: Sequence[str]) -> Request:
     if not left:
         raise UserError("a run has at least one step")
     return with_option(request, "steps", None if len(left) == len(all_steps) else list(left))
+
+
+def version_key(version: str) -> tuple[int, int, int]:
+    """By what versions are ordered: 17beta1 comes before 17.0."""
+    found = _VERSION.match(version)
+    if found is None:
+        return (0, 0, 0)
+    major, minor, early, number = found.groups()
+    rank = {None: 2, "rc": 1, "beta": 0}[early]
+    return int(major), rank, int(minor or number or 0)
+
+
+def with_only_step(request: Request, step: str) -> Request:
+    """With this step alone, and those it stands on; with all of them where it was alone already."""
+    return with_option(request, "steps", None if steps_of(request) == (step,) else [step])
 
 
 def with_probe(request: Request, probe: str, modes: Sequence[str]) -> Request:

@@ -46,7 +46,7 @@ class LaunchScreen(PlanScreen):
         if self.trouble:
             self.bench.say(self.trouble, "warning")
         elif not self.plan.builds:
-            self.bench.say("no build is chosen: space on those that are to be compared", "warning")
+            self.bench.say("no build is chosen: space on a plan that is ready, or on builds", "warning")
         elif not whatever and not self.checks:
             self.bench.say("the preflight is still looking; F starts without it", "warning")
         elif not whatever and blocks:
@@ -59,10 +59,10 @@ class LaunchScreen(PlanScreen):
                 self.plan, allow_concurrent=self.plan.allow_concurrent or launch_items.ANOTHER_RUN in blocks
             )
             words = ("run", *arguments(plan), "--out", str(self.context.out), "--detach")
-            self._do("preparing the builds and starting", self._started(words))
+            self._do("starting: the builds are prepared first", self._started(words))
 
     async def _started(self, words: tuple[str, ...]) -> None:
-        found = await bench.ask_json(*words, console=self.progress)
+        found = await bench.ask_json(*words, console=lambda text: self.progress(f"starting: {text}"))
         self._watch(Path(found["folder"]))
 
     def action_resume(self) -> None:
@@ -110,12 +110,14 @@ class LaunchScreen(PlanScreen):
 
         self._do("preparing the builds for a dry run", ask())
 
-    def action_save(self) -> None:
+    def action_save(self, name: str = "", wrong: str = "") -> None:
+        """Asks for a file and writes the plan; what was typed stays where that is `wrong`."""
+
         def save(path: Path) -> None:
             try:
                 keep(self.plan, path)
             except UserError as error:
-                self.bench.complain(error)
+                self.action_save(str(path), str(error))
                 return
             self.file, self.kept = str(path), self.plan
             self.draw()
@@ -129,16 +131,22 @@ class LaunchScreen(PlanScreen):
                 save(path)
 
         if self.plan.builds:
-            self.bench.ask_user(LineScreen("save the plan as", self.file or "plan.toml"), typed)
+            self.bench.ask_user(LineScreen("save the plan as", name or self.file or "plan.toml", wrong=wrong), typed)
         else:
             self.bench.say("no build is chosen: there is no plan to save", "warning")
 
-    def action_load(self) -> None:
+    def action_load(self, name: str = "", wrong: str = "") -> None:
+        """Asks for a plan file and opens it; what was typed stays where that is `wrong`."""
+
         async def load(path: Path) -> None:
-            found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
-            plan = request_of(found["plan"])
-            for build in plan.builds:
-                check_open(build)
+            try:
+                found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
+                plan = request_of(found["plan"])
+                for build in plan.builds:
+                    check_open(build)
+            except UserError as error:
+                self.action_load(str(path), str(error))
+                return
             self.file, self.kept = str(path), plan
             self.change(self.kept, found)
             self.show_base()
@@ -148,7 +156,7 @@ class LaunchScreen(PlanScreen):
         def typed(text: str) -> None:
             self._do(f"reading {text}", load(Path(text).expanduser()))
 
-        self.bench.ask_user(LineScreen("open the plan", self.file or "plan.toml"), typed)
+        self.bench.ask_user(LineScreen("open the plan", name or self.file or "plan.toml", wrong=wrong), typed)
 
     # -- one thing at a time
 

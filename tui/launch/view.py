@@ -13,18 +13,24 @@ from tui.launch.items import Choices, Item, unfinished
 from tui.launch.plan import command, repeats_of
 from tui.marks import Line, fit, line, width
 
+ASIDE_AT = 28  # where these begin
 ASIDE_CELLS = 40  # a panel as wide as this has room for a few words after each name
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a panel's items are laid out: in `columns` of a grid, or as fields (name, then value)."""
+    """How a panel's items are laid out: in `columns` of a grid, as fields (name, then value), or `inline`: beside the
+    title, in one row. Names of `name_cells` put what comes after them into a column; `groups` stand before them.
+    """
 
     title: str
     hint: str = ""
     columns: int = 1
     wide_columns: int = 1
     fields: bool = False
+    inline: bool = False
+    name_cells: int = 0
+    groups: bool = False
 
 
 def panel(
@@ -39,6 +45,8 @@ def panel(
     note: str = "",
 ) -> list[Line]:
     """A panel: its title with a rule, then its items around the cursor, row by row."""
+    if look.inline:
+        return [fit(_inline(look, items, cursor, focused=focused), cells, glyphs.ellipsis)]
     columns, seen = grid(look, len(items), cursor, cells, rows)
     deep = -(-len(items) // columns)
     place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
@@ -55,10 +63,33 @@ def panel(
 
 def grid(look: Look, count: int, cursor: int, cells: int, rows: int) -> tuple[int, range]:
     """In how many columns a panel of that size lays so many items out, and which rows of them are seen."""
+    if look.inline:
+        return max(1, count), range(1)
     columns = max(1, min(look.wide_columns if cells >= 100 else look.columns, count))
     deep, room = -(-count // columns), max(1, rows - 1)
     top = max(0, min(cursor // columns - room // 2, deep - room))
     return columns, range(top, min(deep, top + room))
+
+
+def _inline(look: Look, items: Sequence[Item], cursor: int, *, focused: bool) -> Line:
+    spans: list[tuple[str, str]] = [(f"{'>' if focused else ' '}{look.title} ", "chosen" if focused else "strong")]
+    for number, item in enumerate(items):
+        at = focused and number == cursor
+        name = "cursor" if at else "chosen" if item.mark == "chosen" else ""
+        spans += [(" ", ""), (item.box, item.mark), (f" {item.name}", name)]
+    return tuple(spans)
+
+
+def place_of(look: Look, items: Sequence[Item], cursor: int, cells: int, rows: int, x: int, y: int) -> int | None:
+    """The item that is drawn in a cell of its panel; None where there is none."""
+    if look.inline:
+        ends = (width(_inline(look, items[: number + 1], cursor, focused=True)) for number in range(len(items)))
+        begins = width(_inline(look, (), cursor, focused=True))
+        return next((number for number, end in enumerate(ends) if begins <= x < end), None) if y == 0 else None
+    columns, seen = grid(look, len(items), cursor, cells, rows)
+    row = seen.start + y - 1  # below the title
+    place = row * columns + min(x * columns // max(1, cells - 1), columns - 1)
+    return place if row in seen and place < len(items) else None
 
 
 def head(plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str) -> list[Line]:
@@ -75,7 +106,7 @@ def head(plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str
     if trouble:
         return [tuple(first), line((f" ? {trouble}", "warning"))]
     if not plan.builds:
-        return [tuple(first), line((" choose the builds to compare: space on each; b makes one the base", "dim"))]
+        return [tuple(first), line((" space on a plan that is ready, or on each of the builds to compare", "dim"))]
     return [tuple(first), line((f" {_effect(plan, estimate)}", "dim"))]
 
 
@@ -186,12 +217,14 @@ def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
         value = f"< {item.text} >" if at and item.lesser is not None else item.text
         return fit(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
     name_mark = cursor or ("chosen" if item.mark == "chosen" else "")
-    spans = line((sign, cursor), (item.box, item.mark), (f" {item.name}", name_mark))
+    group = ((f"{item.group:<4}", "strong"),) if look.groups else ()
+    name = f" {item.shown or item.name}".ljust(look.name_cells + 1)
+    spans = line((sign, cursor), *group, (item.box, item.mark), (name, name_mark))
     if item.text and cells - width(spans) > 3:
         gap = "  " if look.columns == 1 else " "
-        spans = (*spans, (gap + item.text, "base" if item.text == "base" else "dim"))
+        spans = (*spans, (gap + item.text, "dim"))
     if item.aside and cells >= ASIDE_CELLS:
-        spans = (*spans, (" " * max(1, 28 - width(spans)) + item.aside, "dim"))
+        spans = (*spans, (" " * max(1, ASIDE_AT - width(spans)) + item.aside, "dim"))
     return fit(spans, cells - 1, glyphs.ellipsis)
 
 

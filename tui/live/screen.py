@@ -205,6 +205,7 @@ class LiveScreen(BenchScreen):
         self.view = view
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
         self._offer(abreast=view.abreast is not None)
+        self.hint("finished: 3 compares" if view.state == "finished" else "")
         self._cost.measure()
         self._trouble = ""
         self._show(view)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.binding import Binding
 
 from engine.core.errors import UserError
@@ -257,7 +257,7 @@ class ProbesScreen(BenchScreen):
         return [Lines(id=id) for id in ("title", "table", "panels", "strip", "remarks")]
 
     def draw(self) -> None:
-        columns, height = self.size
+        columns, height = self.size.width, self.rows
         if self.is_mounted:  # at 80 columns there is no room for one more key
             self.query_one(KeyRow).hide(*(("probes.log",) if columns < WIDE_COLUMNS else ()))
         if not self.is_mounted or not columns or self.has_class("-small"):
@@ -291,6 +291,23 @@ class ProbesScreen(BenchScreen):
 
     def jumps(self) -> list[Jump]:
         return self.row_jumps("table", len(self._listed), self._choose)
+
+    def on_click(self, event: events.Click) -> None:
+        """Chooses the probe whose row was clicked."""
+        table = self.query_one("#table")
+        row = event.screen_y - table.region.y - 1  # below its heading
+        if event.widget is table and 0 <= row < len(self._listed):
+            self._choose(row)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._turn(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turn(event, -1)
+
+    def _turn(self, event: events.MouseEvent, by: int) -> None:
+        if event.widget is self.query_one("#table"):
+            self.action_move(by)
 
     def action_move(self, by: int) -> None:
         names = [str(row["probe"]) for row in self._listed]

@@ -21,12 +21,16 @@ from tui.marks import Line, line
 from tui.screens.settling import Settling
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
+from tui.widgets.tabs import Tabs
 
-REFERENCE = (80, 24)  # columns, rows: every screen is complete here
+WHOLE = (72, 24)  # columns, rows: from here on every screen is complete
 LEAST = (60, 18)  # below this only the one figure that matters is shown
 WIDE_COLUMNS = 110
 TALL_ROWS = 30
 NOTICE_S = 10.0
+MOST_WAITING = 20  # actions
+
+Doing = tuple[str, Widget]  # an action, and what it is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class BenchScreen(Settling, Screen[None]):
     """
 
     TITLE_WORD: ClassVar[str] = ""
+    WHOLE: ClassVar[tuple[int, int]] = WHOLE  # from where on this one is
     LOOK_S: ClassVar[float] = 0.0  # between two looks for what has changed; 0: only on coming to the front
     JUMPS: ClassVar[dict[str, str]] = {}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012
@@ -58,9 +63,11 @@ class BenchScreen(Settling, Screen[None]):
     BenchScreen > #small { display: none; height: 1fr; }
     BenchScreen.-small > #small { display: block; }
     BenchScreen.-small > #parts, BenchScreen.-small > #keys, BenchScreen.-small > #notice { display: none; }
+    BenchScreen.-least > #tabs { display: none; }
     """
 
     _notice: Timer | None = None  # until the notice goes
+    _waiting: tuple[Doing, ...] = ()  # what was asked for while there was nothing to do it with
 
     @property
     def bench(self) -> BenchApp:
@@ -75,7 +82,18 @@ class BenchScreen(Settling, Screen[None]):
     def glyphs(self) -> Glyphs:
         return self.context.glyphs
 
+    @property
+    def rows(self) -> int:
+        """The rows that the screen has for itself, with those of its keys: all but that of the tabs."""
+        return self.size.height - 1
+
+    @property
+    def unready(self) -> bool:
+        """Whether what its keys act on is still being read: they wait for it then."""
+        return False
+
     def compose(self) -> ComposeResult:
+        yield Tabs()
         yield Vertical(*self.parts(), id="parts")
         yield Lines(id="notice")
         yield KeyRow(id="keys")
@@ -101,13 +119,41 @@ class BenchScreen(Settling, Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Shows the small page where the screen does not fit."""
-        self.set_class(event.size.width < REFERENCE[0] or event.size.height < REFERENCE[1], "-small")
+        columns, rows = event.size
+        self.set_class(columns < self.WHOLE[0] or rows < self.WHOLE[1], "-small")
+        self.set_class(columns < LEAST[0] or rows < LEAST[1], "-least")
         self.refresh_small()
         self.draw()
 
     def on_screen_resume(self) -> None:
+        self.query_one(Tabs).draw()
         self.refresh_small()
         self.look()
+
+    def on_screen_suspend(self) -> None:
+        """Who leaves a screen that is still reading wants nothing of it any more."""
+        self._waiting = ()
+
+    def wait_with(self, doing: Doing) -> None:
+        """Keeps an action until there is something to do it with."""
+        self._waiting = (*self._waiting, doing)[:MOST_WAITING]
+
+    def catch_up(self) -> None:
+        """Does what keys asked for while there was nothing to do it with, in their order."""
+        if self._waiting and not self.unready:
+            waiting, self._waiting = self._waiting, ()
+            self.call_later(self._do_all, waiting)
+
+    async def _do_all(self, waiting: Sequence[Doing]) -> None:
+        for action, of in waiting:
+            await self.app.run_action(action, of)
+
+    def hint(self, text: str) -> None:
+        """What to do next, at the end of the top row."""
+        tabs = self.query_one(Tabs)
+        if tabs.hint != text:
+            tabs.hint = text
+            tabs.draw()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Of what a screen's own workers do only the screen is notified."""
@@ -123,11 +169,12 @@ class BenchScreen(Settling, Screen[None]):
         if not self.has_class("-small"):
             return
         columns, rows = self.size
-        lines = list(self.small())[: max(1, rows - 3)]
+        over = 3 if self.has_class("-least") else 4  # the tabs, what is needed, an empty row
+        lines = list(self.small())[: max(1, rows - over)]
         if columns < LEAST[0] or rows < LEAST[1]:
             lines = [line(f"terminal too small (need {LEAST[0]}x{LEAST[1]}, have {columns}x{rows})"), *lines]
         else:
-            whole = f"the whole screen needs {REFERENCE[0]}x{REFERENCE[1]}; have {columns}x{rows}"
+            whole = f"the whole screen needs {self.WHOLE[0]}x{self.WHOLE[1]}; have {columns}x{rows}"
             lines += [line(), line((whole, "dim"))]
         self.fill(small=lines)
 

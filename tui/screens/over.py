@@ -1,6 +1,6 @@
 """What lies over a screen for a moment: a question, a line to type, a list, lines to read, letters to jump by."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -11,15 +11,18 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input, Label, OptionList
 
+from engine.core.errors import UserError
 from engine.core.text import visible
-from tui import keys
+from tui import glossary, keys
 from tui.context import Answer
 from tui.keys import key
-from tui.marks import Line, line
+from tui.marks import Line, folded, hanging, line
 from tui.screens.base import Jump
 from tui.screens.settling import Settling
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
+
+WORD_CELLS, HELP_CELLS = 16, 70  # of the help: the words on its left, and all of a row
 
 Choice = tuple[str, str]  # what is given back, what is shown
 
@@ -29,7 +32,7 @@ class Over(Settling, ModalScreen[Answer]):
 
     DEFAULT_CSS = """
     Over { align: center middle; }
-    Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 95%; border: ascii $primary; padding: 0 1; }
+    Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 95%; border: round $primary; padding: 0 1; }
     Over > Vertical > Label { width: 100%; text-style: bold; }
     Over KeyRow { dock: none; width: 100%; padding: 0; }
     Over > Vertical > VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
@@ -44,7 +47,7 @@ class Over(Settling, ModalScreen[Answer]):
         return ()
 
     def compose(self) -> ComposeResult:
-        yield Vertical(Label(self._title_text, markup=False), *self.parts(), KeyRow())
+        yield Vertical(Label(self._title_text, markup=False, id="title"), *self.parts(), KeyRow())
 
     def on_resize(self) -> None:
         for part in self.query("VerticalScroll, OptionList"):
@@ -61,21 +64,51 @@ class AskScreen(Over[bool]):
 
 
 class LineScreen(Over[str]):
-    """A line to type. Nothing typed is an answer where it may be `empty`; else it is as escape, which gives None."""
+    """A line to type. Nothing typed is an answer where it may be `empty`; else it is as escape, which gives None.
+
+    What `check` raises UserError for is told below the line, and stays to be mended; `wrong` is told from the start.
+    """
 
     BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
 
-    def __init__(self, question: str, value: str = "", *, empty: bool = False) -> None:
+    def __init__(
+        self,
+        question: str,
+        value: str = "",
+        *,
+        empty: bool = False,
+        check: Callable[[str], object] = lambda _: None,
+        wrong: str = "",
+    ) -> None:
         super().__init__(question)
         self._value = visible(value)
         self._empty = empty
+        self._check = check
+        self._wrong = wrong
 
     def parts(self) -> Iterable[Widget]:
-        return [Input(self._value, id="typed", compact=True)]  # with a border there is no row left for the text
+        # With a border there is no row left for the text.
+        return [Input(self._value, id="typed", compact=True), Lines(id="wrong", resized=self._tell)]
+
+    def on_mount(self) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        wrong = self.query_one("#wrong", Lines)
+        wrong.show(folded(visible(self._wrong), wrong.size.width or HELP_CELLS, "warning", 0) if self._wrong else [])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         typed = event.value.strip()
-        self.dismiss(typed if typed or self._empty else None)
+        if not typed and not self._empty:
+            self.dismiss(None)
+            return
+        try:
+            self._check(typed)
+        except UserError as error:
+            self._wrong = f"? {error}"
+            self._tell()
+        else:
+            self.dismiss(typed)
 
 
 class PagesScreen(Over[None]):
@@ -95,7 +128,7 @@ class PagesScreen(Over[None]):
         self._lines = lines
 
     def parts(self) -> Iterable[Widget]:
-        return [VerticalScroll(Lines(self._lines), can_focus=False), Lines(id="more")]
+        return [VerticalScroll(Lines(self._lines, id="read"), can_focus=False), Lines(id="more")]
 
     def on_mount(self) -> None:
         self.watch(self.query_one(VerticalScroll), "scroll_y", self._count)
@@ -112,13 +145,35 @@ class PagesScreen(Over[None]):
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
 
 
-class KeysScreen(PagesScreen):
-    """Every key of a screen with its words and its id."""
+class HelpScreen(PagesScreen):
+    """Every key of a screen with its words and its id; on the other side what the figures on the screen mean."""
 
-    DEFAULT_CSS = "KeysScreen > Vertical { width: 96%; max-width: 76; }"
+    DEFAULT_CSS = "HelpScreen > Vertical { width: 96%; max-width: 76; }"
+    BINDINGS: ClassVar[list[Binding]] = [
+        key("question_mark,tab", "turn", "keys or figures", "help.turn", shown="?"),
+    ]
 
-    def __init__(self, of: Screen[object]) -> None:
-        super().__init__("keys of this screen", _key_lines(of))
+    def __init__(self, of: Screen[object], text: str) -> None:
+        self._sides = (("keys of this screen; ? again: what its figures mean", _key_lines(of)),
+                       ("figures on this screen; ? again: its keys", _word_lines(text)))  # fmt: skip
+        self._side = 0
+        super().__init__(*self._sides[0])
+
+    def action_turn(self) -> None:
+        """The other side."""
+        self._side = 1 - self._side
+        title, self._lines = self._sides[self._side]
+        self.query_one("#title", Label).update(title)
+        self.query_one("#read", Lines).show(self._lines)
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self.call_after_refresh(self._count)
+
+
+def _word_lines(text: str) -> list[Line]:
+    lines: list[Line] = []
+    for entry in glossary.words_on(text):
+        lines += hanging((f"{entry.word:<{WORD_CELLS}} ", "key"), entry.meaning, HELP_CELLS)
+    return lines or [line(("no figure is on this screen", "dim"))]
 
 
 def _key_lines(of: Screen[object]) -> list[Line]:

@@ -1,13 +1,19 @@
-"""The last row: the keys that hold, each of which can be clicked."""
+"""The last row: the keys that hold, as many as there is room for, each of which can be clicked."""
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
+EDGE, BETWEEN = 1, 2  # cells: left of the first key, right of each
+ALWAYS = "app."  # the ids of keys that never give way: help and the way out
+
 
 class KeyRow(Footer):
-    """Textual's footer without the bindings of `hidden` (their ids), which hold all the same."""
+    """Textual's footer without the bindings of `hidden` (their ids), and without the last for which there is no room;
+    they hold all the same.
+    """
 
     DEFAULT_CSS = """
     KeyRow { padding-left: 1; background: $background; }
@@ -27,6 +33,9 @@ class KeyRow(Footer):
         actions = {action for action, _ in self._shown}
         return (key for key in super().compose() if isinstance(key, FooterKey) and key.action in actions)
 
+    def on_resize(self) -> None:
+        self.bindings_changed(self.screen)
+
     def bindings_changed(self, screen: Screen[object]) -> None:
         """Draws the row anew, unless it is as it was: while widgets are exchanged the row is empty."""
         if self._wanted() != self._shown:
@@ -39,5 +48,17 @@ class KeyRow(Footer):
         self.call_next(self.bindings_changed, self.screen)
 
     def _wanted(self) -> list[tuple[str, str]]:
-        bindings = [active.binding for active in self.screen.active_bindings.values() if active.enabled]
-        return [(each.action, each.description) for each in bindings if each.show and each.id not in self.hidden]
+        bindings: dict[str, Binding] = {}
+        for active in self.screen.active_bindings.values():
+            if active.enabled and active.binding.show and active.binding.id not in self.hidden:
+                bindings.setdefault(active.binding.action, active.binding)
+        room = (self.size.width or self.app.size.width) - EDGE + BETWEEN - sum(map(self._cells, bindings.values()))
+        for action, binding in reversed(list(bindings.items())):
+            if room >= 0:
+                break
+            if not (binding.id or "").startswith(ALWAYS):
+                room += self._cells(bindings.pop(action))
+        return [(each.action, each.description) for each in bindings.values()]
+
+    def _cells(self, binding: Binding) -> int:
+        return len(self.app.get_key_display(binding)) + 1 + len(binding.description) + BETWEEN

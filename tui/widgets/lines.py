@@ -46,6 +46,6 @@ class Lines(Widget):
 def strip(widget: Widget, spans: Line) -> Strip:
     """A line as wide as its widget. Whatever a record holds, no control character reaches the terminal."""
     cells, base = widget.size.width, widget.rich_style
-    styles = STYLES.get(widget.app.theme, STYLES["bench-mono"])
+    styles = STYLES[widget.app.theme]
     segments = [Segment(visible(text), base + styles[mark]) for text, mark in fit(spans, cells)]
     return Strip(segments).adjust_cell_length(cells, base)

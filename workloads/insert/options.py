@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     query_seconds: Annotated[
         Count | None,
-        about("Nominal length of each query step.", metavar="S", unset="the scale's"),
+        about("Nominal length of each query step.", metavar="S", unset="the scale's", unit="s"),
     ] = None
     steps: Steps = ()
     preset: Annotated[str | None, about("Run a named plan (see bench list workloads).", metavar="NAME")] = None
@@ -81,7 +81,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     open_transaction_s: Annotated[
         float,
         Meta(ge=0, le=1_000_000),
-        about("Hold a transaction open for this many seconds at a time in write and query steps.", metavar="S"),
+        about(
+            "Hold a transaction open for this many seconds at a time in write and query steps.", metavar="S", unit="s"
+        ),
     ] = 0.0
 
     @property

@@ -35,6 +35,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         about(
             "Length of each step.",
             metavar="S",
+            unit="s",
             unset=f"{DEFAULT_SECONDS}, unless transactions are given",
             excludes=["transactions", "transactions_total"],
         ),
@@ -80,6 +81,7 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "Longest response in ms: later ones are counted, and with --rate not begun when they are due so late.",
             metavar="MS",
             unset="none",
+            unit="ms",
         ),
     ] = None
     max_tries: Annotated[
@@ -96,7 +98,7 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = "auto"
     warmup_seconds: Annotated[
         Annotated[int, Meta(ge=0, le=3600)],
-        about("Length of the warm-up after the database was made.", metavar="S"),
+        about("Length of the warm-up after the database was made.", metavar="S", unit="s"),
     ] = 2
     log_every: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,

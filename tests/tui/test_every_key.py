@@ -1,0 +1,112 @@
+"""Each key of each screen is pressed, and each key of the last row is clicked: something comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+from textual.widgets._footer import FooterKey
+
+from engine.core.request import Request
+from tests.support.driving import drive
+from tests.support.driving_history import until
+from tui import keys
+from tui.app import Bench
+from tui.history.screen import HistoryScreen
+from tui.launch.screen import LaunchScreen
+from tui.screens.base import BenchScreen
+from tui.screens.over import HelpScreen
+
+LEAVING = {"app.leave", "app.stop", "over.yes"}
+MOVING = ("up", "down", "left", "right", "first", "last", "page", "less", "more", "before", "back", "on", "again")
+
+
+def shown(pilot: Pilot[Any]) -> str:
+    assert isinstance(pilot.app, Bench)
+    return pilot.app.screen_text()
+
+
+async def back_to(pilot: Pilot[Any], screen: BenchScreen, mode: str) -> None:
+    """Closes what a key opened."""
+    for _ in range(5):
+        if pilot.app.screen is screen:
+            break
+        if pilot.app.current_mode != mode:
+            await pilot.press(str(keys.MODES.index(mode) + 1))
+        else:
+            await pilot.press("escape")
+        await pilot.pause()
+    assert pilot.app.screen is screen, (mode, pilot.app.screen)
+    if isinstance(pilot.app.focused, Input):
+        await pilot.press("escape")
+    if isinstance(screen, LaunchScreen):
+        await until(pilot, lambda: not screen.doing)
+        screen.change(Request())
+    if isinstance(screen, HistoryScreen):
+        screen.action_back()
+        await until(pilot, lambda: not screen._reading)
+    screen.notify_line("")
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("mode", keys.MODES)
+def test_each_key_does_something_and_breaks_nothing(
+    recording: Path, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = pilot.app.screen
+        assert isinstance(screen, BenchScreen)
+        await until(pilot, lambda: not screen.unready)
+        await pilot.pause()
+        clicked = []
+        for action in [key.action for key in screen.query(FooterKey) if key.description != "quit"]:
+            (key,) = (each for each in screen.query(FooterKey) if each.action == action)
+            before = shown(pilot)
+            await pilot.click(offset=(key.region.x, key.region.y))
+            await pilot.pause()
+            if shown(pilot) == before:
+                await pilot.pause(0.3)  # what is asked of another process
+            assert shown(pilot) != before, (mode, key.description)
+            clicked.append(key.description)
+            await back_to(pilot, screen, mode)
+        assert "help" in clicked and len(clicked) >= 4
+        holding = keys.holding(screen)
+        for id, (active, pressed) in holding.items():
+            if id in LEAVING:
+                continue
+            before = shown(pilot)
+            await pilot.press(active.binding.key)
+            await pilot.pause()
+            assert "internal error" not in shown(pilot), id
+            quiet = id.startswith("app.") or id.rpartition(".")[2].startswith(MOVING)
+            if not quiet and shown(pilot) == before:
+                await pilot.pause(0.3)
+                assert shown(pilot) != before, (id, pressed)
+            await back_to(pilot, screen, mode)
+        assert not pilot.app._exit
+
+    drive(script, recording, recording.parent, screen=mode, size=(130, 36))
+
+
+def test_each_key_of_what_lies_over_a_screen_can_be_clicked(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        box = pilot.app.screen
+        assert isinstance(box, HelpScreen)
+        for words in ("page down", "back", "?", "close"):
+            (key,) = (each for each in box.query(FooterKey) if words in (each.description, each.key_display))
+            before = shown(pilot)
+            await pilot.click(offset=(key.region.x, key.region.y))
+            await pilot.pause()
+            assert shown(pilot) != before, words
+        assert pilot.app.screen is not box
+
+    drive(script, recording, recording.parent)

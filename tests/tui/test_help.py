@@ -1,0 +1,68 @@
+"""What `?` says: the keys of a screen, and what its figures mean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.support.driving import drive
+from tui.compare.table import SHORT
+from tui.glossary import GLOSSARY, words_on
+from tui.history.text import cell_columns, run_columns
+from tui.live.text import COLUMNS, TIMES
+
+SCREENS = Path(__file__).parent / "screens"
+PLAIN = {"when", "host", "build", "builds", "kernel", "took", "flags", "load", "state", "tags", "run", "role",
+         "pid", "steps", "time", "user", "system", "memory", "heap", "indexes", "client us"}  # fmt: skip
+
+
+def test_every_column_of_figures_is_explained() -> None:
+    columns = [head for head, _ in (*COLUMNS, *TIMES)] + list(SHORT.values())
+    columns += [column.title for column in (*run_columns(200, {}), *cell_columns(200, one_run=False))]
+    told = {column: words_on(f" {column}   p50 ") for column in columns if column not in PLAIN}
+    assert len(told) > 20
+    assert not [column for column, found in told.items() if not found]
+
+
+def test_each_screen_has_its_own_words_and_no_entry_is_of_none() -> None:
+    seen: set[str] = set()
+    for name in ("launch", "live", "compare", "probes", "history"):
+        found = words_on((SCREENS / f"{name}-80x24.txt").read_text())
+        assert len(found) >= 3, name
+    for path in SCREENS.glob("*.txt"):
+        seen |= {entry.word for entry in words_on(path.read_text())}
+    rare = {"bimodal", "withheld", "ETA", "screen % cpu", "0.75 of a cause", "not done", "A/A"}
+    assert {entry.word for entry in GLOSSARY} - seen <= rare
+    assert 30 <= len(GLOSSARY) <= 60 and len({entry.word for entry in GLOSSARY}) == len(GLOSSARY)
+    assert all(len(entry.meaning) < 130 and not entry.meaning.endswith(".") for entry in GLOSSARY)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 36)])
+def test_help_turns_from_keys_to_figures_and_back(recording: Path, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        def text() -> str:
+            shown: str = pilot.app.screen_text()  # type: ignore[attr-defined]
+            return shown
+
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "live.zoom" in text() and "microseconds" not in text()
+        await pilot.press("question_mark")
+        await pilot.pause()
+        pages = [text()]
+        while re.search(r"\d+ more", pages[-1]):
+            await pilot.press("space")
+            await pilot.pause()
+            pages.append(text())
+        told = "".join(pages)
+        assert "live.zoom" not in told and "figures on this screen" in told
+        assert "microseconds of CPU that one operation" in told and "runq us" in told
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "live.zoom" in text()
+
+    drive(script, recording, recording.parent, size=size)

@@ -1,0 +1,59 @@
+"""A line below a list: the list is narrowed while it is typed. Enter keeps that, escape takes it back."""
+
+from typing import ClassVar
+
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import Input
+
+from tui.keys import key
+
+
+class FindLine(Input, inherit_bindings=True):
+    """Begun with `begin`; up and down move in the list meanwhile."""
+
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("escape", "give_up", "all again", "find.give_up"),
+        key("up", "move(-1)", "up", "find.up", show=False),
+        key("down", "move(1)", "down", "find.down", show=False),
+    ]
+
+    class Typed(Message):
+        """Something was typed; `ended` says that no more is."""
+
+        def __init__(self, text: str, *, ended: bool) -> None:
+            super().__init__()
+            self.text = text
+            self.ended = ended
+
+    class Moved(Message):
+        """The list's cursor is to go up or down."""
+
+        def __init__(self, by: int) -> None:
+            super().__init__()
+            self.by = by
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="part of a name; enter keeps it, escape shows all again", id="find", compact=True)
+
+    def begin(self, text: str) -> None:
+        """Asks, with what was typed last."""
+        self.value = text
+        self.cursor_position = len(text)
+        self.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.has_focus:
+            self.post_message(self.Typed(self.value.strip(), ended=False))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Typed(self.value.strip(), ended=True))
+
+    def action_give_up(self) -> None:
+        self.value = ""
+        self.post_message(self.Typed("", ended=True))
+
+    def action_move(self, by: int) -> None:
+        self.post_message(self.Moved(by))

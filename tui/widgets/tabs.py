@@ -1,0 +1,49 @@
+"""The top row: the five screens with their keys, the one in front in brackets. A click opens one."""
+
+from typing import cast
+
+from textual import events
+
+from tui import keys
+from tui.context import BenchApp
+from tui.marks import Span, width
+from tui.widgets.lines import Lines
+
+
+class Tabs(Lines):
+    """`hint` stands at its right end where there is room: what to do next."""
+
+    DEFAULT_CSS = "Tabs { height: 1; dock: top; }"
+
+    def __init__(self) -> None:
+        super().__init__(id="tabs", resized=self.draw)
+        self.hint = ""
+        self._places: list[tuple[int, str]] = []  # where a tab ends, and which one it is
+
+    def draw(self) -> None:
+        """Draws the row for the screen that is in front."""
+        keymap = cast("BenchApp", self.app).context.keymap
+        pressed = {
+            mode: keys.shown(keymap.get(f"app.{mode}", str(number)).partition(",")[0])
+            for number, mode in enumerate(keys.MODES, 1)
+        }
+        front = self.app.current_mode
+        words = {mode: f"{pressed[mode]} {mode.capitalize()}" for mode in keys.MODES}
+        if sum(len(word) + 2 for word in words.values()) > self.size.width:
+            words |= {mode: pressed[mode] for mode in keys.MODES if mode != front}
+        spans: list[Span] = []
+        self._places = []
+        for mode, word in words.items():
+            at = mode == front
+            spans += [("[" if at else " ", "key"), (word, "title" if at else ""), ("]" if at else " ", "key")]
+            self._places.append((width(tuple(spans)), mode))
+        room = self.size.width - width(tuple(spans)) - len(self.hint) - 2
+        if self.hint and room >= 0:
+            spans += [(" " * (room + 1), ""), (self.hint, "chosen")]
+        self.show([tuple(spans)])
+
+    def on_click(self, event: events.Click) -> None:
+        for end, mode in self._places:
+            if event.x < end:
+                self.app.call_later(self.app.run_action, f"open('{mode}')")
+                return
