@@ -19,13 +19,14 @@ from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connectio
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, summary
 from workloads.pgbench.program import Failed, Pgbench
-from workloads.pgbench.scripts import Script
+from workloads.pgbench.scripts import Script, waits
 from workloads.pgbench.scripts import error_of as reason_of
 from workloads.pgbench.spec import Found, Spec
 from workloads.process import check_stop, clock
 
 T = TypeVar("T")
 
+SYNTAX_ERROR = "syntax error at or near"
 LOOK_S = 0.05  # between two looks at STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
 # pgbench freezes what it loads where the server can: a vacuum makes them all alike.
@@ -54,12 +55,16 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             session.execute(statement)
         for statement in WARM if tables else ():
             session.execute(statement)
-        # Scripts beside another load may be of that load's tables, which are not there yet.
+        # Scripts beside another load may be of that load's tables, which are not there yet: only their syntax is known.
         ready = not spec.schema or all(script.builtin for script in spec.scripts)
-        for script in spec.scripts if ready else ():
+        for script in spec.scripts if ready else [each for each in spec.scripts if not waits([each])]:
             single = [Script(script.name, 1, script.text)]
             argv = _command(spec, folder, single, transactions=1, clients=1)
-            _call(argv, spec, folder, check, single)
+            try:
+                _call(argv, spec, folder, check, single)
+            except Failed as error:
+                if ready or SYNTAX_ERROR in str(error):
+                    raise
         if options.warmup_seconds and ready:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
             told = summary.parse(_call(argv, spec, folder, check))

@@ -114,6 +114,12 @@ def test_the_end_of_one_load_ends_the_cell_with_its_reason(bench: Bench, label: 
     (attempt,) = bench.attempts()
     assert attempt.state == "failed"
     assert attempt.reason is not None and 'wrong.sql:2: ERROR: relation "nowhere" does not exist' in attempt.reason
+    script.write_text("SELECT 1;\n\nSELEC 2;\n")  # which nobody has to wait for
+    done = bench("run", "--pg", label, "--workload", f"insert+pgbench:{script}", *words)
+    (attempt,) = bench.attempts()
+    assert done.returncode == 1 and attempt.reason is not None
+    assert 'wrong.sql:3: ERROR: syntax error at or near "SELEC"' in attempt.reason
+    assert [step.name for step in bench.steps(attempt)] == ["init.pgbench"]
     nothing_left(bench)
 
 
