@@ -101,7 +101,8 @@ def counted_shares(out: Path) -> Iterator[tuple[str, float, float]]:
                     counted = sum(row.counted_ns for row in rows)
                     place = steps.setdefault((repeats[attempt.cell], step.name), [])
                     ragged = sum(row.ragged_ns for row in rows)
-                    place.append((rows[0].opened_ns, rows[-1].opened_ns, counted, ragged))
+                    ended_ns = rows[-1].counted_from_ns + rows[-1].counted_ns
+                    place.append((rows[0].opened_ns, ended_ns, counted, ragged))
     for (_, name), sides in steps.items():
         length = max(side[1] for side in sides) - min(side[0] for side in sides)
         counted = sum(side[2] for side in sides)
