@@ -24,6 +24,8 @@ HISTORY_S = 60  # of seconds kept to explain a stall
 SATURATED = 0.9  # of one core: from here on the client, not the server, may set the rate
 TOLD = (Word.CLIENT_CPU_NS, Word.CLIENT_RUNQ_NS, Word.CLIENT_VOLUNTARY, Word.CLIENT_INVOLUNTARY, Word.CLIENT_STATE)
 
+FIRST_OUTCOME, LAST_OUTCOME = min(OUTCOMES.values()), max(OUTCOMES.values())
+
 Counts = npt.NDArray[np.int64]
 
 
@@ -66,7 +68,7 @@ class RoleWatch:
         self.backend_first = self._backend = server.tasks.get(self.backend_pid)
         self._statements = self._rows = self._limited_ns = 0
         self._service = self._response = _none()
-        self._outcomes = dict.fromkeys(OUTCOMES, 0)
+        self._outcomes = [0] * (LAST_OUTCOME + 1 - FIRST_OUTCOME)
         self.fresh_outcomes: dict[str, int] = {}  # of the last interval; not zeros
         self.fresh_times: list[tuple[int, int]] = []  # of the last interval: see `Page.times`
         self._timed = 0
@@ -99,7 +101,8 @@ class RoleWatch:
 
     def look(self, t_ns: int) -> tuple[Change, ...]:
         """Between two ticks: is the statement in flight older than any should be?"""
-        return self.detector.look(t_ns, self.in_flight_ns(t_ns)) if self.detector else ()
+        age_ns = self.in_flight_ns(t_ns)
+        return self.detector.look(t_ns, age_ns) if age_ns and self.detector else ()
 
     def tick(
         self, t_ns: int, dt_ns: int, server: ServerSample, wait: Wait | None
@@ -114,13 +117,13 @@ class RoleWatch:
             self._client, self._of_client = client, _difference(self._client, client)
         of_client = self._of_client
         served_by = self._shared or self
-        self.fresh_outcomes = {
-            name: count - self._outcomes[name]
-            for name, word in OUTCOMES.items()
-            if (count := words[word]) != self._outcomes[name]
-        }
-        for name, count in self.fresh_outcomes.items():
-            self._outcomes[name] += count
+        outcomes = words[FIRST_OUTCOME : LAST_OUTCOME + 1]
+        self.fresh_outcomes = {}
+        if outcomes != self._outcomes:
+            for name, word in OUTCOMES.items():
+                if more := words[word] - self._outcomes[word - FIRST_OUTCOME]:
+                    self.fresh_outcomes[name] = more
+            self._outcomes = outcomes
         timed = words[Word.TIMED]
         self.fresh_times = self.page.times(self.slot, self._timed, timed) if timed > self._timed else []
         self._timed = timed
@@ -193,7 +196,8 @@ class RoleWatch:
         )
 
     def _of_backend(self, first: Task | None, last: Task | None) -> dict[str, int | None]:
-        return {key: value if self._seen else None for key, value in _difference(first, last).items()}
+        used: dict[str, int | None] = {**_difference(first, last)}
+        return used if self._seen else dict.fromkeys(used)
 
     @property
     def backend_used(self) -> dict[str, int | None]:
