@@ -74,6 +74,17 @@ def test_the_five_screens_have_a_page_for_a_small_terminal(recording: Path, size
     on_each_screen(recording, act, size=size)
 
 
+def test_from_72_columns_on_every_screen_is_whole(recording: Path) -> None:
+    async def act(pilot: Pilot[Any]) -> None:
+        screen = app_of(pilot).screen
+        await until(pilot, lambda: not screen.unready)  # type: ignore[attr-defined]
+        rows = text(pilot).splitlines()
+        assert len(rows) == 24 and not screen.has_class("-small")
+        assert rows[-1].rstrip().endswith("? help  q quit")
+
+    on_each_screen(recording, act, size=(72, 24))
+
+
 def test_help_lists_every_key_with_its_id(recording: Path) -> None:
     async def act(pilot: Pilot[Any]) -> None:
         below = app_of(pilot).screen

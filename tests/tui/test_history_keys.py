@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.journal.housekeeping import read_tags
+from engine.journal.housekeeping import read_tags, tag
 from engine.journal.writer import JournalWriter
 from engine.view.run_summary import CellStep, RunCache
 from tests.support.driving import shown_keys
@@ -225,3 +225,14 @@ def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path)
     for _ in range(5):
         listing.next_sort()
         assert listing.current_run() == at
+
+
+def test_at_60_columns_there_is_a_cursor_and_tags_are_seen_from_72_on(out: Path) -> None:
+    tag(out / NAME, ["noisy"])
+    small = shown(out, "down", size=(60, 18))
+    assert [line for line in small.splitlines() if line.startswith("> ") and "17.0" in line]
+    assert "needs" not in small and "noisy" not in small.split("\u2500")[0]
+    for columns in (72, 80, 120):
+        wide = shown(out, size=(columns, 24)).splitlines()
+        assert "tags" in wide[2] and wide[3].rstrip().endswith("noisy")
+        assert ("host" in wide[2]) == (columns >= 110)

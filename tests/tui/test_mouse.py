@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from tests.support.driving import drive, place_of
-from tests.support.driving_history import history, read
+from tests.support.driving_history import history, read, until
+from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
 from tui.live.screen import LiveScreen
+from tui.probes.screen import ProbesScreen
 from tui.screens.over import HelpScreen, PickScreen, TickScreen
 
 
@@ -76,3 +80,32 @@ def test_a_run_is_opened_by_two_clicks(recording: Path) -> None:
         assert screen.listing.opened == recording
 
     drive(script, recording, recording.parent, screen="history")
+
+
+@pytest.mark.parametrize("mode", ["compare", "probes"])
+def test_a_row_of_a_table_is_clicked_and_the_wheel_moves_its_cursor(recording: Path, mode: str) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = pilot.app.screen
+        assert isinstance(screen, (CompareScreen, ProbesScreen))
+
+        def at() -> str:
+            rows: list[str] = pilot.app.screen_text().splitlines()  # type: ignore[attr-defined]
+            return next(row for row in rows[3:] if row.startswith(">")).removeprefix(">")[:20]
+
+        await until(pilot, lambda: not screen.unready and "\n>" in pilot.app.screen_text())  # type: ignore[attr-defined]
+        table = screen.query_one("#table").region
+        first = pilot.app.screen_text().splitlines()[table.y + 1][1:21]  # type: ignore[attr-defined]
+        await pilot.click(offset=(table.x + 5, table.y + 3))
+        await pilot.pause()
+        clicked = at()
+        assert clicked != first
+        await pilot.click(offset=(table.x + 5, table.y))  # the heading
+        await pilot.pause()
+        assert at() == clicked
+        for turn in (events.MouseScrollDown, events.MouseScrollUp):
+            x, y = table.x + 5, table.y + 3
+            screen._forward_event(turn(None, x, y, 0, 1, 0, False, False, False, screen_x=x, screen_y=y))
+            await pilot.pause()
+            assert (at() == clicked) == (turn is events.MouseScrollUp)
+
+    drive(script, recording, recording.parent, screen=mode)

@@ -20,6 +20,7 @@ from tui.compare.dots import strips
 from tui.compare.overlay import OverlayScreen
 from tui.compare.slices import SlicesScreen
 from tui.compare.table import Row, Sort
+from tui.compare.words import label
 from tui.flame.graph import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
@@ -80,7 +81,8 @@ class CompareScreen(BenchScreen):
         self._problem = ""
 
     def parts(self) -> Sequence[Lines]:
-        table, dots = Lines(id="table", resized=self.draw), Lines(id="dots")
+        table = Lines(id="table", resized=self.draw, clicked=self._click, turned=lambda by: self.action_move(by, 0))
+        dots = Lines(id="dots")
         table.can_focus = dots.can_focus = True
         return [
             Lines(id="title"),
@@ -120,8 +122,7 @@ class CompareScreen(BenchScreen):
 
     @property
     def _selected(self) -> tuple[Path, ...]:
-        one = () if self.context.run is None else (self.context.run,)
-        return tuple(self.context.compared) or one
+        return tuple(self.context.compared) or (() if self.context.run is None else (self.context.run,))
 
     @property
     def unready(self) -> bool:
@@ -149,6 +150,10 @@ class CompareScreen(BenchScreen):
     def action_page(self, by: int) -> None:
         """As far as the table is high, less a line."""
         self._move_to(self._cursor[0] + by * max(1, self.query_one("#table").size.height - 2), self._cursor[1])
+
+    def _click(self, row: int) -> None:
+        if 0 < row <= len(self._rows) - self._top:  # below the heading
+            self._move_to(self._top + row - 1, self._cursor[1])
 
     def _move_to(self, place: int, subject: int) -> None:
         """Chooses a line and a subject, or the nearest there are."""
@@ -249,7 +254,7 @@ class CompareScreen(BenchScreen):
         folder = Path(found.folders[pairs[0][1].run])
         base = found.subject(found.baseline_of(subject.name))
         roles = tuple(dict.fromkeys(role for pair in pairs for cell in pair for role in cell.roles))
-        asked = Asked(folder, row.step, roles, _label(base), _label(subject))
+        asked = Asked(folder, row.step, roles, label(base), label(subject))
 
         def show(chosen: tuple[str, ...]) -> None:
             self.app.push_screen(FlameScreen(asked, chosen[0]))
@@ -377,12 +382,11 @@ class CompareScreen(BenchScreen):
 
     def _tell(self, problem: str) -> None:
         """Says what is wrong: instead of a comparison, or below the one that is there."""
-        if problem == self._problem:
-            return
-        if self._found is not None:
-            self.bench.say(problem, "warning")
-        self._problem = problem
-        self.draw()
+        if problem != self._problem:
+            if self._found is not None:
+                self.bench.say(problem, "warning")
+            self._problem = problem
+            self.draw()
 
     def _arrange(self, *, stay: bool = True) -> None:
         """Makes the lines anew, and stays on the chosen one where it is still there."""
@@ -397,8 +401,3 @@ class CompareScreen(BenchScreen):
 def _finished(run: Path) -> int:
     with JournalReader(run) as reader:
         return sum(attempt.state == "finished" for attempt in reader.attempts(origins=False))
-
-
-def _label(subject: Subject) -> str:
-    """What `bench flame` calls a subject."""
-    return f"{subject.subject.name}/{subject.config}"

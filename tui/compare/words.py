@@ -1,6 +1,6 @@
 """What the figures of a comparison are, in a sentence each, shown below the one at the cursor."""
 
-from engine.core.comparison import FULL_RATE, RATE, SLA, STALLS, TIME, Comparison
+from engine.core.comparison import FULL_RATE, RATE, SLA, STALLS, TIME, ComparedSubject, Comparison
 from tui.compare.table import OPS, SHORT, Row
 
 # `{op}` is a row, a query or a transaction, whichever the step is counted in.
@@ -33,3 +33,8 @@ def meaning(comparison: Comparison, row: Row) -> str:
     unit = comparison.units.get(row.step, SHORT[RATE]).removesuffix("/s")
     op = {"xact": "transaction"}.get(OPS.get(unit, ""), OPS.get(unit, "operation"))
     return text.format(op=op)
+
+
+def label(subject: ComparedSubject) -> str:
+    """What `bench flame` calls a subject."""
+    return f"{subject.subject.name}/{subject.config}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import events, work
+from textual import work
 from textual.binding import Binding
 
 from engine.core.errors import UserError
@@ -254,7 +254,8 @@ class ProbesScreen(BenchScreen):
     # -- painting
 
     def parts(self) -> Sequence[Lines]:
-        return [Lines(id=id) for id in ("title", "table", "panels", "strip", "remarks")]
+        table = Lines(id="table", clicked=lambda row: self._choose(row - 1), turned=self.action_move)
+        return [Lines(id="title"), table, *(Lines(id=id) for id in ("panels", "strip", "remarks"))]
 
     def draw(self) -> None:
         columns, height = self.size.width, self.rows
@@ -292,30 +293,14 @@ class ProbesScreen(BenchScreen):
     def jumps(self) -> list[Jump]:
         return self.row_jumps("table", len(self._listed), self._choose)
 
-    def on_click(self, event: events.Click) -> None:
-        """Chooses the probe whose row was clicked."""
-        table = self.query_one("#table")
-        row = event.screen_y - table.region.y - 1  # below its heading
-        if event.widget is table and 0 <= row < len(self._listed):
-            self._choose(row)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._turn(event, 1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._turn(event, -1)
-
-    def _turn(self, event: events.MouseEvent, by: int) -> None:
-        if event.widget is self.query_one("#table"):
-            self.action_move(by)
-
     def action_move(self, by: int) -> None:
         names = [str(row["probe"]) for row in self._listed]
         self._choose(max(0, min(names.index(self._row_name()) + by, len(names) - 1)))
 
     def _choose(self, place: int) -> None:
-        self._chosen = str(self._listed[place]["probe"])
-        self._again()
+        if 0 <= place < len(self._listed):
+            self._chosen = str(self._listed[place]["probe"])
+            self._again()
 
     def _again(self) -> None:
         """Shows what is chosen now, and reads what that needs."""

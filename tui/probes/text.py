@@ -249,7 +249,8 @@ NEEDS = {
 def table(rows: Sequence[ProbeRow], cursor: int, columns: int, glyphs: Glyphs) -> list[Line]:
     """The heading and a row a probe; wide screens give what is over to needs and cost."""
     over = max(0, columns - 80)
-    widths = {**dict(COLUMNS), "needs": 21 + over // 2, "cost": 19 + over - over // 2}
+    less = max(0, 80 - columns)
+    widths = {**dict(COLUMNS), "needs": 21 + over // 2 - less // 2, "cost": 19 + over - over // 2 - (less - less // 2)}
 
     def padded(text: str, name: str) -> str:
         short = cut(text, widths[name], glyphs)

@@ -42,7 +42,7 @@ class Tabs(Lines):
             spans += [(" " * (room + 1), ""), (self.hint, "chosen")]
         self.show([tuple(spans)])
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         for end, mode in self._places:
             if event.x < end:
                 self.app.call_later(self.app.run_action, f"open('{mode}')")

@@ -17,6 +17,7 @@ from engine.cli.doctor import Check, judge, report
 from engine.host import environment
 from engine.tracing import selection
 from probes import helper
+from probes.requirements import Facts
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +172,15 @@ def test_a_program_that_workloads_call_is_missed_by_name(new_folder: Any, monkey
     monkeypatch.setenv("PATH", "/none")
     (check,) = (each for each in report(new_folder()) if each.name == "hyperfine")
     assert (check.status, check.found) == ("warn", "none") and "cannot run" in check.reason
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_doctor_and_the_list_of_probes_say_the_same(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    """The helper of root mounts the tracing file system: what is not mounted keeps nobody else's probes off."""
+    found = Facts(linux=True, kernel=(6, 12), bpftrace=(0, 21), uid=uid, capabilities=0, sudo=True, tracefs=False,
+                  tracepoints=None, btf=True, uprobes=True)  # fmt: skip
+    monkeypatch.setattr(selection, "facts", lambda: found)
+    off = {name for check in doctor.of_probes() if check.found.startswith("off: ")
+           for name in check.found.removeprefix("off: ").split(", ")}  # fmt: skip
+    listed = {row["probe"] for row in selection.listing() if row["state"] not in ("ready", "always on")}
+    assert off == listed and (not off) == (uid == 0)

@@ -137,6 +137,10 @@ def test_an_error_is_one_line(tmp_path: Path) -> None:
         "bench: no run 'a\\nb': there are no runs in runs"
     )
     assert "Invalid value for '--rows'" in refused(call(("run", "--rows", "x\ny"), tmp_path))
+    assert "'--rows': 5 is too small: give at least 1,000" in refused(call(("run", "--rows", "5"), tmp_path))
+    assert "'--minutes': 'soon' is not a number, such as 90m or 2h" in refused(
+        call(("run", "--minutes", "soon"), tmp_path)
+    )
     assert "see bench run --help" in refused(call(("run", "--absent\n"), tmp_path))
     assert "File name too long" in refused(call(("doctor", "--out", "x" * 256), tmp_path))
 
