@@ -56,13 +56,14 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
 
 
 def recorded(load: Load, found: Mapping[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
-    """What the manifest holds of a workload, with those of the programs that it needs. Raises UserError.
+    """What the manifest holds of a workload, with the programs that were found. Raises UserError.
 
+    These are all that the run needs: whoever makes a place for its clients may look into any of its workloads.
     `left_out` are steps that builds, of all these `labels`, cannot do.
     """
     own = load.plan.record
-    if load.plan.programs:
-        own = {**own, "programs": {name: found[name] for name in load.plan.programs if name in found}}
+    if found:
+        own = {**own, "programs": dict(found)}
     if left_out:
         own = _without(own, left_out, labels)
     try:

@@ -33,6 +33,8 @@ def compared(new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 def test_the_reader_is_beside_the_measured_steps_of_its_own_cells(compared: Bench) -> None:
     with JournalReader(compared.run) as reader:
         assert [cell.subject.workload for cell in reader.manifest.cells] == list(ARMS)
+        # A guest is given the programs of the run, and looks for them in the first workload.
+        assert all("pgbench" in own["programs"] for own in reader.manifest.workloads)
         alone, both = ({step.name: step for step in reader.steps(attempt.id)} for attempt in reader.attempts())
         assert list(alone) == ["l.i0", "l.x", "l.i1", "qr100"]
         assert list(both) == [f"init.{READER}", *alone]
