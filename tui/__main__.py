@@ -6,10 +6,31 @@ import os
 import sys
 from pathlib import Path
 
+from tui.glyphs import NAMES
+from tui.starting import MODES, gently
+
+
+def _load() -> None:
+    """Imports what the first paint needs."""
+    gc.disable()  # nothing that is imported is garbage: looking for it takes a seventh of the time to the first paint
+    import tui.app
+    import tui.live.screen  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+
 
 def main() -> int:
     """Shows the interface until the user leaves."""
-    gc.disable()  # nothing that is imported is garbage: looking for it takes a seventh of the time to the first paint
+    parser = argparse.ArgumentParser(prog="bench", description="The terminal interface of bench.")
+    parser.add_argument("run", nargs="?", type=Path, help="run directory to show")
+    parser.add_argument("--out", type=Path, required=True, help="folder that holds the runs")
+    parser.add_argument("--screen", choices=MODES, default="live")
+    parser.add_argument("--cell", help="replay this cell")
+    parser.add_argument("--step", help="from this step on")
+    parser.add_argument("--glyphs", choices=("auto", *NAMES), default="auto")
+    asked = parser.parse_args()
+    shown = gently(asked.run, _load)
     from engine.core.errors import UserError
     from engine.core.text import visible
     from tui import glyphs, keys
@@ -17,16 +38,6 @@ def main() -> int:
     from tui.marks import chosen_theme
     from tui.terminal import LOST
 
-    gc.freeze()
-    gc.enable()
-    parser = argparse.ArgumentParser(prog="bench", description="The terminal interface of bench.")
-    parser.add_argument("run", nargs="?", type=Path, help="run directory to show")
-    parser.add_argument("--out", type=Path, required=True, help="folder that holds the runs")
-    parser.add_argument("--screen", choices=tuple(Bench.MODES), default="live")
-    parser.add_argument("--cell", help="replay this cell")
-    parser.add_argument("--step", help="from this step on")
-    parser.add_argument("--glyphs", choices=("auto", *glyphs.NAMES), default="auto")
-    asked = parser.parse_args()
     path = keys.settings_file()
     try:
         if wanted := keys.overrides(path):
@@ -37,6 +48,7 @@ def main() -> int:
         return 2
     app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
     app.context.replayed = (asked.cell, asked.step) if asked.cell else None
+    app.call_after_refresh(shown)
     app.run()
     if app.return_code == LOST:
         os._exit(LOST)  # what is left to write to the terminal cannot be, and Python would say 120 for that

@@ -25,6 +25,7 @@ from tui.glyphs import Glyphs
 from tui.marks import THEMES
 from tui.screens.base import BenchScreen
 from tui.screens.settling import Settling
+from tui.starting import MODES
 
 LOOK_S = 2.0  # between two looks whether the run has ended
 
@@ -53,7 +54,7 @@ class Bench(BenchApp):
 
     TITLE = "pgbed"
     MODES: ClassVar[dict[str, Callable[[], Screen[None]]]] = {  # type: ignore[assignment]
-        mode: partial(_screen, mode) for mode in keys.MODES
+        mode: partial(_screen, mode) for mode in MODES
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
     # The palette of the framework without what is not on every terminal: its emoji, its half blocks.

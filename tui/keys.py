@@ -16,6 +16,7 @@ from textual.binding import ActiveBinding, Binding
 from textual.screen import Screen
 
 from engine.core.errors import UserError
+from tui.starting import MODES
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
@@ -42,8 +43,6 @@ def holding(screen: Screen[Any]) -> dict[str, tuple[ActiveBinding, list[str]]]:
             found.setdefault(id, (active, []))[1].append(shown(active.binding.key))
     return found
 
-
-MODES = ("launch", "live", "compare", "probes", "history")  # the screens, by their numbers
 
 # Where everybody is: these hold on every screen. They are in the help, not in a screen's own line of keys.
 EVERYWHERE = [
