@@ -29,15 +29,23 @@ class Glyphs:
     thirds: str  # a line that is low, in the middle, or high in its cell
     whisker: str  # an interval: its left end, line, right end, and where it crosses the reference
     arrow: str  # from one value to another
+    heat: str  # from little to much
+    tick: str  # of an axis of time
+    trends: str  # falling, steady, rising
 
 
-_BLOCK = Glyphs("block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…", "●○◆◇", "◎", "▁─▔", "├─┤┼", "→")
+_BLOCK = Glyphs(
+    "block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…", "●○◆◇", "◎", "▁─▔", "├─┤┼", "→", "░▒▓█",
+    "╵", "↘→↗",
+)  # fmt: skip
+_ASCII = Glyphs(
+    "ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~", "ox+#", "%", ".='", "[-]+", "->", ".:*#",
+    "'", "v=^",
+)  # fmt: skip
 SETS = {
     "braille": replace(_BLOCK, name="braille"),  # what goes with its dots
     "block": _BLOCK,
-    "ascii": Glyphs(
-        "ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~", "ox+#", "%", ".='", "[-]+", "->"
-    ),
+    "ascii": _ASCII,
 }
 
 

@@ -340,6 +340,20 @@ class JournalReader:
         rows = self._rows("role_second", ", ".join(Count._fields), where, step, after_ns, FAR_NS, order="t_ns")
         return converted(rows, list[Count], self._table("role_second"))
 
+    def services(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, histogram.Counts]]:
+        """The service times of a step's intervals that end after a time: (role, t_ns, dt_ns, histogram), in order."""
+        where = f"{_OF_STEP} AND {_WITHIN}"
+        rows = self._rows("role_second", "role_id, t_ns, dt_ns, service", where, step, after_ns, FAR_NS, order="t_ns")
+        found = converted(rows, list[tuple[int, int, int, bytes]], self._table("role_second"))
+        return [(role, t_ns, dt_ns, _counts(service, "journal.db")) for role, t_ns, dt_ns, service in found]
+
+    def waits(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, str | None]]:
+        """What a step's connections waited for at the ends of their intervals: (role, t_ns, dt_ns, event), in order."""
+        where = f"{_OF_STEP} AND {_WITHIN}"
+        columns = "role_id, t_ns, dt_ns, wait_event"
+        rows = self._rows("role_second", columns, where, step, after_ns, FAR_NS, order="t_ns")
+        return converted(rows, list[tuple[int, int, int, str | None]], self._table("role_second"))
+
     def outcomes(self, role: int) -> list[tuple[int, dict[str, int]]]:
         """What became of a connection's transactions: (t_ns, counts), in order; none in journals before schema 1.4."""
         if not self._has("role_outcome"):
@@ -349,11 +363,16 @@ class JournalReader:
         return converted(found, list[tuple[int, dict[str, int]]], self._table("role_outcome"))
 
     def samples(
-        self, step: int, after_ns: int = 0, until_ns: int = FAR_NS
+        self, step: int, after_ns: int = 0, until_ns: int = FAR_NS, sources: Collection[str] = ()
     ) -> list[tuple[int, int, str, dict[str, Any]]]:
-        """Samples of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order."""
-        where = f"step_id = ? AND {_WITHIN}"
-        rows = self._rows("sample", "t_ns, dt_ns, source, data", where, step, after_ns, until_ns, order="t_ns, source")
+        """Samples of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order.
+
+        All of them, or those of some sources.
+        """
+        wanted = [*sources, *(old for old, name in OLD_NAMES.items() if name in sources)]
+        where = f"step_id = ? AND {_WITHIN}" + (f" AND source IN ({', '.join('?' * len(wanted))})" if wanted else "")
+        arguments = (step, after_ns, until_ns, *wanted)
+        rows = self._rows("sample", "t_ns, dt_ns, source, data", where, *arguments, order="t_ns, source")
         found = [(t, dt, OLD_NAMES.get(source, source), self._object("sample", data)) for t, dt, source, data in rows]
         return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
 
@@ -466,8 +485,12 @@ class JournalReader:
 
 def service_counts(second: RoleSecond, where: str = "journal.db") -> histogram.Counts:
     """The histogram of an interval's service times. Raises UserError, which names `where`, for a damaged one."""
+    return _counts(second.service, where)
+
+
+def _counts(service: bytes, where: str) -> histogram.Counts:
     try:
-        return histogram.unpack(second.service)
+        return histogram.unpack(service)
     except ValueError as error:
         raise UserError(f"{where}: table role_second: damaged histogram: {error}") from None
 

@@ -9,7 +9,10 @@ from statistics import median
 
 from engine.core.model import Cell
 from engine.journal.reader import Attempt, JournalReader
+from engine.view.ghost import Ghost
 from engine.view.step_series import StepSeries
+
+ALIKE_S = 1.5  # by how much a step of a fixed length may be longer than another
 
 
 class BaseCells:
@@ -18,8 +21,10 @@ class BaseCells:
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
         self._cells = {cell.id: cell.subject for cell in reader.manifest.cells}
-        self._rates = cache(reader.rates)
+        self.rates = cache(reader.rates)  # of a finished attempt, by step
         self._series = cache(self._read)
+        self._of: tuple[int, int, str] | None = None  # of the ghost: its cell, its series, its kind of role
+        self._ghost: Ghost | None = None
 
     def attempts(self, cell: Cell | None, attempts: Iterable[Attempt]) -> list[int]:
         """Those at the base's cells of the same config and kernel that have finished."""
@@ -34,14 +39,14 @@ class BaseCells:
 
     def rate(self, attempts: Iterable[int], step: str) -> float | None:
         """The median rate over a whole step."""
-        rates = [rate for attempt in attempts if (rate := self._rates(attempt).get(step))]
+        rates = [rate for attempt in attempts if (rate := self.rates(attempt).get(step))]
         return median(rates) if rates else None
 
-    def relative(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> float | None:
-        """The rate up to a time over that of the base, the median of its cells, up to the same point of the step.
+    def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
+        """The rate up to a time over that of each of the base's cells up to the same point of the step, in order.
 
         A step has points that are alike by its work, where that is fixed (tables grow, and rates fall), else by its
-        length. None where the base never came so far.
+        length. There is none of a cell that never came so far.
         """
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
         found = []
@@ -53,9 +58,25 @@ class BaseCells:
                 base_s = base.worked_for(kind, done)
                 found += [base_s / worked_s] if base_s else []
             else:
-                base_done = base.done_after(kind, worked_s)
-                found += [done / base_done] if base_done else []
-        return median(found) if found else None
+                base_s = min(worked_s, base.worked_s(base.newest_ns))  # one ends somewhat later than another
+                base_done = base.done_after(kind, base_s) if worked_s - base_s < ALIKE_S else None
+                found += [done / worked_s * base_s / base_done] if base_done else []
+        return sorted(found)
+
+    def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:
+        """The curve of the cell whose rate is the median, behind that of a series; None where there is no such cell.
+
+        The one that was returned last is kept: it grows with its series.
+        """
+        rates = sorted((rate, each) for each in attempts if (rate := self.rates(each).get(series.step.name)))
+        base = self._series(rates[(len(rates) - 1) // 2][1], series.step.name) if rates else None
+        if base is None or base is series or base.step.id == series.step.id:
+            return None
+        key = (id(base), id(series), kind)
+        if self._ghost is None or key != self._of:
+            self._of, self._ghost = key, Ghost(base, series, kind)
+        self._ghost.catch_up()
+        return self._ghost
 
     def _read(self, attempt: int, name: str) -> StepSeries | None:
         step = next((step for step in self._reader.steps(attempt) if step.name == name), None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.core.format import short
 from engine.core.incidents import incidents, most_telling
 from engine.core.text import visible
 from engine.journal.reader import EventRow
+
+AFTER_NS = 5_000_000_000  # of what followed a stall is seen with it
 
 
 def lasts(event: EventRow, at_ns: int) -> bool:
@@ -59,6 +61,29 @@ def _client(stall: EventRow) -> int:
 def incidents_of(stalls: Iterable[EventRow]) -> list[tuple[EventRow, ...]]:
     """Stalls, those of one client that overlap together."""
     return incidents(stalls, lambda stall: (_client(stall), stall.started_ns, stall.ended_ns))
+
+
+def landing_ns(incident: Sequence[EventRow], ends_ns: Mapping[int | None, int]) -> int:
+    """From where all of an incident is seen, and what followed: somewhat after its end, within its step."""
+    end_ns = max(stall.ended_ns or stall.started_ns for stall in incident)
+    return min(end_ns + AFTER_NS, ends_ns.get(incident[0].step_id, end_ns))
+
+
+def incident_beside(
+    found: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
+) -> tuple[tuple[EventRow, ...], int] | None:
+    """Of incidents with where they are seen from, the next (`by` 1) or the one before (-1); None where there is none.
+
+    They are counted from the one that was chosen, by when it began, as long as it is the one that is looked at.
+    """
+    begun = [place for place, (incident, _) in enumerate(found) if incident[0].started_ns <= at_ns]
+    chosen = [
+        place
+        for place, (incident, lands_ns) in enumerate(found)
+        if incident[0].started_ns == chosen_ns and lands_ns <= at_ns <= lands_ns + AFTER_NS
+    ]
+    place = chosen[0] + by if chosen else len(begun) - (by < 0)
+    return found[place] if 0 <= place < len(found) else None
 
 
 def main_stall(incident: Sequence[EventRow]) -> EventRow:

@@ -11,21 +11,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Self
 
 from engine.core.clock import Clock
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import SLA_FRACTION, Subject, sla
+from engine.core.model import Subject
 from engine.journal import outcome
 from engine.journal.lock import is_locked
 from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
 from engine.view.abreast import Beside, Together
 from engine.view.base_cells import BaseCells
-from engine.view.events import incidents_of, lasts
-from engine.view.schedule import left_s
+from engine.view.events import incident_beside, incidents_of, landing_ns, lasts
+from engine.view.ghost import Ghost
+from engine.view.reached import SETTLED_S, agreement
+from engine.view.reached import fraction as fraction_of
+from engine.view.schedule import Planned, left_s, planned
+from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS, StepSeries
-from engine.view.view_state import Sla, ViewState, machine, role_lines
+from engine.view.view_state import ViewState, machine, role_lines
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
@@ -33,7 +38,7 @@ FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of thei
 MEDIAN_NS = 60 * SECOND_NS
 LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
 OF_SERVER = ("server", "process:")  # samples of what does nothing while its server is paused
-SETTLED_S = 2.0  # earlier, a mean is too uncertain to compare with the base's
+TREND_NS = 60 * SECOND_NS  # over which a ratio is seen to rise or fall
 
 
 @contextmanager
@@ -63,6 +68,7 @@ class Player:
         self._wanted: Subject | None = None  # the side that is looked at, once one was chosen
         self._notices: list[EventRow] = []  # what probes reported, and times without their figures
         self._bases = BaseCells(self.reader)
+        self._details: tuple[tuple[int, bool], StepDetails] | None = None  # of the step that is shown
         self._recorded = cache(self.reader.steps)  # of an attempt that is replayed
         self.replay = cell is not None
         with legible(run):
@@ -71,6 +77,7 @@ class Player:
         self.playing = self.replay
         self._played: Attempt | None = None
         self._steps: list[StepRow] = []
+        self._chosen_ns: int | None = None  # when the incident began that a replay was moved to
         self._anchor = (0, 0)  # (position of the replay, the clock when it was set)
         if cell is not None:
             with legible(run):
@@ -104,6 +111,30 @@ class Player:
             self._notices = known + new
         newest = {attempt.id for last in list(self._attempts.values())[-1:] for attempt in self._abreast_with(last)}
         return tuple(event for event in self._notices if event.attempt_id in newest)
+
+    def schedule(self) -> list[Planned]:
+        """The cells that are wanted, with what those that are over did in each step."""
+        with legible(self.run):
+            cells = outcome.wanted(self.manifest, self._decisions)
+            attempts = self._attempts.values()
+            running, abreast = is_locked(self.run), self.manifest.sliced
+            return planned(cells, attempts, self._bases.rates, running=running, abreast=abreast)
+
+    def ghost(self, view: ViewState, kind: str) -> Ghost | None:
+        """The base's curve behind that of a kind of role; None of the base itself, and before it has finished."""
+        if view.series is None or view.timed or view.abreast is not None:
+            return None
+        with legible(self.run):
+            bases = self._bases.attempts(view.cell, self._attempts.values())
+            return self._bases.ghost(bases, view.series, kind)
+
+    def details(self, view: ViewState) -> StepDetails:
+        """What is read of the step that is shown only where there is room for it; nothing of it is read yet."""
+        assert view.step is not None
+        key = (view.step.id, view.abreast is not None)  # over its active time
+        if self._details is None or self._details[0] != key:
+            self._details = (key, StepDetails(self.reader, view.step.id))
+        return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
         """Looks at the next of the servers side by side from now on."""
@@ -232,17 +263,18 @@ class Player:
         self.speed = SPEEDS[max(0, min(SPEEDS.index(self.speed) + by, len(SPEEDS) - 1))]
         self.seek(at_ns)
 
-    def seek_stall(self, by: int) -> bool:
-        """To the next stall of the cell, or the one before; False when there is none."""
-        at_ns = self.position_ns
+    def seek_stall(self, by: int) -> tuple[EventRow, ...] | None:
+        """To the next incident of the cell, or the one before, where all of it is to be seen; None without any."""
         with legible(self.run):
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
-        begins = [incident[0].started_ns for incident in incidents_of(stalls)]
-        wanted = [t for t in begins if t > at_ns] if by > 0 else [t for t in begins if t < at_ns - SECOND_NS]
-        if not wanted:
-            return False
-        self.seek(min(wanted) if by > 0 else max(wanted))
-        return True
+        ends: dict[int | None, int] = {step.id: step.ended_ns or self._end_ns() for step in self._steps}
+        found = [(incident, landing_ns(incident, ends)) for incident in incidents_of(stalls)]
+        incident, lands_ns = incident_beside(found, self.position_ns, by, self._chosen_ns) or ((), 0)
+        if not incident:
+            return None
+        self.seek(lands_ns)
+        self._chosen_ns = incident[0].started_ns
+        return incident
 
     def _end_ns(self) -> int:
         last = self._steps[-1]
@@ -320,13 +352,16 @@ class Player:
         timed = step.headline is not None and step.headline.by == "time"
         base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)
-        compared = counted_s > SETTLED_S and step.headline is not None and step.headline.live
+        compared = counted_s > SETTLED_S and step.headline is not None and step.headline.live and not timed
+        ratios = self._bases.relatives(bases, series, kind, newest_ns) if compared else []
+        earlier_ns = max(newest_ns - TREND_NS, step.started_ns + (newest_ns - step.started_ns) // 2)
+        before = self._bases.relatives(bases, series, kind, earlier_ns) if compared else []
         share = series.active_share(newest_ns)
         samples = {
             source: (round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data)
             for _, dt_ns, source, data in ([] if silent else self.reader.samples(step.id, after_ns, newest_ns))
         }
-        fraction = self._fraction(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
+        fraction = fraction_of(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
         goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
         return replace(
             view,
@@ -345,8 +380,10 @@ class Player:
             time_s=step.time_s if fraction == 1 else None,
             base_s=base if timed else None,
             base_per_s=None if timed else base,
-            relative=self._bases.relative(bases, series, kind, newest_ns) if compared and not timed else None,
-            sla=self._sla(series, until_ns),
+            relative=median(ratios) if ratios else None,
+            relatives=tuple(ratios),
+            relative_before=median(before) if before else None,
+            sla=agreement(series, until_ns, int(self.manifest.workload.get("clients", 1))),
             roles=role_lines(series.roles, tick, lasting, kind, step.further),
             machine=machine(samples, rate or 0.0),
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
@@ -366,33 +403,6 @@ class Player:
         """A side's series, with its stalls that had begun by a time."""
         series = self._series_of(step) if self.replay else self._series[step.id]
         return series, [event for event in self._events(view, series, at_ns) if event.kind == "stall"]
-
-    def _fraction(self, series: StepSeries, kind: str, until_ns: int, worked_s: float) -> float | None:
-        step = series.step
-        if step.state == "finished" and step.ended_ns is not None and until_ns >= step.ended_ns:
-            return 1.0
-        if step.kind == "index" or kind == "index":
-            return None
-        if step.work and kind == "insert":
-            return min(1.0, series.done("insert", until_ns) / step.work)
-        if wanted := int(step.plan.get("transactions") or 0) * int(step.plan.get("clients") or 0):
-            return min(1.0, series.done(kind, until_ns) / wanted)
-        nominal_s = float(step.plan.get("seconds") or 0)
-        return min(1.0, worked_s / nominal_s) if nominal_s else None
-
-    def _sla(self, series: StepSeries, until_ns: int) -> Sla | None:
-        """How much of the wanted insert rate was kept up to the last interval; none in its first seconds."""
-        step = series.step
-        if step.totals is not None and step.ended_ns is not None and until_ns >= step.ended_ns:
-            judged = sla(step.kind, step.totals)
-            return Sla(judged.achieved_per_s / judged.target_per_s, judged.passed) if judged is not None else None
-        target = float(step.plan.get("rate_per_s") or 0) * int(self.manifest.workload.get("clients", 1))
-        counted_s = series.worked_s(until_ns)
-        if step.kind != "query" or target <= 0 or counted_s <= SETTLED_S:
-            return None
-        # The newest burst may be counted a second late: verdicts go by engine.model.sla, once it has ended.
-        fraction = series.done("insert", until_ns) / target / max(1.0, counted_s - 1.0)
-        return Sla(min(1.0, fraction), fraction >= SLA_FRACTION)
 
     def _wall(self, attempt: Attempt, t_ns: int) -> int:
         if attempt.session_id not in self._sessions:

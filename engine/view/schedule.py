@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from engine.core.model import Cell
 from engine.journal.reader import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A cell of the plan: `state` is finished, failed, running, next or planned; `rates` of its steps that are over."""
+
+    cell: Cell
+    state: str
+    rates: Mapping[str, float]
+
+
+def planned(
+    cells: Sequence[Cell],
+    attempts: Iterable[Attempt],
+    rates: Callable[[int], Mapping[str, float]],
+    *,
+    running: bool,
+    abreast: bool,
+) -> list[Planned]:
+    """The cells that are wanted, in their order. Where they run `abreast` all of a repeat come next together."""
+    newest: dict[str, Attempt] = {}
+    for attempt in attempts:  # one that finished counts, also when it was begun again
+        if attempt.cell not in newest or newest[attempt.cell].state != "finished":
+            newest[attempt.cell] = attempt
+    found, following = [], None
+    for cell in sorted(cells, key=lambda cell: cell.ordinal):
+        known = newest.get(cell.id)
+        state = known.state if known is not None else "planned"
+        if state == "running" and not running:
+            state = "interrupted"
+        place = cell.repeat if abreast else cell.ordinal
+        if running and state not in ("finished", "running") and following in (None, place):
+            state, following = "next", place
+        done = rates(known.id) if known is not None and known.state == "finished" else {}
+        found.append(Planned(cell, state, done))
+    return found
 
 
 def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, abreast: bool) -> float | None:

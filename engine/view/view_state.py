@@ -98,7 +98,9 @@ class ViewState:
     base_s: float | None = None
     base: str = ""
     base_per_s: float | None = None
-    relative: float | None = None
+    relative: float | None = None  # to the base at the same point of the step, the median of its cells
+    relatives: tuple[float, ...] = ()  # to each of its cells
+    relative_before: float | None = None  # a minute ago, or at half the step so far
     sla: Sla | None = None
     roles: tuple[RoleLine, ...] = ()
     machine: Machine = Machine()

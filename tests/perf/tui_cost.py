@@ -1,6 +1,7 @@
-"""What the terminal interface costs: CPU while it watches, a repaint, its start, its memory, replay of a long step.
+"""What the terminal interface costs: CPU while it watches, a repaint, its start, its memory, replay of a long step,
+and what ten that start at once take from one who works.
 
-    python tests/perf/tui_cost.py [--seconds S] [--only watching,charts,start,replay]
+    python tests/perf/tui_cost.py [--seconds S] [--only watching,charts,start,replay,many]
 
 No server is needed: the journal is written here, by the journal's own writer. Beside each figure stands what it may be.
 Numbers of one machine are not those of another: a chart is therefore also told as a multiple of Textual's own
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +39,16 @@ from tests.support.made_run import make_run
 from tests.support.terminal import Terminal
 from tui.app import Bench
 from tui.glyphs import SETS
-from tui.widgets.chart import Axis, RateChart
+from tui.widgets.chart import RateChart
+from tui.widgets.taken import Axis
 from workloads import histogram
 
 SECOND_NS = 1_000_000_000
 CELL = 1  # of the made run; the one before it is finished
 ROLES = ("insert", "delete", "query")
 HOURS_2_S = 7200
+SIZES = ((80, 24), (130, 40), (200, 50))
+WATCHERS = 10
 WARM_S = 5.0
 
 
@@ -139,18 +144,69 @@ def resident_mib(terminal: Terminal) -> float:
 
 def watching(report: Report, folder: Path, seconds: int) -> None:
     """The Live screen on a step of which half an hour is recorded, and which goes on."""
-    print(f"Live at 80x24 on a step with 1,800 s recorded, one more each second, over {seconds} s:")
+    print(f"Live on a step with 1,800 s recorded, one more each second, over {seconds} s:")
     journal, step, _ = made(folder, "watched", 3600, 1800, time.monotonic_ns() - 1800 * SECOND_NS)
     with journal:
-        terminal = Terminal([sys.executable, "-m", "tui", str(journal.run), "--out", str(folder)])
-        terminal.until(b"in flight")
-        _grow(terminal, step, WARM_S)
-        before_s, began_s = cpu_s(terminal), time.monotonic()
-        _grow(terminal, step, seconds)
-        share = (cpu_s(terminal) - before_s) / (time.monotonic() - began_s)
-        report.figure("CPU of the Live screen", 100 * share, "% of one", 1.5)
-        report.figure("resident memory", resident_mib(terminal), "MiB", 90)
-        terminal.close()
+        _base_seconds(journal, 3600)
+        for columns, rows in SIZES:
+            terminal = Terminal([sys.executable, "-m", "tui", str(journal.run), "--out", str(folder)])
+            terminal.resize(columns, rows)
+            terminal.until(b"in flight")
+            _grow(terminal, step, WARM_S)
+            before_s, began_s = cpu_s(terminal), time.monotonic()
+            _grow(terminal, step, seconds)
+            share = (cpu_s(terminal) - before_s) / (time.monotonic() - began_s)
+            report.figure(f"CPU of the Live screen at {columns}x{rows}", 100 * share, "% of one", 1.5)
+            report.figure("resident memory", resident_mib(terminal), "MiB", 90)
+            terminal.close()
+
+
+def _base_seconds(journal: JournalWriter, seconds: int) -> None:
+    """As many of the base's query step, for the curve behind the one that is watched."""
+    roles = journal.database.execute(
+        "SELECT role.id, role.name, step.started_ns FROM role JOIN step ON step.id = step_id"
+        " WHERE step.name = 'qr100' AND step.state = 'finished'"
+    ).fetchall()
+    source = random.Random(2)
+    for role, _, started_ns in roles:
+        for second in range(13, seconds + 1):
+            count = int(source.gauss(8000, 400))
+            service = histogram.pack({histogram.index(300): count})
+            t_ns = started_ns + second * SECOND_NS
+            journal.add_role_second(RoleSecond(role, t_ns, SECOND_NS, count, count, 0, 3000, service))
+    journal.commit()
+
+
+def many(report: Report, folder: Path) -> None:
+    """Ten watchers that start at once on a run: how long one who works with one CPU of all stands still meanwhile."""
+    print(f"{WATCHERS} watchers started at once, beside one busy process for each CPU:")
+    journal, _, _ = made(folder, "crowded", 3600, 60, time.monotonic_ns() - 60 * SECOND_NS)
+    busy = "import time\nwhile True:\n    for _ in range(200_000): pass\n    print(time.monotonic(), flush=True)"
+    with journal:
+        workers = [
+            subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True)
+            for _ in range(os.cpu_count() or 1)
+        ]
+        time.sleep(2)
+        began_s = time.monotonic()
+        terminals = [
+            Terminal([sys.executable, "-m", "tui", str(journal.run), "--out", str(folder)]) for _ in range(WATCHERS)
+        ]
+        for terminal in terminals:
+            terminal.until(b"in flight", 120)
+        all_s = time.monotonic() - began_s
+        for worker in workers:
+            worker.kill()
+        told = [[float(word) for word in worker.communicate()[0].split()] for worker in workers]
+        for terminal in terminals:
+            terminal.close()
+    before = [b - a for each in told for a, b in pairwise(each) if b < began_s]
+    during = [b - a for each in told for a, b in pairwise(each) if began_s <= a]
+    usual_s = statistics.median(before)
+    report.figure("all of them show something after", all_s, "s")
+    report.figure("the longest that a worker took for its usual piece", max(during) / usual_s, "times")
+    report.figure("of its usual rate a worker keeps", 100 * usual_s / statistics.fmean(during), "%")
+    report.figure("the longest standstill", max(during), "s", 1.0)
 
 
 def _grow(terminal: Terminal, step: Step, seconds: float) -> None:
@@ -240,7 +296,7 @@ def start(report: Report, folder: Path) -> None:
             taken_s.append(terminal.until(b"FINISHED"))
             busy_s.append(cpu_s(terminal))
             terminal.close()
-        report.figure(name, min(taken_s), "s", 0.7)
+        report.figure(name, min(taken_s), "s", 0.4)
         report.figure("of it CPU", min(busy_s), "s")
         print(f"  {min(busy_s) / _import_s():9.2f} times what importing Textual takes", flush=True)
 
@@ -314,7 +370,7 @@ def main() -> int:
     """Reads the options and measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=30)
-    parser.add_argument("--only", default="watching,charts,start,replay")
+    parser.add_argument("--only", default="watching,charts,start,replay,many")
     options = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="pgbed-tui-") as name:
@@ -323,6 +379,7 @@ def main() -> int:
             "charts": lambda: charts(report),
             "start": lambda: start(report, folder),
             "replay": lambda: replay(report, folder),
+            "many": lambda: many(report, folder),
             "watching": lambda: watching(report, folder, options.seconds),
         }
         for part, measure in parts.items():

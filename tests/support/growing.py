@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,17 +83,19 @@ class Growing:
 
 
 @contextmanager
-def growing(folder: Path, *, work: int = 100_000) -> Iterator[Growing]:
-    """Of two cells the first, of the base, is finished; the second is in l.i1. The run's lock is held."""
-    run = make_run(folder / "20261120-120000-16.3-17.0", repeats=1, unfinished=(1,), noise=0.0)
+def growing(
+    folder: Path, *, work: int = 100_000, builds: Sequence[str] = ("16.3", "17.0"), begun: bool = True
+) -> Iterator[Growing]:
+    """The first cell, of the base, is finished; the second is in l.i1, if that has begun. The run's lock is held."""
+    others = range(1, len(builds))
+    run = make_run(folder / "20261120-120000-16.3-17.0", builds=builds, repeats=1, unfinished=others, noise=0.0)
     (run / "cells").mkdir(exist_ok=True)
     with JournalWriter.open(run) as journal:
         attempt = journal.begin_attempt(CELL, START_NS - 5 * SECOND_NS, {})
         plan = {"name": "l.i1", "kind": "write"}
-        step = journal.begin_step(attempt, 0, "l.i1", "write", work, plan, START_NS)
-        roles = {
-            name: journal.add_role(step, 1, name, 4100 + n, 4200 + n) for n, name in enumerate(("insert", "delete"))
-        }
+        step = journal.begin_step(attempt, 0, "l.i1", "write", work, plan, START_NS) if begun else 0
+        names = ("insert", "delete") if begun else ()
+        roles = {name: journal.add_role(step, 1, name, 4100 + n, 4200 + n) for n, name in enumerate(names)}
         anchor = (START_NS, WALL_NS, journal.session.id)
         journal.database.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
         journal.commit()

@@ -9,7 +9,7 @@ from engine.view.step_series import SECOND_NS, Series
 from tui.glyphs import SETS
 from tui.marks import SIDES, Line
 from tui.widgets.abreast import closing, columns, labels, limits, lines, ratio_labels
-from tui.widgets.chart import Axis
+from tui.widgets.taken import Axis
 
 ASCII = SETS["ascii"]
 

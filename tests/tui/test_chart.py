@@ -16,8 +16,9 @@ from engine.view.step_series import SECOND_NS, Series
 from tui.glyphs import SETS
 from tui.marks import STYLES
 from tui.widgets.axes import WINDOWS, window
-from tui.widgets.chart import Axis, RateChart, nice
+from tui.widgets.chart import RateChart, nice
 from tui.widgets.ribbon import ribbon
+from tui.widgets.taken import Axis
 
 ROWS, CELLS = 8, 80
 
@@ -89,7 +90,7 @@ def test_a_stall_of_one_second_in_half_an_hour_reaches_the_bottom_of_its_column(
 
     def act(chart: RateChart) -> None:
         chart.show(points, minutes(30))
-        assert {x for x, character in enumerate(rows(chart)[-1]) if character != " "} == {CELLS // 2}
+        assert {x for x, character in enumerate(rows(chart)[-1]) if character != "⣿"} == {CELLS // 2}  # it is shaded
 
     on_chart(act)
 

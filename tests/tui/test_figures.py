@@ -159,9 +159,11 @@ def test_a_checkpoint_is_not_told_by_its_end_before_that(tmp_path: Path) -> None
 
 
 def test_a_chart_has_its_upper_edge_and_its_foot_beside_it() -> None:
-    assert words(scale(60_000.0, 4, "0")).splitlines() == ["   60k", "", "", "     0"]
-    assert words(scale(100.0, 2, "max ms")).splitlines() == ["   100", "max ms"]
-    assert len(scale(100.0, 1, "0")) == 1
+    assert words(scale((60_000.0, 30_000.0, 0.0), 4)).splitlines() == ["   60k", "", "", "     0"]
+    assert words(scale((100.0, 10.0, 1.0), 2, "max ms")).splitlines() == ["   100", "max ms"]
+    assert words(scale((100.0, 10.0, 1.0), 4, "max ms")).splitlines() == ["   100", "max ms", "    10", "     1"]
+    assert words(scale((80.0, 40.0, 0.0), 5)).splitlines() == ["    80", "", "    40", "", "     0"]
+    assert len(scale((100.0, 50.0, 0.0), 1)) == 1
 
 
 def test_figures_are_those_of_the_journal(recording: Path) -> None:

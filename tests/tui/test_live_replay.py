@@ -18,9 +18,9 @@ from tui.live.screen import LiveScreen
 def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) -> None:
     expected = {
         "space": "PAUSED",
-        "n": "STALL delete 0.0s so far",
+        "n": "STALL insert and 1 more 4.0s: process 5879",
         "enter": " STALL ",
-        "left_square_bracket": "00:00:07",
+        "left_square_bracket": "00:00:12",
         "comma": "REPLAY x1 ",
         "question_mark": "keys of this screen",
     }
@@ -78,18 +78,25 @@ def test_a_replay_is_moved_by_time(recording: Path) -> None:
 
 def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        ribbon = next(row for row in text(pilot).splitlines() if row.startswith("stalls"))
+        assert "!" in ribbon, "all that is recorded of the step is known from its start on"
         await pilot.press("n")
-        assert "STALL delete 0.0s" in text(pilot)
-        await pilot.press("right_square_bracket", "right_square_bracket")
+        await pilot.pause()
+        shown = text(pilot)
+        assert "STALL insert and 1 more 4.0s: process 5879" in shown, "all of it is seen: nothing is said of so far"
+        assert "so far" not in shown.split("stalls ")[1] and "!insert" not in shown
+        chart = next(row for row in shown.splitlines() if row.startswith("     0"))
+        assert "!" in chart and chart.rstrip()[-1] != "!", "and what followed it"
+        await pilot.press("n")
+        assert "no later stall" in text(pilot)
+        await pilot.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
         await pilot.pause()
         assert "!insert" in text(pilot) and "!delete" in text(pilot)
         assert "! STALL insert and 1 more" in text(pilot), "two roles of one client are one incident"
-        await pilot.press("n")
-        assert "no later stall" in text(pilot)
         await pilot.press("right_curly_bracket", "right_curly_bracket", "N")
         await pilot.pause()
-        assert "STALL delete 0.0s" in text(pilot)
-        await pilot.press("left_curly_bracket", "N")
+        assert "STALL insert and 1 more 4.0s: process 5879" in text(pilot)
+        await pilot.press("N")
         assert "no earlier stall" in text(pilot)
 
     replay(recording, check, at_s=1)
@@ -140,3 +147,17 @@ def test_a_position_is_told_to_other_screens(recording: Path) -> None:
         assert pilot.app.context.position == (screen.view.step.id, screen.view.at_ns)  # type: ignore[attr-defined]
 
     replay(recording, check, at_s=3)
+
+
+def test_the_detail_of_a_recorded_stall_is_whole_wherever_the_replay_stands(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("space", "enter")
+        await pilot.pause()
+        shown = text(pilot)
+        assert " STALL  insert, 3.7 s" in shown and "so far" not in shown
+        assert "163k not done" in shown, "what it came to is said of the time that is said"
+        rate = next(row for row in shown.splitlines() if row.startswith(" insert/s"))
+        course = rate[21:-14]
+        assert course.rstrip().count(" ") < len(course) and course.strip()[-1] != " "
+
+    replay(recording, check, at_s=9.5)

@@ -7,7 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.glyphs import SETS, Glyphs, choose
-from tui.widgets.raster import BRAILLE, columns_per_cell, dots_per_cell, level, raster, scatter
+from tui.widgets.raster import (
+    BRAILLE,
+    behind,
+    columns_per_cell,
+    dots_per_cell,
+    filled,
+    level,
+    level_line,
+    raster,
+    scatter,
+    seen_behind,
+)
 
 SPANS = st.one_of(
     st.none(),
@@ -84,22 +95,58 @@ def test_bars_reach_the_least_and_shade_up_to_the_greatest(
             assert cells[row] == glyphs.shade
 
 
+@settings(deadline=None)
+@given(COLUMNS, ROWS)
+def test_a_fill_tells_the_least_and_the_greatest_of_every_column(
+    columns: list[tuple[float, float] | None], rows: int
+) -> None:
+    drawn = filled(columns, TOP, rows, SETS["braille"])
+    for x, span in enumerate(columns):
+        found = dots(drawn, x)
+        if span is None:
+            assert not found  # a gap
+            continue
+        low, high = level(span[0], TOP, rows * 4), level(span[1], TOP, rows * 4)
+        assert max(found) == high
+        solid = next(dot for dot in range(rows * 4 + 1) if dot not in found) - 1  # from the bottom up
+        assert solid == (high if high == low + 1 else low)
+
+
+@pytest.mark.parametrize("name", SETS)
+@settings(deadline=None)
+@given(columns=COLUMNS, ghost=COLUMNS, rows=ROWS)
+def test_a_line_behind_hides_neither_the_least_nor_the_greatest(
+    name: str, columns: list[tuple[float, float] | None], ghost: list[tuple[float, float] | None], rows: int
+) -> None:
+    glyphs = SETS[name]
+    ghost = (ghost * len(columns))[: len(columns)]
+    front, back = filled(columns, TOP, rows, glyphs), level_line(ghost, TOP, rows, glyphs)
+    seen = behind(front, back, glyphs)
+    solid = "⣿" if name == "braille" else glyphs.levels[-1]
+    for y in range(rows):
+        for x, (own, other) in enumerate(zip(front[y], back[y], strict=True)):
+            assert seen[y][x] == (other != " " and own in (" ", solid)), "where an edge is, the line gives way to it"
+            if seen[y][x]:
+                assert seen_behind(own, other, glyphs) not in (own, " "), "and is seen elsewhere"
+
+
 @pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)
 @settings(deadline=None)
 @given(columns=st.lists(SPANS, max_size=24), rows=ROWS, top=st.sampled_from((0.0, 1e-9, 1.0, 100.0)))
 def test_there_are_as_many_rows_and_cells_as_asked_for(
     glyphs: Glyphs, columns: list[tuple[float, float] | None], rows: int, top: float
 ) -> None:
-    drawn = raster(columns, top, rows, glyphs)
     cells = -(-len(columns) // columns_per_cell(glyphs))
-    assert [len(row) for row in drawn] == [cells] * rows
+    for draw in (raster, filled, level_line):
+        assert [len(row) for row in draw(columns, top, rows, glyphs)] == [cells] * rows
 
 
 @pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)
 def test_nothing_moved_is_not_the_same_as_no_data(glyphs: Glyphs) -> None:
-    still, gap = raster([(0.0, 0.0)] * 2, TOP, 3, glyphs), raster([None] * 2, TOP, 3, glyphs)
-    assert still[:2] == gap[:2]
-    assert still[2].strip() and not gap[2].strip()
+    for draw in (raster, filled):
+        still, gap = draw([(0.0, 0.0)] * 2, TOP, 3, glyphs), draw([None] * 2, TOP, 3, glyphs)
+        assert still[:2] == gap[:2]
+        assert still[2].strip() and not gap[2].strip()
 
 
 def test_every_glyph_is_one_cell_wide_and_the_ascii_set_is_ascii() -> None:

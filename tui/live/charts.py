@@ -1,85 +1,225 @@
 """The charts of the Live screen, over one axis of time: rates, stalls, and service times; of cells abreast all their
-lines in active time, and the ratio as it closes in.
+lines in active time, and the ratio as it closes in. Where there is room: a figure of the machine, and waits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from engine.core.format import short
 from engine.journal.reader import EventRow
 from engine.view.abreast import Abreast
 from engine.view.envelope import columns_of
-from engine.view.step_series import SECOND_NS
+from engine.view.player import Player
+from engine.view.step_details import FIGURES, StepDetails
+from engine.view.step_series import SECOND_NS, Series
+from engine.view.tally import Tally
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
 from tui.live import text as live_text
-from tui.marks import Line
+from tui.live.sight import Sight
+from tui.marks import Line, line
 from tui.widgets import abreast as drawing
 from tui.widgets import axes
-from tui.widgets.axes import WINDOWS
-from tui.widgets.chart import Axis, Points
+from tui.widgets.axis_row import axis_row, placed
+from tui.widgets.chart import Ghost
+from tui.widgets.heat import heat
 from tui.widgets.lines import Lines
 from tui.widgets.ribbon import ribbon
 from tui.widgets.scaled import SCALE_CELLS, ScaledChart
+from tui.widgets.taken import Axis, Points, Taken
+from tui.widgets.waits import legend, strip_of
+
+ROOMY = (110, 38)  # columns, rows: from here on there is a second chart, and what was waited for
 
 
 class Charts:
     """The widgets, and what they show. Where cells are abreast `sides` and `closing` stand for `rates` and `times`."""
 
     CSS = """
-    LiveScreen #rates, LiveScreen #sides { height: 1fr; min-height: 4; }
+    LiveScreen #rates, LiveScreen #sides, LiveScreen #heat { height: 1fr; min-height: 4; }
+    LiveScreen #axis { height: 1; }
     LiveScreen #times { height: 2; }
     LiveScreen #closing { height: 4; }
     LiveScreen #ribbon { height: 1; }
     LiveScreen.-tall #times { height: 4; }
     LiveScreen.-tall #closing { height: 8; }
-    LiveScreen #sides, LiveScreen #closing { display: none; }
+    LiveScreen #second { height: 3; display: none; }
+    LiveScreen #second_head { height: 1; display: none; }
+    LiveScreen #waits { display: none; }
+    LiveScreen.-roomy #second, LiveScreen.-roomy #second_head, LiveScreen.-roomy #waits { display: block; }
+    LiveScreen.-ample #second { height: 5; }
+    LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
     LiveScreen.-abreast #sides, LiveScreen.-abreast #closing { display: block; }
     LiveScreen.-abreast #rates, LiveScreen.-abreast #times { display: none; }
+    LiveScreen.-heat #heat { display: block; }
+    LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
     """
 
     def __init__(self, glyphs: Glyphs, resized: Callable[[], None]) -> None:
         self._glyphs = glyphs
-        self.rates = ScaledChart(glyphs, "0", id="rates", chart_id="chart", resized=resized)
-        self.times = ScaledChart(glyphs, "max ms", id="times", chart_id="slowest")
+        self.rates = ScaledChart(glyphs, id="rates", chart_id="chart", resized=resized)
+        self.times = ScaledChart(glyphs, id="times", chart_id="slowest", word="max ms", log=True)
+        self.second = ScaledChart(glyphs, id="second", chart_id="figure", resized=resized)
         self.sides, self.closing = Lines(id="sides", resized=resized), Lines(id="closing", resized=resized)
-        self.ribbon = Lines(id="ribbon")
+        self.heat, self.second_head = Lines(id="heat", resized=resized), Lines(id="second_head")
+        self.ribbon, self.axis, self.waits = Lines(id="ribbon"), Lines(id="axis"), Lines(id="waits")
+        self._heat, self._waits = Taken(Tally), _ByRole()
+        self._ghost: tuple[tuple[object, ...], Ghost] | None = None
+        self.ghost: Ghost | None = None  # that is drawn now
+        self.figure = 0  # of the machine that the second chart shows
 
     def clear(self) -> None:
         """Nothing is known."""
-        self.rates.clear()
-        self.times.clear()
-        for part in (self.sides, self.closing, self.ribbon):
+        for chart in (self.rates, self.times, self.second):
+            chart.clear()
+        for part in (self.sides, self.closing, self.ribbon, self.axis, self.heat, self.second_head, self.waits):
             part.show([])
+        self._ghost = self.ghost = None
+        self._heat.forget()
 
-    def show(self, view: ViewState, kind: str, window: int, chosen: EventRow | None) -> None:
-        """Shows a kind of role in a window of the step; the ribbon always shows all of it, and the stall chosen."""
+    @property
+    def cells(self) -> int:
+        """The columns of all of them."""
+        return self.ribbon.size.width - SCALE_CELLS
+
+    def show(
+        self, player: Player, view: ViewState, kind: str, sight: Sight, chosen: EventRow | None, *, hot: bool
+    ) -> None:
+        """Shows a kind of role in what is looked at; the ribbon always shows all of the step, and the stall chosen."""
         series = view.series
         if series is None or view.step is None:
             self.clear()
             return
-        whole = axes.of(view)
-        shown = axes.window(whole, WINDOWS[window][1])
+        whole, shown = axes.of(view), sight.axis(view)
         stalls = [axes.interval(stall, view.at_ns, view.abreast) for stall in view.stalls]
-        cursor = whole.at if view.speed is not None else None
-        if view.abreast is not None:
+        cursor, cross = whole.at if view.speed is not None else None, sight.cross
+        self.ghost = None
+        if hot:
+            self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
+        elif view.abreast is not None:
             lines = view.abreast.slices.rates if kind == view.headline else _active(view.abreast, kind)
             own = [_own(shown, view.abreast, place) for place in range(len(lines))]
-            self.sides.show(_sides(lines, own, shown, stalls, cursor, self.sides, self._glyphs))
-            self.closing.show(_closing(view, view.abreast, shown, self.closing, self._glyphs))
+            self.sides.show(_sides(lines, own, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.headline else None
             timed = kind == view.headline and bool(series.times.value)
             points = series.times if timed else series.rates[kind]
-            self.rates.show(points, shown, stalls, None if timed else base, f"base {view.base}", cursor)
-            self.times.show(series.slowest[kind], shown, stalls)
+            self.ghost = ghost = None if timed else self._ghost_of(player, view, kind, shown)
+            self.rates.show(points, shown, stalls, None if timed else base, f"base {view.base}", cursor, ghost, cross)
         else:
             self.rates.clear()
+        if view.abreast is not None:
+            self.closing.show(_closing(view, view.abreast, shown, self.closing, self._glyphs))
+        elif kind in series.slowest:
+            self.times.show(series.slowest[kind], shown, stalls, cross=cross)
+        else:
             self.times.clear()
+        self._show_axis(view, shown, whole)
         at = axes.interval(chosen, view.at_ns, view.abreast) if chosen is not None else None
         if at is None and cursor is not None:
             at = (cursor, cursor)
-        cells = self.ribbon.size.width - SCALE_CELLS
-        self.ribbon.show([(("stalls ", "dim"), *ribbon(cells, (whole.start, whole.end), whole.at, stalls, at))])
+        known = series.newest_ns if view.speed is not None and view.abreast is None else whole.at
+        if view.speed is not None:  # all of a recording is known: what is to come, too
+            later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
+            stalls += [axes.interval(stall, series.newest_ns, view.abreast) for stall in later]
+        row = ribbon(self.cells, (whole.start, whole.end), known, stalls, at)
+        self.ribbon.show([(("stalls ", "dim"), *row)])
+
+    def reserve(self, roles: int) -> None:
+        """Keeps the rows of the waits of so many roles, until those are read."""
+        self.waits.show([()] * (roles + 1))
+
+    def show_details(self, details: StepDetails, view: ViewState, sight: Sight) -> None:
+        """The second chart, and the strip of waits."""
+        if view.series is None or view.step is None:
+            return
+        shown = sight.axis(view)
+        figure = FIGURES[self.figure % len(FIGURES)]
+        points = details.read_figures(place_of(view))[figure.name]
+        now = points.at(int(shown.at)) if points.until else None
+        others = ", ".join(other.name for other in FIGURES if other is not figure)
+        words = (f" {figure.name}, {figure.unit} ", ""), (short(now), "strong"), (f"  c: {others}", "dim")
+        self.second_head.show([line(*words)])
+        self.second.show(points, shown, cross=sight.cross)
+        details.read_waits(view.series.roles, place_of(view))
+        rows = self._waits.of(details.waits, shown, self.cells)
+        names = [role.name for role in view.roles if role.name in rows] or list(rows)
+        special = _special(shown, self.cells, (), None, sight.cross)
+        strips = [
+            ((f"{name:<{SCALE_CELLS - 1}} "[:SCALE_CELLS], "dim"), *strip_of(rows[name], special)) for name in names
+        ]
+        self.waits.show([*strips, line((f"{'waits':<{SCALE_CELLS}}{legend(list(rows.values()))}", "dim"))])
+
+    def _show_heat(
+        self, details: StepDetails, view: ViewState, kind: str, axis: Axis, special: Mapping[int, str]
+    ) -> None:
+        """How long what a kind of role did took."""
+        assert view.series is not None
+        details.read_services(view.series.roles, place_of(view))
+        points, rows = details.services.get(kind), self.heat.size.height
+        if points is None or rows < 2 or self.cells <= 0:
+            self.heat.show([])
+            return
+        self.heat.show(_scaled(*heat(self._heat.of(points, axis, self.cells).columns, rows, special, self._glyphs)))
+
+    def _show_axis(self, view: ViewState, shown: Axis, whole: Axis) -> None:
+        lasting = [placed(event, view.at_ns) for event in view.events if event.kind != "stall"]
+        if view.abreast is not None:
+            lane = view.abreast.lane
+            lasting = [
+                (event, lane.active_at(int(from_)), lane.active_at(int(until))) for event, from_, until in lasting
+            ]
+        row = axis_row(shown, whole.start, self.cells, lasting, self._glyphs)
+        self.axis.show([((" " * SCALE_CELLS, ""), *row)])
+
+    def _ghost_of(self, player: Player, view: ViewState, kind: str, axis: Axis) -> Ghost | None:
+        """The base's curve; what is to come of it is laid anew only when the present has come to another column."""
+        found = player.ghost(view, kind)
+        if found is None:
+            return None
+        column = int((axis.at - axis.start) / (axis.end - axis.start) * 2 * max(1, self.cells))
+        key = (id(found), axis.start, axis.end, column)
+        if self._ghost is None or self._ghost[0] != key:
+            over = view.fraction == 1 and view.speed is None
+            self._ghost = (key, Ghost(found.past, Series() if over else found.ahead(int(axis.at))))
+        return self._ghost[1]
+
+
+class _ByRole:
+    """Columns for each of some series."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, Taken[Tally]] = {}
+
+    def of(
+        self, rows: Mapping[str, Points], axis: Axis, cells: int
+    ) -> dict[str, Sequence[Mapping[int | str, float] | None]]:
+        return {
+            name: self._taken.setdefault(name, Taken(Tally)).of(points, axis, max(0, cells)).columns
+            for name, points in rows.items()
+        }
+
+
+def place_of(view: ViewState) -> Callable[[int], tuple[int, float]]:
+    """Where a tick's end lies on the axis, and how much of the tick the server worked."""
+    series = view.series
+    if view.abreast is None or series is None:
+        return lambda t_ns: (t_ns, 1.0)
+    return lambda t_ns: (int(series.worked_s(t_ns) * SECOND_NS), series.active_share(t_ns))
+
+
+def _special(
+    axis: Axis, cells: int, stalls: Sequence[tuple[float, float]], cursor: float | None, cross: float | None
+) -> dict[int, str]:
+    """The marks of columns: stalls, where a replay stands, what is read out."""
+    special: dict[int, str] = {}
+    if cursor is not None:
+        special |= dict.fromkeys(columns_of(axis.start, axis.end, cursor, cursor, cells), "cursor")
+    for begin, end in stalls:
+        special |= dict.fromkeys(columns_of(axis.start, axis.end, begin, end, cells), "stall")
+    if cross is not None:
+        special |= dict.fromkeys(columns_of(axis.start, axis.end, cross, cross, cells), "cursor")
+    return special
 
 
 def _active(abreast: Abreast, kind: str) -> Sequence[Points | None]:
@@ -97,19 +237,16 @@ def _sides(
     own: Sequence[Axis],
     axis: Axis,
     stalls: Sequence[tuple[float, float]],
-    cursor: float | None,
+    pointed: tuple[float | None, float | None],
     part: Lines,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Every side's line. Stalls and the cursor are those of the side that is looked at."""
+    """Every side's line. Stalls and what is pointed at are those of the side that is looked at."""
     cells, rows = part.size.width - SCALE_CELLS, part.size.height
     if cells <= 0 or rows <= 1:
         return []
     drawn = [drawing.columns(each, to, cells) if each is not None else [] for each, to in zip(lines, own, strict=True)]
-    at = columns_of(axis.start, axis.end, cursor, cursor, cells) if cursor is not None else range(0)
-    special = dict.fromkeys(at, "cursor")
-    for begin, end in stalls:
-        special |= dict.fromkeys(columns_of(axis.start, axis.end, begin, end, cells), "stall")
+    special = _special(axis, cells, stalls, *pointed)
     edges = drawing.limits(drawn)
     return _scaled(drawing.lines(drawn, edges, rows, special, glyphs), drawing.labels(*edges, rows))
 

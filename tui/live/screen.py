@@ -1,6 +1,6 @@
 """Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -11,38 +11,41 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from engine.core.errors import UserError
-from engine.core.format import seconds_of
-from engine.journal.reader import EventRow
 from engine.view.events import incident_words, main_stall
 from engine.view.player import Player, legible
-from engine.view.step_series import SECOND_NS
+from engine.view.step_series import Series
 from engine.view.view_state import ViewState
 from tui.keys import key
 from tui.live import probe_words
 from tui.live import text as live_text
-from tui.live.charts import Charts
+from tui.live.charts import ROOMY, Charts, place_of
 from tui.live.cost import Cost
+from tui.live.pointing import Pointing
+from tui.live.readout import readout
+from tui.live.side import schedule, side
 from tui.marks import Line, folded, line
-from tui.screens.base import TALL_ROWS, WIDE_COLUMNS, BenchScreen
-from tui.widgets import axes
-from tui.widgets.axes import WINDOWS
+from tui.screens.base import TALL_ROWS, WIDE_COLUMNS
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
+from tui.widgets.rows import Rows
 
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
 GLANCE_S = 0.2  # between two looks whether a stall has begun
-EVENTS_MOST = 8  # that are shown at once
+SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by those of the terminal
+AMPLE_ROWS = 46
+CHART_ROWS, EVENT_ROWS = 4, 3  # of a short terminal: at least, and wished for
 # What the last row leaves out: always, and on a narrow screen, where further keys hold that have no room.
 LIVE_ONLY, REPLAY_ONLY, ABREAST_ONLY = ("live.mark",), ("live.back", "live.slower"), ("live.build",)
 LESS_IN_REPLAY, LESS_ABREAST = ("live.zoom", "live.role"), ("live.zoom", "live.slower")
+LESS, LESS_WIDE = ("live.heat",), ("live.cross", "live.log")
+ROOMY_ONLY = ("live.figure",)
 
 
-class LiveScreen(BenchScreen):
+class LiveScreen(Pointing):
     """A run as it is measured, or a cell of it replayed."""
 
     TITLE_WORD: ClassVar[str] = "LIVE"
-    JUMPS: ClassVar[dict[str, str]] = {"chart": "c", "sides": "c", "ribbon": "r", "events": "e"}
     DEFAULT_CSS = (
         Charts.CSS
         + """
@@ -51,8 +54,7 @@ class LiveScreen(BenchScreen):
     LiveScreen #side { display: none; width: 44; padding: 0 1; height: 1fr; }
     LiveScreen.-wide #side { display: block; }
     LiveScreen #events { height: 3; }
-    LiveScreen.-abreast #events { height: 2; }
-    LiveScreen.-tall #events { height: 8; }
+    LiveScreen.-log #main > *, LiveScreen.-log #middle { display: none; }
     """
     )
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -63,6 +65,20 @@ class LiveScreen(BenchScreen):
         key("z", "zoom", "zoom", "live.zoom"),
         key("i", "role", "role", "live.role"),
         key("s", "side", "build", "live.build"),
+        key("h", "heat", "heat map", "live.heat"),
+        key("left", "cross(-1)", "read out", "live.cross", shown="left/right"),
+        key("right", "cross(1)", "read out what is later", "live.cross_on", show=False),
+        key("shift+left", "cross(-10)", "read out, ten columns before", "live.cross_far", show=False),
+        key("shift+right", "cross(10)", "read out, ten columns later", "live.cross_far_on", show=False),
+        key("escape", "let_go", "the whole step, nothing read out", "live.let_go", show=False),
+        key("c", "figure", "figure", "live.figure"),
+        key("l", "log", "log", "live.log"),
+        key("down", "scroll_log('down')", "older events", "live.log_down", show=False),
+        key("up", "scroll_log('up')", "newer events", "live.log_up", show=False),
+        key("pagedown", "scroll_log('page_down')", "a page of older events", "live.log_page_down", show=False),
+        key("pageup", "scroll_log('page_up')", "a page of newer events", "live.log_page_up", show=False),
+        key("home", "scroll_log('home')", "the newest event", "live.log_home", show=False),
+        key("end", "scroll_log('end')", "the oldest event", "live.log_end", show=False),
         key("m", "mark", "mark", "live.mark"),
         key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
         key("right_square_bracket", "seek(1)", "forward 1 s", "live.on", show=False),
@@ -75,36 +91,39 @@ class LiveScreen(BenchScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.player: Player | None = None
-        self.view: ViewState | None = None
-        self._window = 0
-        self._kind = ""  # of role that the chart shows; empty: the step's own
-        self._cursor: int | None = None  # id of the stall that n and N stand on
         self._held_at: float | None = None  # clock reading at which painting was paused
         self._paint: Timer | None = None
         self._version = -1
         self._cost = Cost()
         self._trouble = ""  # why nothing new is shown
+        self._settled = False  # the first paint is over: what takes long to read may be read
 
     def parts(self) -> Sequence[Widget]:
         self._charts = charts = Charts(self.glyphs, self._redraw)
         self._head, self._ages = Lines(id="head"), Lines(id="ages")
-        self._roles, self._events, self._side = Lines(id="roles"), Lines(id="events"), Lines(id="side")
-        upper, lower = (charts.rates, charts.sides, charts.ribbon), (charts.times, charts.closing)
-        main = Vertical(self._head, *upper, self._ages, *lower, self._roles, self._events, id="main")
-        for part in (charts.rates.chart, charts.sides, charts.ribbon, self._events):
-            part.can_focus = True
-        return [Horizontal(main, self._side, id="middle")]
+        self._roles, self._side = Lines(id="roles"), Lines(id="side")
+        self._events = Rows(self._event_row, id="events")
+        upper = (charts.rates, charts.sides, charts.heat, charts.axis, charts.ribbon)
+        lower = (charts.times, charts.closing, charts.second_head, charts.second, charts.waits)
+        main = Vertical(self._head, *upper, self._ages, *lower, self._roles, id="main")
+        return [Horizontal(main, self._side, id="middle"), self._events]
 
     def on_mount(self) -> None:
         self.bench.run_selected.subscribe(self, lambda _: self.watch_run())
         self.set_interval(GLANCE_S, self._glance)
-        self._beat()
+        self._open()
+        self.repaint()  # before it is laid out: what is as high as its lines is so from the first paint on
+        self.call_after_refresh(self._settle)
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._redraw()
 
     def on_screen_resume(self) -> None:
         """Looks at once at what was chosen meanwhile; while painting is paused, shows what is held."""
         self._open()
-        self.call_after_refresh(self.repaint if self._held_at is None else self._redraw)
+        if self._settled:
+            self.call_after_refresh(self.repaint if self._held_at is None else self._redraw)
 
     def on_resize(self, _: events.Resize) -> None:
         self.call_after_refresh(self._redraw)
@@ -115,19 +134,12 @@ class LiveScreen(BenchScreen):
             self.player.close()
         self.player, self.view, self._cursor, self._kind, self._held_at = None, None, None, "", None
         self._trouble = ""
+        self.sight.forget()
         self._charts.clear()
-        for part in (self._head, self._ages, self._roles, self._events, self._side):
+        for part in (self._head, self._ages, self._roles, self._side):
             part.show([])
+        self._events.show(0, 0)
         self.repaint()
-
-    @property
-    def _replayed(self) -> Player | None:
-        """The player, where what it plays is recorded."""
-        return self.player if self.player is not None and self.player.replay else None
-
-    @property
-    def _stalls(self) -> Sequence[EventRow]:
-        return self.view.stalls if self.view is not None else ()
 
     def _open(self) -> None:
         if self.player is not None or self.context.run is None:
@@ -148,12 +160,26 @@ class LiveScreen(BenchScreen):
 
     def _offer(self, *, abreast: bool) -> None:
         """Lays the screen out for cells abreast, or one by itself, with the keys that matter then."""
+        columns, rows = self.app.size
+        roomy = columns >= ROOMY[0] and rows >= ROOMY[1]
         self.set_class(abreast, "-abreast")
+        self.set_class(roomy, "-roomy")
+        self.set_class(roomy and rows >= AMPLE_ROWS, "-ample")
+        self.set_class(columns >= WIDE_COLUMNS, "-wide")  # as the framework does, but only after the first layout
+        self.set_class(rows >= TALL_ROWS, "-tall")
+        self._side.styles.width = self._side_columns
         replay = self._replayed is not None
         hidden = {*(LIVE_ONLY if replay else REPLAY_ONLY), *(() if abreast else ABREAST_ONLY)}
-        if self.size.width < WIDE_COLUMNS:
-            hidden |= {*(LESS_IN_REPLAY if replay else ()), *(LESS_ABREAST if abreast else ())}
+        hidden |= set() if roomy else set(ROOMY_ONLY)
+        hidden |= set(LESS_WIDE) if columns < SIDE_COLUMNS[0][0] else set()
+        if columns < WIDE_COLUMNS:
+            hidden |= {*LESS, *(LESS_IN_REPLAY if replay else ()), *(LESS_ABREAST if abreast else ())}
         self.query_one(KeyRow).hide(*sorted(hidden))
+
+    @property
+    def _side_columns(self) -> int:
+        """Those of the right column, were it shown."""
+        return next((cells for columns, cells in SIDE_COLUMNS if self.app.size.width >= columns), SIDE_COLUMNS[-1][1])
 
     def _tick(self) -> None:
         still = self._replayed is not None and not self._replayed.playing
@@ -189,19 +215,13 @@ class LiveScreen(BenchScreen):
         elif self.context.run is None:
             self._show_error("No run selected: start one in Launch (1), or choose one in History (5)")
 
-    def _try(self, act: Callable[[], object]) -> None:
-        """Does what reads the record; where that cannot be understood, says so in a line."""
-        try:
-            with legible(self.context.run or self.context.out):
-                act()
-        except UserError as error:
-            self._show_error(str(error))
-
     def _take(self, view: ViewState) -> None:
         if self.view is None or self.view.step is None or view.step is None:
             self._kind = ""
+            self.sight.forget()
         elif view.step.id != self.view.step.id:
             self._kind, self._cursor = self._kind if view.step.name == self.view.step.name else "", None
+            self.sight.part = self.sight.cross = None
         self.view = view
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
         self._offer(abreast=view.abreast is not None)
@@ -229,22 +249,66 @@ class LiveScreen(BenchScreen):
         self.refresh_small()
 
     def _error_lines(self) -> list[Line]:
-        return folded(self._trouble, self.size.width, "warning")
+        return folded(self._trouble, self.app.size.width, "warning")
 
     def _show(self, view: ViewState) -> None:
         if self.has_class("-small"):
             self.refresh_small()
             return
+        columns, rows = self.app.size
         self._show_head(view)
-        self._ages.show([live_text.ages(view)])
+        wide, tall = columns >= WIDE_COLUMNS, rows >= TALL_ROWS
+        main_columns = columns - self._side_columns if wide else columns
+        self._ages.show(_unfolded(live_text.ages(view), main_columns) if tall else [live_text.ages(view)])
         probes = probe_words.rows(view.frames, [role.name for role in view.roles])
-        if self.size.height < TALL_ROWS:
-            probes = probes[:2]
-        self._roles.show([*live_text.role_table(view, self.size.width), *probes, live_text.states(view)])
-        self._events.show(live_text.event_log(view, EVENTS_MOST))
-        if self.size.width >= WIDE_COLUMNS and self.player is not None:
-            self._side.show(live_text.side(view, live_text.environment(self.player.manifest)))
-        self._charts.show(view, self._shown_kind(view), self._window, self._chosen_stall)
+        table = live_text.role_table(view, main_columns)
+        if view.step is None and self.player is not None:  # a cell is prepared: what is known is the plan
+            table = schedule(view, self.player.schedule(), main_columns, rows - 8, self.glyphs)
+        self._roles.show([*table, *(probes if tall else probes[:2]), live_text.states(view)])
+        self._arrange(len(table) + len(probes if tall else probes[:2]) + 1, rows)
+        self._show_log(view)
+        if self.player is not None:
+            hot = self.has_class("-heat")
+            self._charts.show(self.player, view, self._shown_kind(view), self.sight, self._chosen_stall, hot=hot)
+            if self.has_class("-roomy") and view.step is not None:
+                if self._settled:
+                    self._charts.show_details(self.player.details(view), view, self.sight)
+                else:
+                    self._charts.reserve(len(view.roles))
+            if wide:
+                self._show_side(self.player, view)
+
+    def _arrange(self, table: int, rows: int) -> None:
+        """Gives the log of a short terminal what the chart leaves: that has the first claim."""
+        if self.has_class("-log"):
+            self._events.styles.height = "1fr"
+            return
+        most = EVENT_ROWS if rows < TALL_ROWS else 8 if not self.has_class("-roomy") or rows >= AMPLE_ROWS else 4
+        fixed = 10 + table + (1 if self.has_class("-abreast") else 0)  # head, axis, ribbon, ages, times, tabs, keys
+        height = max(1, min(most, rows - fixed - CHART_ROWS))
+        known = self._events.styles.height
+        if known is None or known.is_fraction or known.value != height:
+            self._events.styles.height = height
+
+    def _show_side(self, player: Player, view: ViewState) -> None:
+        figures: Mapping[str, Series] = {}
+        if self._settled and view.step is not None:
+            figures = player.details(view).read_figures(place_of(view))
+        size = (self._side_columns - 2, self._side.size.height or self.app.size.height)
+        self._side.show(side(view, player.schedule(), player.manifest, figures, self.glyphs, size))
+
+    def _show_log(self, view: ViewState) -> None:
+        """The log, newest first; who has scrolled it stays where that is when it grows."""
+        count, before = len(view.events), self._events.virtual_size.height
+        if 0 < before < count and self._events.top:
+            self._events.scroll_to(y=self._events.top + count - before, animate=False, force=True)
+        self._events.show(count, 0)
+
+    def _event_row(self, place: int) -> Line:
+        view = self.view
+        if view is None or place >= len(view.events):
+            return ()
+        return live_text.event_line(view.events[-1 - place], view.at_ns, view.wall_ns)
 
     def _behind_s(self) -> float | None:
         """How long painting has been paused; None while it is not."""
@@ -257,22 +321,26 @@ class LiveScreen(BenchScreen):
 
     def _show_head(self, view: ViewState) -> None:
         percent = self._cost.percent if self.context.show_cost else None
-        window = axes.words(axes.of(view), self._window) if view.step is not None else ""
-        legend = partial(live_text.legend, glyphs=self.glyphs, columns=self._head.size.width or self.size.width)
-        self._head.show(
-            [
-                live_text.title(view),
-                live_text.progress(view, self.glyphs, self._behind_s(), percent),
-                (legend if view.abreast is not None else live_text.rates)(view, self._shown_kind(view), window),
-            ]
-        )
+        columns = self._head.size.width or self.app.size.width
+        progress = live_text.progress(view, self.glyphs, self._behind_s(), percent, columns)
+        self._head.show([live_text.title(view), progress, self._figures(view, columns)])
+
+    def _figures(self, view: ViewState, columns: int) -> Line:
+        """What is read out, else the rates of now."""
+        kind = self._shown_kind(view)
+        if self.sight.cross is not None and view.series is not None and self.player is not None:
+            details = self.player.details(view)
+            details.read_waits(view.series.roles, place_of(view))
+            ghost = self._charts.ghost
+            return readout(view, kind, self.sight, self._charts.cells, ghost, details.waits)
+        window = self.sight.words(view) if view.step is not None else ""
+        if view.abreast is None:
+            return live_text.rates(view, kind, window, glyphs=self.glyphs, columns=columns)
+        legend = partial(live_text.legend, glyphs=self.glyphs, columns=columns)
+        return legend(view, kind, window)
 
     def _shown_kind(self, view: ViewState) -> str:
         return self._kind or view.headline
-
-    @property
-    def _chosen_stall(self) -> EventRow | None:
-        return next((stall for stall in self._stalls if stall.id == self._cursor), None)
 
     # Keys
 
@@ -290,7 +358,7 @@ class LiveScreen(BenchScreen):
     def action_stall(self, by: int) -> None:
         """The next stall, or the one before; a replay goes there."""
         if self._replayed is not None:
-            self._move(lambda player: self._seek_stall(player, by))
+            self._seek_stall(by)
         else:
             self._try(lambda: self._choose_stall(by))
 
@@ -304,29 +372,21 @@ class LiveScreen(BenchScreen):
         self.notify_line(f"{place + 1}/{len(found)} {incident_words(found[place], self.view.at_ns)}")
         self._redraw()
 
-    def _seek_stall(self, player: Player, by: int) -> None:
-        if not player.seek_stall(by):
-            self.notify_line("no later stall" if by > 0 else "no earlier stall")
-
     def action_detail(self) -> None:
         """The stall that was chosen, or the last one: what everything did around it."""
-        from tui.live.stall import StallScreen
+        self._detail_of(self._chosen_stall)
 
-        if self.player is None or self.view is None or not (found := self.view.incidents):
-            self.notify_line("no stall in this step so far")
-            return
-        chosen = self._chosen_stall or main_stall(found[-1])
-        self.app.push_screen(StallScreen(self.player, self.view, chosen))
+    def action_heat(self) -> None:
+        """How long operations took, in place of how many there were; and back."""
+        self.toggle_class("-heat")
+        self.call_after_refresh(self._redraw)
 
-    def action_zoom(self) -> None:
-        """The whole step, the last ten minutes, the last minute."""
-        if self.view is None or self.view.step is None:
-            self.notify_line("no step has started yet")
+    def action_figure(self) -> None:
+        """The next figure of the machine in the second chart."""
+        if not self.has_class("-roomy"):
+            self.notify_line(f"the second chart needs {ROOMY[0]} columns and {ROOMY[1]} rows")
             return
-        before = self._window
-        self._window = axes.narrower(axes.of(self.view), before)
-        if before == self._window:
-            self.notify_line(f"the whole step is no longer than {WINDOWS[-1][0]}")
+        self._charts.figure += 1
         self._redraw()
 
     def action_role(self) -> None:
@@ -365,35 +425,10 @@ class LiveScreen(BenchScreen):
 
         self.bench.ask_user(LineScreen("Marker for this moment:"), put)
 
-    def _move(self, how: Callable[[Player], object]) -> None:
-        """Does something to the replay, and shows what comes of it."""
-        player = self._replayed
-        if player is None:
-            self.notify_line("this is live: replay a cell from History (5)")
-            return
-        self._try(lambda: how(player))
-        self.repaint()
 
-    def action_seek(self, seconds: int) -> None:
-        self._move(lambda player: player.seek(player.position_ns + seconds * SECOND_NS))
-
-    def action_speed(self, by: int) -> None:
-        self._move(lambda player: player.faster(by))
-
-    def action_go(self) -> None:
-        from tui.screens.over import LineScreen
-
-        if self._replayed is None or self.view is None or self.view.step is None:
-            self._move(lambda _: None)
-            return
-        start_ns = self.view.step.started_ns
-
-        def go(text: str) -> None:
-            try:
-                t_ns = start_ns + int(seconds_of(text) * SECOND_NS)
-            except (ValueError, OverflowError):
-                self.notify_line(f"{text}: give seconds, mm:ss or hh:mm:ss", "warning")
-            else:
-                self._move(lambda player: player.seek(t_ns))
-
-        self.bench.ask_user(LineScreen("Go to a time of the step (seconds, mm:ss or hh:mm:ss):"), go)
+def _unfolded(spans: Line, columns: int) -> list[Line]:
+    """A line in as many as it takes: a cause is worth more than a row of the chart."""
+    if sum(len(text) for text, _ in spans) <= columns:
+        return [spans]
+    mark = next((mark for _, mark in reversed(spans) if mark in ("stall", "dim")), "")
+    return folded("".join(text for text, _ in spans).strip(), columns, mark)

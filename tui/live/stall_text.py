@@ -35,20 +35,23 @@ SAMPLE_SERIES: tuple[tuple[str, str, str, float], ...] = (
 
 
 def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyphs, cells: int) -> list[Line]:
-    """Everything of a stall: 30 s before it to 30 s after."""
+    """Everything of a stall: 30 s before it to 30 s after; of a recording all of it, wherever the replay stands."""
     assert view.series is not None
-    began_ns, ended_ns = stall.started_ns, until_ns(stall, view.at_ns)
-    axis = (began_ns - AROUND_NS, ended_ns + AROUND_NS)
-    at = min(axis[1], view.at_ns)
+    now_ns = view.at_ns if view.speed is None else max(view.at_ns, view.series.newest_ns)
+    began_ns, ended_ns = stall.started_ns, until_ns(stall, now_ns)
+    over = view.speed is not None or (view.step is not None and view.step.ended_ns is not None)
+    last_ns = view.series.newest_ns if over else ended_ns + AROUND_NS
+    axis = (max(began_ns - AROUND_NS, view.series.step.started_ns), min(ended_ns + AROUND_NS, max(last_ns, ended_ns)))
+    at = min(axis[1], now_ns)
     median, missed = short(stall.data.get("median_per_s")), short(stall.data.get("missed_rows"))
     lines = [
         line(
             (" STALL ", "stall"),
-            (f" {stall.role}, {stall_seconds(stall, view.at_ns):.1f} s", "strong"),
+            (f" {stall.role}, {stall_seconds(stall, now_ns):.1f} s", "strong"),
             (f"  depth {stall.data.get('depth', 0):.0%} of {median}/s, {missed} not done", ""),
         ),
-        *_causes(stall, view.at_ns, cells),
-        line((f" 30 s before to 30 s after{' (so far)' if at < axis[1] else ''}", "dim")),
+        *_causes(stall, now_ns, cells),
+        line((f" 30 s before to 30 s after{' (so far)' if at < axis[1] and not over else ''}", "dim")),
     ]
     bar = max(10, cells - NAME_CELLS - RANGE_CELLS - 2)
     marked = columns_of(*axis, began_ns, ended_ns, bar)
@@ -62,7 +65,7 @@ def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyp
     ]
     lines.append(line((" log", "strong"), ("" if near else "  nothing was logged", "dim")))
     for event in near:
-        began, words = event_line(event, view.at_ns, view.wall_ns)
+        began, words = event_line(event, now_ns, view.wall_ns + now_ns - view.at_ns)
         lines += hanging(began, words[0], cells, words[1])
     return lines
 

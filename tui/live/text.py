@@ -1,10 +1,9 @@
 """The Live screen in lines: everything on it but the chart and the ribbon, from a `ViewState` alone."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from engine.core.format import clock, duration, short, span, three
-from engine.core.model import Manifest, workload_title
 from engine.journal.reader import EventRow
 from engine.view.abreast import reach_words, so_far_words
 from engine.view.events import event_words, incident_words, lasts
@@ -15,11 +14,13 @@ from tui.marks import SIDES, Line, Span, cut, line, width
 from tui.screens.base import LEAST
 
 BAR_CELLS = 16
+TREND = 0.005  # of a ratio: what changes by less stays
 WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
 # The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq us", 8), ("wait", 11),
 )  # fmt: skip
+TABLE_COLUMNS, LESS = 80, ("pid",)  # narrower, those are left out
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
 
 
@@ -53,16 +54,37 @@ def _badge(view: ViewState) -> Span:
     }.get(view.state, (f" {view.state.upper()} ", "title"))
 
 
-def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None) -> Line:
+def progress(
+    view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None, columns: int = 80
+) -> Line:
     """How far the step is, how long it will take, whether the SLA holds, what the interface itself costs."""
+    forms = (
+        _progress(view, glyphs, behind_s, interface_percent, bar_cells, left)
+        for bar_cells, left in ((BAR_CELLS, True), (BAR_CELLS, False), (BAR_CELLS // 2, False))
+    )
+    shown: Line = ()
+    for shown in forms:
+        if width(shown) <= columns:
+            break
+    return shown
+
+
+def _progress(
+    view: ViewState,
+    glyphs: Glyphs,
+    behind_s: float | None,
+    interface_percent: float | None,
+    bar_cells: int,
+    left: bool,
+) -> Line:
     spans: list[Span] = []
     if behind_s is not None:
         spans += [(" ", ""), (f" PAUSED {span(behind_s)} behind ", "cursor")]
     if view.doing:
         spans.append((f" {view.doing} ", "strong"))
     elif view.fraction is not None:
-        filled = int(BAR_CELLS * view.fraction)
-        bar = glyphs.done * filled + glyphs.todo * (BAR_CELLS - filled)
+        filled = int(bar_cells * view.fraction)
+        bar = glyphs.done * filled + glyphs.todo * (bar_cells - filled)
         spans.append((f" {bar} {int(100 * view.fraction):3}% ", ""))  # 99.6 % is not all
         if view.eta_s is not None and view.fraction < 1:
             spans.append((f" ETA {span(view.eta_s)} ", ""))
@@ -73,8 +95,10 @@ def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_
     if view.sla is not None:
         kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # 94.9 % is not 95 %
         spans.append((f" ok{kept}", "") if view.sla.passed else (f" x{kept}", "sla"))
-    left = f", {span(view.left_s)} left" if view.left_s is not None else ""
-    spans.append((f" {view.cells_done}/{view.cells} cells{left}", "dim"))
+    until = ""
+    if view.left_s is not None:
+        until = f", {span(view.left_s)} left, ends {ends(view)}" if left else f", ends {ends(view)}"
+    spans.append((f" {view.cells_done}/{view.cells} cells{until}", "dim"))
     if view.cells_failed:
         spans.append((f" x {view.cells_failed} failed", "worse"))
     if interface_percent is not None:
@@ -83,7 +107,45 @@ def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_
     return tuple(spans)
 
 
-def rates(view: ViewState, kind: str, window: str) -> Line:
+def ends(view: ViewState) -> str:
+    """When the run will end, by the clock on the wall; with the day where that is not today."""
+    assert view.left_s is not None
+    end_s = view.wall_ns / 1e9 + view.left_s
+    then, now = time.localtime(end_s), time.localtime(view.wall_ns / 1e9)
+    return time.strftime("%H:%M" if then.tm_yday == now.tm_yday else "%a %H:%M", then)
+
+
+def ratio_words(view: ViewState, glyphs: Glyphs, *, several: bool) -> str:
+    """`0.934`: its trend and `so far` while it may change, and from where to where it is of several cells of the base.
+
+    It compares what was done up to the same point of the step.
+    """
+    assert view.relative is not None
+    so_far = "" if view.fraction == 1 else f"{trend_of(view, glyphs)} so far"
+    ratios = view.relatives
+    range_ = f", {ratios[0]:.3f} to {ratios[-1]:.3f} of {len(ratios)} cells" if several and len(ratios) > 1 else ""
+    return f"{view.relative:.3f}{so_far}{range_}"
+
+
+def trend_of(view: ViewState, glyphs: Glyphs) -> str:
+    """An arrow: whether the ratio rises, falls or stays."""
+    if view.relative is None or view.relative_before is None:
+        return ""
+    return arrow(view.relative - view.relative_before, glyphs)
+
+
+def arrow(change: float, glyphs: Glyphs) -> str:
+    """Down, level or up."""
+    return " " + glyphs.trends[1 + (change > TREND) - (change < -TREND)]
+
+
+def rates(view: ViewState, kind: str, window: str, *, glyphs: Glyphs = SETS["ascii"], columns: int = 80) -> Line:
+    """What is known of the rate: in a narrow terminal without the range over several cells of the base."""
+    whole = _rates(view, kind, window, glyphs, several=True)
+    return whole if width(whole) <= columns else _rates(view, kind, window, glyphs, several=False)
+
+
+def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: bool) -> Line:
     """The rate that the chart shows, its last minute's median, and the base's rate of the same step; or its time."""
     series = view.series
     if series is None:
@@ -105,7 +167,7 @@ def rates(view: ViewState, kind: str, window: str) -> Line:
         if view.base_per_s is not None:
             spans += [("  base ", "dim"), (short(view.base_per_s), "base")]
         if view.relative is not None:
-            spans.append((f" ({view.relative:.3f}{'' if view.fraction == 1 else ' so far'})", ""))
+            spans.append((f" ({ratio_words(view, glyphs, several=several)})", ""))
     others = [name for name in series.rates if name != kind]
     if others:
         spans.append((f"  i: {', '.join(others)}", "dim"))
@@ -177,7 +239,7 @@ def sentences(view: ViewState, columns: int) -> list[Line]:
 
 
 def ages(view: ViewState) -> Line:
-    """How long statements in flight have been running, and the stall that lasts, or the last one."""
+    """How long statements in flight have been running, and the stall that lasts, or the last one: unfolded."""
     if view.step is None:
         return line()
     spans: list[Span] = [(" in flight", "dim")]
@@ -201,18 +263,18 @@ def ages(view: ViewState) -> Line:
 def role_table(view: ViewState, columns: int) -> list[Line]:
     """A row a role, and one of the server as a whole."""
     machine = view.machine
-    heads = [*COLUMNS, *TIMES]
-    lines = [line((" " + _row([head for head, _ in heads], heads), "dim"))]
+    heads = [head for head in (*COLUMNS, *TIMES) if columns >= TABLE_COLUMNS or head[0] not in LESS]
+    lines = [line((" " + _row({head: head for head, _ in heads}, heads), "dim"))]
     lines += [_role(role, heads) for role in view.roles]
-    server = [
-        "server",
-        "all" if machine.server_processes is None else f"{machine.server_processes} pr",
-        "",
-        *_in_room(heads, machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_us_per_s),
-    ]
+    server = {
+        "role": "server",
+        "pid": "all" if machine.server_processes is None else f"{machine.server_processes} pr",
+        **_in_room(machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_us_per_s),
+    }
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
     idle = "not visible from outside" if view.attached else "background processes idle"
-    lines.append(line(" " + _row(server, heads[:6]), ("  " + (", ".join(workers) or idle), "dim")))
+    heads = heads[: len(heads) - len(TIMES) - 1]  # up to what it waits for
+    lines.append(line(" " + _row(server, heads), ("  " + (", ".join(workers) or idle), "dim")))
     clients = [role for role in view.roles if role.client_cpu_percent is not None]
     if clients and columns >= 110:
         shares = " ".join(f"{role.name} {role.client_cpu_percent:.0f}%" for role in clients)
@@ -222,17 +284,17 @@ def role_table(view: ViewState, columns: int) -> list[Line]:
 
 def _role(role: RoleLine, heads: Sequence[tuple[str, int]]) -> Line:
     pid = str(role.backend_pid) if role.backend_pid is not None else f"x{role.connections}"
-    values = [
-        role.name,
-        pid,
-        short(role.rate_per_s),
-        *_in_room(heads, role.cpu_percent, role.cpu_us_per_op, role.runq_us_per_s),
-        _wait(role) or "-",
-        _ms(role.p50_us),
-        _ms(role.p99_us),
-        _ms(role.max_us),
-        f"{role.in_flight_s:.2f}" if role.in_flight_s < 100 else f"{role.in_flight_s:.0f}",
-    ]
+    values = {
+        "role": role.name,
+        "pid": pid,
+        "ops/s": short(role.rate_per_s),
+        **_in_room(role.cpu_percent, role.cpu_us_per_op, role.runq_us_per_s),
+        "wait": _wait(role) or "-",
+        "p50": _ms(role.p50_us),
+        "p99": _ms(role.p99_us),
+        "max ms": _ms(role.max_us),
+        "age s": f"{role.in_flight_s:.2f}" if role.in_flight_s < 100 else f"{role.in_flight_s:.0f}",
+    }
     text = _row(values, heads)
     return line(("!", "stall"), (text, "stall")) if role.stalled else line(" " + text)
 
@@ -241,19 +303,19 @@ def _wait(role: RoleLine) -> str:
     return role.wait_event.partition(":")[2]
 
 
-def _in_room(
-    heads: Sequence[tuple[str, int]], cpu_percent: float | None, cpu_us: float | None, runq_us: float | None
-) -> list[str]:
+def _in_room(cpu_percent: float | None, cpu_us: float | None, runq_us: float | None) -> dict[str, str]:
     """CPU, CPU per operation and run-queue wait as their columns hold them: in short rather than without a digit."""
-    room = dict(heads)
+    room = dict(COLUMNS)
     whole = {"cpu%": (cpu_percent, _number), "us/op": (cpu_us, _number), "runq us": (runq_us, _whole)}
-    return [text if len(text := form(value)) < room[head] else short(value) for head, (value, form) in whole.items()]
+    texts = {head: (form(value), value) for head, (value, form) in whole.items()}
+    return {head: text if len(text) < room[head] else short(value) for head, (text, value) in texts.items()}
 
 
-def _row(values: Sequence[str], heads: Sequence[tuple[str, int]]) -> str:
+def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
     """The cells of a row. Words are cut to their columns; a figure never is, it rather touches the one before."""
     cells = []
-    for value, (head, room) in zip(values, heads, strict=True):
+    for head, room in heads:
+        value = values.get(head, "")
         cells.append(f" {value[: room - 1]:<{room - 1}}" if head in ("role", "wait") else f"{value:>{room}}")
     return "".join(cells)[1:]
 
@@ -282,12 +344,6 @@ def states(view: ViewState) -> Line:
     if machine.host_busy_percent is not None:
         spans.append((f"  host {machine.host_busy_percent:.0f}% busy", ""))
     return tuple(spans)
-
-
-def event_log(view: ViewState, rows: int) -> list[Line]:
-    """The newest events, newest first."""
-    newest = list(view.events)[-rows:][::-1]
-    return [event_line(event, view.at_ns, view.wall_ns) for event in newest]
 
 
 def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
@@ -319,43 +375,6 @@ def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
         for role in view.roles
     ]
     return lines
-
-
-def side(view: ViewState, environment: Sequence[str]) -> list[Line]:
-    """The right column of a wide terminal: what the machine is and does."""
-    machine = view.machine
-    lines = [
-        line(("environment", "strong")),
-        *(line(text) for text in environment),
-        line(),
-        line(("machine", "strong")),
-    ]
-    figures = (
-        ("host busy", _number(machine.host_busy_percent), "%"),
-        ("waiting for I/O", _number(machine.io_stalled_percent), "%"),
-        ("read", _number(machine.read_kb_per_s, 1024), "MB/s"),
-        ("written", _number(machine.written_kb_per_s, 1024), "MB/s"),
-        ("dirty", _number(machine.dirty_bytes, 1 << 20), "MB"),
-        ("engine", _number(machine.engine_cpu_percent), "%"),
-    )
-    lines += [line((f"{name:<16}", "dim"), f"{text:>7} {unit}") for name, text, unit in figures]
-    lines += [line(), line(("server processes", "strong"))]
-    lines += [line((f"{name:<24}", "dim"), f"{share:6.1f} %") for name, share in machine.workers]
-    return lines
-
-
-def environment(manifest: Manifest) -> list[str]:
-    """What the run is of, and where."""
-    cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
-    workload = manifest.workload
-    return [
-        *(("of the clients' machine:",) if manifest.attached is not None else ()),
-        f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
-        f"kernel {kernel.get('release', '?')}",
-        f"{', '.join(manifest.arms) or workload.get('name')} {workload_title(workload)}",
-        f"clients {workload.get('clients')}, seed {manifest.seed}",
-        f"probes {', '.join(manifest.observers) or 'none'}",
-    ]
 
 
 def _ms(value_us: int | None) -> str:

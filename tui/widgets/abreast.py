@@ -12,8 +12,9 @@ from engine.view.envelope import Span
 from engine.view.slice_series import Course, SoFar
 from tui.glyphs import Glyphs
 from tui.marks import SIDES, Line, joined
-from tui.widgets.chart import Axis, Points, nice
+from tui.widgets.chart import nice
 from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
+from tui.widgets.taken import Axis, Points
 
 STEPS = 8  # of a round number that the lines span, at most
 LEAST_RANGE = 0.02  # of the greatest value: what differs by less is drawn as the same

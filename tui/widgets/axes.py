@@ -1,12 +1,12 @@
 """The axes of time of a step's charts: the whole of it, a part of it, and where stalls lie on them. All in ns."""
 
-from engine.core.format import span
+from engine.core.format import clock, span
 from engine.journal.reader import EventRow, StepRow
 from engine.view.abreast import Abreast
 from engine.view.events import until_ns
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tui.widgets.chart import Axis
+from tui.widgets.taken import Axis
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
 # The axis of a step whose length is not known yet: it doubles or so, instead of creeping.
@@ -58,6 +58,12 @@ def words(axis: Axis, window: int) -> str:
     length_s = _length_s(axis)
     name, seconds = WINDOWS[window]
     return name if 0 < seconds < length_s else f"0-{span(length_s)}"
+
+
+def moment(seconds: float) -> str:
+    """A time of a step: `1:05`, `1:01:05`."""
+    at = clock(seconds)
+    return at.removeprefix("00:").removeprefix("0")
 
 
 def narrower(axis: Axis, window: int) -> int:

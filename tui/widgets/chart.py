@@ -1,58 +1,53 @@
-"""A rate over time, or over work done: minimum and maximum of every column, stalls marked, the base as a line."""
+"""A rate over time, or over work done: minimum and maximum of every column, stalls marked, the base behind it."""
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from math import ceil, floor, log10
 
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from engine.core.format import short
-from engine.view.envelope import Envelope, columns_of
+from engine.view.envelope import Envelope, Span, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined
 from tui.widgets.lines import strip
-from tui.widgets.raster import columns_per_cell, level, raster
+from tui.widgets.raster import behind, columns_per_cell, filled, level, level_line, seen_behind
+from tui.widgets.taken import Axis, Points, Taken
 
-
-class Points(Protocol):
-    """Values over an axis, in order and only ever added to: each held from `until - length` to `until`."""
-
-    @property
-    def until(self) -> Sequence[float]: ...
-
-    @property
-    def length(self) -> Sequence[float]: ...
-
-    @property
-    def value(self) -> Sequence[float]: ...
+FADED = 5  # tenths, of the lowest row: the higher, the brighter
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """What a chart shows: the axis from `start` to `end`, of which data is shown up to `at`."""
+class Ghost:
+    """What is drawn behind: a line up to now, and what is to come."""
 
-    start: float
-    end: float
-    at: float
+    past: Points
+    ahead: Points
 
 
 class RateChart(Widget):
-    """The chart. `show` is cheap where only points were added and the axis stayed."""
+    """The chart. `show` is cheap where only points were added and the axis stayed, and draws only rows that changed."""
 
     DEFAULT_CSS = "RateChart { width: 1fr; height: 1fr; background: $background; }"
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None, resized: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        id: str | None = None,
+        log: bool = False,
+        resized: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(id=id)
         self.glyphs = glyphs
+        self._log = log
         self._resized = resized  # called when it wants to be shown anew, for another size
         self.top = 0.0  # the value at the upper edge
-        self._points: Points | None = None
-        self._envelope: Envelope | None = None
-        self._taken = 0  # how many points are in the envelope
-        self._newest = 0.0  # where the last of them ends
-        self._key: tuple[object, ...] = ()
+        self.foot = 0.0  # and at the lower
+        self._taken, self._past, self._ahead = Taken(Envelope), Taken(Envelope), Taken(Envelope)
+        self._drawn: tuple[object, ...] = ()
         self._rows: list[Line] = []
 
     def show(
@@ -64,66 +59,123 @@ class RateChart(Widget):
         base_label: str = "base",
         cursor: float | None = None,
         top: float | None = None,
+        ghost: Ghost | None = None,
+        cross: float | None = None,
     ) -> None:
-        """Draws the points; `stalls` are intervals of the axis, `base` the value of the reference line."""
+        """Draws the points; `stalls` are intervals of the axis, `base` the value of the reference line.
+
+        A `ghost` takes the place of that line. `cursor` is where a replay stands, `cross` what is read out.
+        """
         cells, rows = self.size.width, self.size.height
         if cells <= 0 or rows <= 0:
             return
-        made = self._columns(points, axis, cells)
-        self.top = top if top is not None else nice(max(made.greatest(), base or 0.0))
-        stalled = {x for from_, until in stalls for x in columns_of(axis.start, axis.end, from_, until, cells)}
-        at = columns_of(axis.start, axis.end, cursor, cursor, cells) if cursor is not None else range(0)
-        special = dict.fromkeys(stalled, "stall") | dict.fromkeys(set(at) - stalled, "cursor")
-        drawn = raster(made.columns, self.top, rows, self.glyphs)
-        base_y = rows - 1 - level(base, self.top, rows) if base is not None else None
+        many = cells * columns_per_cell(self.glyphs)
+        own: Sequence[Span | None] = self._taken.of(points, axis, many).columns
+        back = self._behind(ghost, axis, many) if ghost is not None else []
+        if ghost is not None:
+            base = None
+        greatest = max((span[1] for span in (*own, *back) if span is not None), default=0.0)
+        least = min((span[0] for span in own if span is not None and span[0] > 0), default=0.0)
+        if self._log:
+            self.foot, self.top = _decades(least, greatest)
+            own = [_logarithms(span, self.foot) for span in own]
+            edge = log10(self.top / self.foot)
+        else:
+            edge = self.top = top if top is not None else nice(max(greatest, base or 0.0))
+        special: dict[int, str] = {}
+        for from_, until in stalls:
+            special |= dict.fromkeys(columns_of(axis.start, axis.end, from_, until, cells), "stall")
+        for at in (cursor, cross):
+            for x in columns_of(axis.start, axis.end, at, at, cells) if at is not None else ():
+                special[x] = "cursor" if special.get(x) != "stall" or at is cross else "stall"
+        drawn = (tuple(own), tuple(back), edge, special, base, base_label, cells, rows)
+        if drawn == self._drawn:
+            return
+        self._drawn = drawn
+        base_y = rows - 1 - level(base, edge, rows) if base is not None else None
         label = f" {base_label} {short(base)} "[:cells]
-        self._rows = [
-            self._row(text.ljust(cells), special, label if y == base_y else "", last=y == rows - 1)
-            for y, text in enumerate(drawn)
+        front = [text.ljust(cells) for text in filled(own, edge, rows, self.glyphs)]
+        line = (
+            [text.ljust(cells) for text in level_line(back, edge, rows, self.glyphs)] if back else [" " * cells] * rows
+        )
+        seen = behind(front, line, self.glyphs)
+        made = [
+            self._row(front[y], line[y], seen[y], special, label if y == base_y else "", y, rows) for y in range(rows)
         ]
-        self.refresh()
+        self._paint(made)
 
-    def _row(self, text: str, special: dict[int, str], base_label: str, *, last: bool) -> Line:
+    def _behind(self, ghost: Ghost, axis: Axis, columns: int) -> list[Span | None]:
+        past = self._past.of(ghost.past, axis, columns).columns
+        ahead = self._ahead.of(ghost.ahead, Axis(axis.start, axis.end, axis.end), columns).columns
+        return [one if one is not None else other for one, other in zip(past, ahead, strict=True)]
+
+    def _row(
+        self, front: str, line: str, seen: Sequence[bool], special: dict[int, str], label: str, y: int, rows: int
+    ) -> Line:
         """A row of characters with its marks; with a label it is that of the base, whose line runs behind it."""
-        row, marks = list(text), ["rate"] * len(text)
-        if base_label:
-            marks = ["base" if character == " " else "rate" for character in row]
+        own = shade_of(y, rows)
+        row, marks = list(front), [own] * len(front)
+        for x, found in enumerate(seen):
+            if found:
+                marks[x] = "base" if row[x] == " " or self.glyphs.name != "braille" else own
+                row[x] = seen_behind(row[x], line[x], self.glyphs)
+        if label:
+            marks = ["base" if character == " " else own for character in row]
             row = [self.glyphs.dash if character == " " else character for character in row]
-            start = max(0, len(row) - len(base_label) - 1)
-            row[start : start + len(base_label)] = base_label
-            marks[start : start + len(base_label)] = ["base"] * len(base_label)
+            start = max(0, len(row) - len(label) - 1)
+            row[start : start + len(label)] = label
+            marks[start : start + len(label)] = ["base"] * len(label)
         for x, mark in special.items():
             marks[x] = mark
             if mark == "cursor" and row[x] == " ":
                 row[x] = self.glyphs.bar
-            elif mark == "stall" and last:
+            elif mark == "stall" and y == rows - 1:
                 row[x] = "!"
         return joined(zip(row, marks, strict=True))
 
+    def _paint(self, made: list[Line]) -> None:
+        """Draws the rows that are others than before."""
+        before, self._rows = self._rows, made
+        if len(before) != len(made):
+            self.refresh()
+            return
+        changed = [y for y, (old, new) in enumerate(zip(before, made, strict=True)) if old != new]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
     def on_resize(self) -> None:
+        self._drawn = ()
         self._resized()
 
     def clear(self) -> None:
         self._rows = []
-        self._points = None
+        self._drawn = ()
+        for each in (self._taken, self._past, self._ahead):
+            each.forget()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         return strip(self, self._rows[y] if y < len(self._rows) else ())
 
-    def _columns(self, points: Points, axis: Axis, cells: int) -> Envelope:
-        """The envelope of the points up to `axis.at`: what was taken in before is kept while the axis stays."""
-        key = (id(points), axis.start, axis.end, cells)
-        if self._envelope is None or key != self._key or self._points is not points or self._newest > axis.at:
-            self._points, self._key, self._newest = points, key, axis.start
-            self._taken = bisect_right(points.until, axis.start)  # what ended before is not on the axis
-            self._envelope = Envelope(axis.start, axis.end, cells * columns_per_cell(self.glyphs))
-        end = bisect_right(points.until, axis.at, lo=self._taken)
-        if end > self._taken:
-            new = slice(self._taken, end)
-            self._envelope.extend(points.until[new], points.length[new], points.value[new])
-            self._taken, self._newest = end, points.until[end - 1]
-        return self._envelope
+
+def shade_of(y: int, rows: int) -> str:
+    """The mark of a row of what is filled: the lower, the fainter. The shape says the same."""
+    tenths = round(FADED * y / (rows - 1)) if rows > 1 else 0
+    return f"rate.{tenths}" if tenths else "rate"
+
+
+def _decades(least: float, greatest: float) -> tuple[float, float]:
+    """Powers of ten about what is to be drawn."""
+    if greatest <= 0:
+        return 0.1, 1.0
+    top = 10.0 ** ceil(log10(greatest) - 1e-9)
+    foot = 10.0 ** floor(log10(least) + 1e-9)
+    return (foot if foot < top else top / 10), top
+
+
+def _logarithms(span: Span | None, foot: float) -> Span | None:
+    """How many decades above the foot; what is below it, as nothing that ended, at it."""
+    return None if span is None else (log10(max(span[0], foot) / foot), log10(max(span[1], foot) / foot))
 
 
 def nice(value: float) -> float:

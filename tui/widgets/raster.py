@@ -22,6 +22,61 @@ def raster(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs
     return _bars(columns, top, rows, glyphs)
 
 
+def filled(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """The same filled: solid up to the least value of a column, shaded from there to the greatest."""
+    if glyphs.name == "braille":
+        return _braille_filled(columns, top, rows)
+    return _bars(columns, top, rows, glyphs)
+
+
+def _braille_filled(columns: Sequence[Span | None], top: float, rows: int) -> list[str]:
+    """The dot above the least one is left out, so that it shows, unless it is the greatest."""
+    cells = [[0] * ((len(columns) + 1) // 2) for _ in range(rows)]
+    for x, span in enumerate(columns):
+        if span is None:
+            continue
+        low, high = level(span[0], top, rows * 4), level(span[1], top, rows * 4)
+        place, bits = x // 2, _DOTS[x % 2]
+        whole = (low + 1) // 4  # cells that are solid
+        solid = bits[0] | bits[1] | bits[2] | bits[3]
+        for y in range(whole):
+            cells[rows - 1 - y][place] |= solid
+        for dot in range(whole * 4, low + 1):
+            cells[rows - 1 - dot // 4][place] |= bits[dot % 4]
+        for dot in range(low + 2, high):
+            if (dot + x) % 2 == 0:
+                cells[rows - 1 - dot // 4][place] |= bits[dot % 4]
+        cells[rows - 1 - high // 4][place] |= bits[high % 4]
+    return ["".join(chr(BRAILLE + bits) if bits else " " for bits in row) for row in cells]
+
+
+def behind(front: Sequence[str], ghost: Sequence[str], glyphs: Glyphs) -> list[list[bool]]:
+    """Where a line drawn behind what is filled is seen, cell by cell: beside it, and as a groove where it is solid."""
+    solid = chr(BRAILLE + 0xFF) if glyphs.name == "braille" else glyphs.levels[-1]
+    return [
+        [other != " " and own in (" ", solid) for own, other in zip(row, back, strict=True)]
+        for row, back in zip(front, ghost, strict=True)
+    ]
+
+
+def seen_behind(own: str, ghost: str, glyphs: Glyphs) -> str:
+    """The character of a cell in which the line behind is seen."""
+    if own == " " or glyphs.name != "braille":
+        return ghost
+    return chr(BRAILLE + (0xFF & ~(ord(ghost) - BRAILLE)))
+
+
+def level_line(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """A thin line through the columns: dots from least to greatest, or a dash at the middle of both."""
+    if glyphs.name == "braille":
+        return _braille(columns, top, rows)
+    drawn = [[" "] * len(columns) for _ in range(rows)]
+    for x, span in enumerate(columns):
+        if span is not None:
+            drawn[rows - 1 - level((span[0] + span[1]) / 2, top, rows)][x] = glyphs.dash
+    return ["".join(row) for row in drawn]
+
+
 def dots_per_cell(glyphs: Glyphs) -> tuple[int, int]:
     """How many dots of `scatter` one character holds, across and up."""
     return (2, 4) if glyphs.name == "braille" else (1, 1)

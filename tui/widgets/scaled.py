@@ -1,6 +1,7 @@
-"""A chart with its scale at the left: the value at the upper edge, and what stands at the lower."""
+"""A chart with its scale at the left: the values at its upper edge, in the middle, and at the lower edge."""
 
 from collections.abc import Callable, Iterable
+from math import log10
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -8,25 +9,35 @@ from textual.containers import Horizontal
 from engine.core.format import short
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
-from tui.widgets.chart import Axis, Points, RateChart
+from tui.widgets.chart import Ghost, RateChart
 from tui.widgets.lines import Lines
+from tui.widgets.taken import Axis, Points
 
 SCALE_CELLS = 7  # left of the charts and the ribbon, whose columns are the same moments
+MIDDLE_ROWS = 5  # from so many rows on a value stands in the middle, too
 
 
 class ScaledChart(Horizontal):
-    """The two side by side; `foot` is a word or the value at the lower edge."""
+    """The two side by side; `word` says what is drawn, where the chart does not begin at 0."""
 
     DEFAULT_CSS = f"""
     ScaledChart > Lines {{ width: {SCALE_CELLS}; height: 1fr; }}
     """
 
     def __init__(
-        self, glyphs: Glyphs, foot: str, *, id: str, chart_id: str, resized: Callable[[], None] = lambda: None
+        self,
+        glyphs: Glyphs,
+        *,
+        id: str,
+        chart_id: str,
+        word: str = "",
+        log: bool = False,
+        resized: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(id=id)
-        self._foot = foot
-        self.chart = RateChart(glyphs, id=chart_id, resized=resized)
+        self._log = log
+        self._word = word
+        self.chart = RateChart(glyphs, id=chart_id, log=log, resized=resized)
         self._scale = Lines()
 
     def compose(self) -> ComposeResult:
@@ -37,21 +48,39 @@ class ScaledChart(Horizontal):
         self,
         points: Points,
         axis: Axis,
-        stalls: Iterable[tuple[float, float]],
+        stalls: Iterable[tuple[float, float]] = (),
         base: float | None = None,
         base_label: str = "base",
         cursor: float | None = None,
+        ghost: Ghost | None = None,
+        cross: float | None = None,
     ) -> None:
         """Draws the points: see `RateChart.show`."""
-        self.chart.show(points, axis, stalls, base, base_label, cursor)
-        self._scale.show(scale(self.chart.top, self.chart.size.height, self._foot))
+        chart = self.chart
+        chart.show(points, axis, stalls, base, base_label, cursor, None, ghost, cross)
+        self._scale.show(scale((chart.top, self._middle, chart.foot), chart.size.height, self._word))
+
+    @property
+    def _middle(self) -> float | None:
+        """The value in the middle; None where that is no power of ten of a logarithmic scale."""
+        top, foot = self.chart.top, self.chart.foot
+        if not self._log:
+            return top / 2
+        return None if foot <= 0 or round(log10(top / foot)) % 2 else (top * foot) ** 0.5
 
     def clear(self) -> None:
         self.chart.clear()
         self._scale.show([])
 
 
-def scale(top: float, rows: int, foot: str, cells: int = SCALE_CELLS) -> list[Line]:
-    """What stands left of a chart: the value at its upper edge, and `foot` at the lower."""
-    edge = [line((f"{short(top) if top > 0 else '':>{cells - 1}}", "dim"))]
-    return [*edge, *[line()] * (rows - 2), line((f"{foot:>{cells - 1}}", "dim"))] if rows > 1 else edge
+def scale(values: tuple[float, float | None, float], rows: int, word: str = "", cells: int = SCALE_CELLS) -> list[Line]:
+    """What stands left of a chart: its greatest value, the middle and the least; a word, where there is room for it."""
+    top, middle, foot = values
+    texts = {rows - 1: short(foot), 0: short(top) if top > 0 else ""}
+    if middle is not None and (rows >= MIDDLE_ROWS or (word and rows >= MIDDLE_ROWS - 1)):
+        texts[rows // 2] = short(middle)
+    if word:
+        texts[1 if rows >= MIDDLE_ROWS - 1 else rows - 1] = word
+    if rows <= 1:
+        return [line((f"{texts[0]:>{cells - 1}}", "dim"))]
+    return [line((f"{texts[y]:>{cells - 1}}", "dim")) if y in texts else line() for y in range(rows)]

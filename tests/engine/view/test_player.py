@@ -271,11 +271,15 @@ def test_stalls_are_gone_to_one_by_one_and_back(recording: Path) -> None:
     with playing(recording, Hand()) as player:
         player.pause(False)
         for begin in sorted(begins):
-            assert player.seek_stall(1) and player.position_ns == begin
+            landed = player.seek_stall(1)
+            assert landed is not None and landed[0].started_ns == begin
+            view = player.look()
+            assert not view.stalled and view.incidents[-1][0].started_ns == begin, "all of it is seen, and its end"
+            assert view.at_ns > max(stall.ended_ns or 0 for stall in landed)
         assert not player.seek_stall(1)
-        assert player.look().stalled
         player.seek(2**62)
-        assert player.seek_stall(-1) and player.position_ns == max(begins)
+        assert (player.seek_stall(-1) or ())[0].started_ns == max(begins)
+        assert not player.seek_stall(-1), "the one that is looked at is not the one before"
         player.seek(0)
         assert not player.seek_stall(-1)
 

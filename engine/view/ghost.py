@@ -1,0 +1,71 @@
+"""The ghost: what the base did at the same point of the step, over the time of the one that is under way.
+
+As a racing game draws the best lap behind the car: aligned by the work done, where that is fixed (tables grow, and
+rates fall), else by the time worked. What is still to come is drawn at the pace kept so far.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from engine.view.step_series import SECOND_NS, Series, StepSeries
+
+
+class Ghost:
+    """The curve of one cell of the base for a kind of role; `past` grows with the series that it lies behind."""
+
+    def __init__(self, base: StepSeries, series: StepSeries, kind: str) -> None:
+        self._base = base
+        self._series = series
+        self._kind = kind
+        self.past = Series()
+        self._taken = 0  # ticks of the series
+        self._at_s = 0.0  # of the base's active time: where its work is that of the newest tick
+
+    def catch_up(self) -> None:
+        """Takes in the series' new ticks: beside each what the base did at the same work."""
+        rate = self._series.rates.get(self._kind)
+        if rate is None or self._base.active.get(self._kind) is None:
+            return
+        for place in range(self._taken, len(rate.until)):
+            until = rate.until[place]
+            base_s = base_place(self._base, self._series, until)
+            if base_s is None:
+                break  # it never came so far
+            value = self._between(self._at_s, base_s)
+            if value is not None:
+                self.past.add(until, rate.length[place], value)
+            self._at_s = base_s
+            self._taken = place + 1
+
+    def ahead(self, at_ns: int) -> Series:
+        """What the base did after this point, at the pace of the series so far."""
+        found = Series()
+        base_s, worked_s = base_place(self._base, self._series, at_ns), self._series.worked_s(at_ns)
+        active = self._base.active.get(self._kind)
+        if not base_s or not worked_s or active is None:
+            return found
+        slower = worked_s / base_s
+        for place in range(bisect_right(active.until, base_s * SECOND_NS), len(active.until)):
+            until = at_ns + round((active.until[place] - base_s * SECOND_NS) * slower)
+            found.add(until, round(active.length[place] * slower), active.value[place])
+        return found
+
+    def _between(self, from_s: float, until_s: float) -> float | None:
+        """The base's rate over a part of its active time; over none what it did then."""
+        active = self._base.active[self._kind]
+        if until_s - from_s > 1e-6:
+            done = [self._base.done_after(self._kind, at_s) if at_s else 0.0 for at_s in (from_s, until_s)]
+            if None not in done:
+                assert done[0] is not None and done[1] is not None
+                return (done[1] - done[0]) / (until_s - from_s)
+        place = bisect_right(active.until, until_s * SECOND_NS)
+        return active.value[place] if place < len(active.value) else None
+
+
+def base_place(base: StepSeries, series: StepSeries, t_ns: int) -> float | None:
+    """The base's active time, in s, that is the same point of the step as a time of the series; None after its end."""
+    if series.step.work and "insert" in series.rates:
+        return base.worked_for("insert", series.done("insert", t_ns))
+    worked_s = series.worked_s(t_ns)
+    return worked_s if worked_s <= base.worked_s(base.newest_ns) else None

@@ -1,0 +1,127 @@
+"""What is read of a step only where there is room to show it: sizes of service times, waits, figures of the machine.
+
+Each is a series that grows while the engine records, over the clock, or over active time where a server is driven in
+slices: `read` tells which moment that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from math import log2
+from typing import Any, NamedTuple
+
+from engine.host.counters import CPU_COLUMNS
+from engine.journal.reader import JournalReader, RoleRow
+from engine.view.step_series import SECOND_NS, Series
+from engine.view.tally import Sort
+from workloads import histogram
+
+PER_OCTAVE = 2  # bands of service times: two for each doubling
+
+
+class Weighed:
+    """Points with weights by their sort: each held from `until - length` to `until`, in ns."""
+
+    def __init__(self) -> None:
+        self.until: list[int] = []
+        self.length: list[int] = []
+        self.value: list[dict[Sort, float]] = []
+
+    def add(self, until: int, length: int, weights: Mapping[Sort, float]) -> None:
+        """Adds to the newest point, or begins the next one."""
+        if not self.until or until > self.until[-1]:
+            self.until.append(until)
+            self.length.append(length)
+            self.value.append({})
+        known = self.value[-1]
+        for key, weight in weights.items():
+            known[key] = known.get(key, 0.0) + weight
+
+
+class Figure(NamedTuple):
+    """A figure of the machine: its name, its unit, and how it follows from a source's counters of an interval."""
+
+    name: str
+    unit: str
+    source: str
+    value: Callable[[Mapping[str, Any], int], float | None]
+
+
+def _per_s(field: str, factor: float) -> Callable[[Mapping[str, Any], int], float | None]:
+    return lambda data, dt_ns: data[field] * factor * SECOND_NS / dt_ns if field in data else None
+
+
+def _busy(data: Mapping[str, Any], _: int) -> float | None:
+    idle, every = data.get("idle_ns", 0) + data.get("iowait_ns", 0), sum(data.get(name, 0) for name in CPU_COLUMNS)
+    return 100 * (1 - idle / every) if every else None
+
+
+FIGURES = (
+    Figure("server CPU", "%", "server", _per_s("cpu_ns", 1e-7)),
+    Figure("run queue", "waiting", "server", _per_s("runq_ns", 1e-9)),
+    Figure("disk writes", "MB/s", "device", _per_s("written_kb", 1 / 1024)),
+    Figure("disk reads", "MB/s", "device", _per_s("read_kb", 1 / 1024)),
+    Figure("waiting for I/O", "%", "host", _per_s("pressure_io_some_ns", 1e-7)),
+    Figure("host busy", "%", "host", _busy),
+)
+SOURCES = tuple(dict.fromkeys(figure.source for figure in FIGURES))
+
+
+class StepDetails:
+    """The details of a step as recorded so far. Each `read_...` takes in what was committed since."""
+
+    def __init__(self, reader: JournalReader, step: int) -> None:
+        self._reader = reader
+        self._step = step
+        self.figures = {figure.name: Series() for figure in FIGURES}
+        self.services: dict[str, Weighed] = {}  # by kind of role: counts by band of the service time
+        self.waits: dict[str, Weighed] = {}  # by role: ns by what was waited for, `` where it ran
+        self._figures_ns = self._services_ns = self._waits_ns = 0
+
+    def read_figures(self, active: Callable[[int], tuple[int, float]]) -> dict[str, Series]:
+        """The machine's figures by their names; `active` gives a tick's place on the axis and its share of work."""
+        newest_ns = self._figures_ns
+        for t_ns, dt_ns, source, data in self._reader.samples(self._step, self._figures_ns, sources=SOURCES):
+            newest_ns = max(newest_ns, t_ns)
+            if dt_ns <= 0:
+                continue
+            at_ns, share = active(t_ns)
+            length = max(1, round(dt_ns * share))
+            for figure in FIGURES:
+                if figure.source == source:
+                    value = figure.value(data, length if source == "server" else dt_ns)
+                    if value is not None:
+                        self.figures[figure.name].add(at_ns, length, value)
+        self._figures_ns = newest_ns
+        return self.figures
+
+    def read_services(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
+        """Takes in the sizes of service times."""
+        for role, t_ns, dt_ns, counts in self._reader.services(self._step, self._services_ns):
+            self._services_ns = t_ns
+            if role in roles:
+                found: dict[Sort, float] = {}
+                for bucket, count in counts.items():
+                    key = band(bucket)
+                    found[key] = found.get(key, 0) + count
+                self.services.setdefault(roles[role].kind, Weighed()).add(active(t_ns)[0], dt_ns, found)
+
+    def read_waits(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
+        """Takes in what was waited for."""
+        for role, t_ns, dt_ns, event in self._reader.waits(self._step, self._waits_ns):
+            self._waits_ns = t_ns
+            if role in roles:
+                weights: dict[Sort, float] = {event or "": dt_ns}
+                self.waits.setdefault(roles[role].name, Weighed()).add(active(t_ns)[0], dt_ns, weights)
+
+
+@cache
+def band(bucket: int) -> int:
+    """The band of a histogram's bucket, by its lowest value: 0 for 1 us and less, 2 for 2 us, 4 for 4 us."""
+    return int(PER_OCTAVE * log2(max(1, histogram.bounds(bucket)[0])))
+
+
+def band_us(key: int) -> float:
+    """The least service time of a band."""
+    return float(2 ** (key / PER_OCTAVE))

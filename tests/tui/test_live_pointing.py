@@ -1,0 +1,197 @@
+"""What is pointed at on the Live screen, by keys and by the mouse: columns, parts, the ribbon, roles and the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from engine.view.step_series import SECOND_NS
+from tests.support.driving import place_of
+from tests.support.driving_live import look, replay, stalling, text
+from tests.support.growing import START_NS, growing
+from tui.live.screen import LiveScreen
+from tui.live.stall import StallScreen
+from tui.widgets.chart import RateChart
+from tui.widgets.scaled import SCALE_CELLS
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> str:
+    await pilot.press(*keys)
+    await pilot.pause()
+    await pilot.pause()
+    return text(pilot)
+
+
+async def at(pilot: Pilot[Any], kind: type[events.MouseEvent], x: int, y: int) -> str:
+    """The mouse, with no widget of its own to tell it."""
+    pilot.app.screen._forward_event(kind(None, x, y, 0, 0, 1, False, False, False, screen_x=x, screen_y=y))
+    await pilot.pause()
+    await pilot.pause()
+    return text(pilot)
+
+
+def test_a_column_is_read_out_to_the_figures_of_the_journal(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "med60" in text(pilot)
+        shown = await press(pilot, "left")
+        assert "0:59" in shown.splitlines()[2] and "ins/s 1059" in shown and "longest 400 us" in shown
+        shown = await press(pilot, "left", "left")
+        assert "ins/s 105" in shown and "│" in shown
+        shown = await press(pilot, "shift+left", "shift+left", "shift+left", "shift+left", "shift+left", "shift+left")
+        assert "0:08" in shown.splitlines()[2] and "ins/s 1008 (1008 to 1009)" in shown
+        for _ in range(3):
+            shown = await press(pilot, "shift+left")
+        assert "0:00" in shown.splitlines()[2] and "ins/s 1000" in shown, "it stays on the axis"
+        shown = await press(pilot, "escape")
+        assert "med60" in shown and "│" not in shown
+
+    with growing(tmp_path, work=1_000_000) as live:
+        for second in range(60):
+            live.second(insert=1000 + second)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        chart = screen.query_one("#chart").region
+        assert "0:" in (await at(pilot, events.MouseMove, chart.x + 20, chart.y + 1)).splitlines()[2]
+        assert "med60" in await at(pilot, events.MouseMove, 2, 0), "and what it is over no longer is read out no longer"
+        await at(pilot, events.MouseDown, chart.x + 10, chart.y + 1)
+        shown = await at(pilot, events.MouseUp, chart.x + 40, chart.y + 2)
+        whole, part = 120.0, screen.sight.part
+        assert part is not None
+        width = whole / chart.width
+        assert [(edge - START_NS) / SECOND_NS for edge in part] == pytest.approx([10.5 * width, 40.5 * width])
+        assert "0:17-1:06" in shown.splitlines()[2], shown
+        assert "0-2m00s" in await press(pilot, "z"), "z shows the whole again"
+        await at(pilot, events.MouseScrollUp, chart.x + 30, chart.y)
+        assert screen.sight.part is not None
+        await at(pilot, events.MouseScrollDown, chart.x + 30, chart.y)
+        assert screen.sight.part is None
+        ribbon = screen.query_one("#ribbon").region
+        x = ribbon.x + text(pilot).splitlines()[ribbon.y].index("!")
+        await at(pilot, events.MouseDown, x, ribbon.y)
+        await at(pilot, events.MouseUp, x, ribbon.y)
+        assert screen._chosen_stall is not None and screen._chosen_stall.role == "delete"
+        await pilot.click(offset=place_of(pilot, "! STALL delete"), times=2)
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, StallScreen) and " STALL  delete" in text(pilot)
+        await press(pilot, "escape")
+        await pilot.click(offset=place_of(pilot, " delete    4101"))
+        assert "del/s" in (await press(pilot, "escape")).splitlines()[2]
+
+    with growing(tmp_path, work=10_000_000) as live:
+        for _ in range(20):
+            live.second()
+        stalling(live)
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_a_drag_over_the_scale_or_from_one_chart_to_another_is_none(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        chart, times = screen.query_one("#chart").region, screen.query_one("#slowest").region
+        for one, other in (
+            ((chart.x - SCALE_CELLS, chart.y), (chart.x + 9, chart.y)),
+            ((chart.x + 9, chart.y), (times.x + 19, times.y)),
+        ):
+            await at(pilot, events.MouseDown, *one)
+            await at(pilot, events.MouseUp, *other)
+            assert screen.sight.part is None
+        await at(pilot, events.MouseDown, chart.x + 9, chart.y)
+        assert "too short to zoom to" in await at(pilot, events.MouseUp, chart.x + 10, chart.y)
+
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        newest = text(pilot).splitlines()[-3:-1]
+        shown = await press(pilot, "down", "down")
+        assert shown.splitlines()[-4] != newest[0] and newest[0] not in shown
+        assert newest[0] in await press(pilot, "home")
+        log = screen.query_one("#events").region
+        await at(pilot, events.MouseScrollDown, log.x + 5, log.y)
+        assert newest[0] not in text(pilot)
+        top = screen._events.top
+        screen.repaint()
+        await pilot.pause()
+        assert screen._events.top == top
+        whole = await press(pilot, "home", "ctrl+o", "e")
+        assert whole.count("autovacuum") + whole.count("autoanalyze") > 12, "the log has the screen for itself"
+        oldest = (await press(pilot, "end")).splitlines()
+        assert any("13:15:5" in row for row in oldest) and "role" not in "".join(oldest[:-1])
+        assert " role  " in await press(pilot, "l")
+
+    look(recording, check)
+
+
+def test_a_jump_leads_to_something_that_is_seen(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        assert "0:09  ins/s " in (await press(pilot, "ctrl+o", "c")).splitlines()[2]
+        assert "STALL insert and 1 more 4.0s: process 5879" in await press(pilot, "ctrl+o", "r")
+
+    replay(recording, check, at_s=13, step="l.i0")
+
+
+def test_the_heat_map_shows_how_long_operations_took(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        shown = await press(pilot, "h")
+        assert "64us" in shown and "ms " in shown
+        assert sum(shown.count(shade) for shade in "░▒▓█") > 100
+        assert "64us" not in await press(pilot, "h")
+
+    look(recording, check, size=(130, 40))
+
+
+def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(recording: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.pause()
+        shown = text(pilot)
+        assert "plan  6/6 cells; qr100 in q/s" in shown and "ok   4 r2 14.10-prebuilt" in shown
+        for words in ("server CPU, % ", "waits  c on CPU", "last minute", "disk writes MB/s", "server processes"):
+            assert words in shown, words
+        assert "run queue, waiting " in await press(pilot, "c")
+
+    for size in ((130, 40), (200, 50)):
+        look(recording, check, size=size)
+
+
+def test_a_cell_that_is_prepared_has_the_plan_in_place_of_its_charts(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        shown = text(pilot)
+        assert "starting the server" in shown and "plan  1/3 cells" in shown
+        assert ">   2 r1 17.0" in shown and "next   3 r1 18.0" in shown and "ok   1 r1 16.3" in shown
+
+    with growing(tmp_path, builds=("16.3", "17.0", "18.0"), begun=False) as live:
+        look(live.run, check, clock=live.hand.clock)
+
+
+@pytest.mark.parametrize("size", [(72, 24), (79, 24), (80, 24), (130, 40)])
+def test_the_chart_has_its_height_from_the_first_paint_on(
+    tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heights: list[int] = []
+    drawn = RateChart.show
+
+    def show(chart: RateChart, *arguments: Any, **options: Any) -> None:
+        if chart.id == "chart" and chart.size.height:
+            heights.append(chart.size.height)
+        drawn(chart, *arguments, **options)
+
+    monkeypatch.setattr(RateChart, "show", show)
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.pause()
+        assert len(set(heights)) == 1, heights
+        rows = text(pilot).splitlines()
+        assert not [row for row in rows if row.startswith(" role") and not row.rstrip().endswith("age s")]
+
+    with growing(tmp_path) as live:
+        stalling(live)
+        look(live.run, check, size=size, clock=live.hand.clock)

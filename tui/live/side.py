@@ -1,0 +1,120 @@
+"""The right column of a wide terminal: the plan with what is known of it, the last minute, the machine."""
+
+from collections.abc import Mapping, Sequence
+
+from engine.core.format import short, span
+from engine.core.model import Manifest, workload_title
+from engine.view.schedule import Planned
+from engine.view.step_details import FIGURES
+from engine.view.step_series import SECOND_NS, Series
+from engine.view.view_state import UNITS, ViewState
+from tui.glyphs import Glyphs
+from tui.live.text import ends
+from tui.marks import Line, cut, folded, line
+from tui.widgets.sparkline import sparkline
+
+MINUTE_NS = 60 * SECOND_NS
+NAME_CELLS, VALUE_CELLS = 18, 8
+SIGNS = {"finished": "ok", "failed": "x", "running": ">", "interrupted": "x", "next": "next", "planned": ""}
+PLAN_SHARE = 0.4  # of the rows, at most
+LEAST_PLAN = 4  # rows
+
+
+def side(
+    view: ViewState,
+    plan: Sequence[Planned],
+    manifest: Manifest,
+    figures: Mapping[str, Series],
+    glyphs: Glyphs,
+    size: tuple[int, int],
+) -> list[Line]:
+    """All of it in so many columns and rows; the machine's description, which never changes, is what may be cut."""
+    columns, rows = size
+    lines = [*schedule(view, plan, columns, max(LEAST_PLAN, int(rows * PLAN_SHARE)), glyphs), line()]
+    lines += last_minute(view, figures, columns, glyphs)
+    if view.machine.workers:
+        lines += [line(), line(("server processes", "strong"), ("  % of a CPU", "dim"))]
+        lines += [line((f"{name:<24}", "dim"), f"{share:6.1f} %") for name, share in view.machine.workers]
+    lines += [line(), line(("environment", "strong"))]
+    for text in environment(manifest):
+        lines += folded(text, columns, indent=0)
+    return lines
+
+
+def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """The cells about the one that runs: those that are over with their rate of this step, the next one; the end."""
+    step = view.step.name if view.step is not None else ""
+    head = f"{view.cells_done}/{view.cells} cells"
+    if view.left_s is not None:
+        head += f", ends {ends(view)} (in {span(view.left_s)})"
+    rated = any(step in each.rates for each in plan)
+    unit = "s" if view.timed else view.unit
+    lines = [line(("plan", "strong"), (f"  {head}", "dim"), (f"; {step} in {unit}" if rated else "", "dim"))]
+    places = [place for place, each in enumerate(plan) if each.state in ("running", "next")]
+    now = places[0] if places else len(plan)
+    room = max(1, rows - 2)
+    first = max(0, min(now - room // 2, len(plan) - room))
+    shown = plan[first : first + room]
+    if first:
+        lines.append(line((f"  {first} before", "dim")))
+    several = len({each.cell.subject.config for each in plan}) > 1
+    for each in shown:
+        rate = each.rates.get(step)
+        sign = SIGNS.get(each.state, each.state)
+        name = each.cell.subject.name + (f" {each.cell.subject.config}" if several else "")
+        figure = short(rate) if rate is not None else step if each.state == "running" else ""
+        mark = {"running": "strong", "failed": "worse", "interrupted": "worse"}.get(each.state, "")
+        head = f"{sign:>4} {each.cell.ordinal + 1:>3} r{each.cell.repeat} "
+        name = cut(name, max(6, columns - len(head) - len(figure) - 2), glyphs)
+        gap = " " * max(1, columns - len(head) - len(name) - len(figure))
+        lines.append(line((head, mark or "dim"), (name, mark), (gap + figure, mark or "dim")))
+    left = len(plan) - first - len(shown)
+    if left > 0:
+        lines.append(line((f"  {left} more", "dim")))
+    return lines
+
+
+def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, glyphs: Glyphs) -> list[Line]:
+    """A row for each role and each figure of the machine: its name, its value, its course."""
+    cells = max(4, columns - NAME_CELLS - VALUE_CELLS - 1)
+    lines = [line(("last minute", "strong"), (f"{'':>{NAME_CELLS + VALUE_CELLS - 10}}each from 0", "dim"))]
+    rows: list[tuple[str, str, Series]] = []
+    if view.series is not None:
+        axis = view.series.rates if view.abreast is None else view.series.active
+        rows += [(UNITS.get(kind, kind), short(points.at(_at(view))), points) for kind, points in axis.items()]
+    for figure in FIGURES:
+        points = figures.get(figure.name)
+        if points is not None and points.until:
+            unit = figure.unit if figure.unit != "waiting" else ""
+            rows.append((f"{figure.name} {unit}".rstrip(), short(points.at(_at(view))), points))
+    for name, value, points in rows:
+        course = sparkline(points, _at(view), MINUTE_NS, cells, glyphs)
+        lines.append(
+            line((f"{name:<{NAME_CELLS}}"[:NAME_CELLS], "dim"), f"{value:>{VALUE_CELLS - 1}} ", (course, "rate"))
+        )
+    dirty = view.machine.dirty_bytes
+    if dirty is not None:
+        lines.append(line((f"{'dirty MB':<{NAME_CELLS}}", "dim"), f"{short(dirty / (1 << 20)):>{VALUE_CELLS - 1}}"))
+    return lines
+
+
+def _at(view: ViewState) -> int:
+    """The moment on the axis of the series."""
+    if view.abreast is None:
+        return view.at_ns
+    assert view.series is not None
+    return int(view.series.worked_s(view.at_ns) * SECOND_NS)
+
+
+def environment(manifest: Manifest) -> list[str]:
+    """What the run is of, and where."""
+    cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
+    workload = manifest.workload
+    return [
+        *(("of the clients' machine:",) if manifest.attached is not None else ()),
+        f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
+        f"kernel {kernel.get('release', '?')}",
+        f"{', '.join(manifest.arms) or workload.get('name')} {workload_title(workload)}",
+        f"clients {workload.get('clients')}, seed {manifest.seed}",
+        f"probes {', '.join(manifest.observers) or 'none'}",
+    ]

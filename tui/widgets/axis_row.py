@@ -1,0 +1,77 @@
+"""The row below a chart: times, and where checkpoints, autovacuum and the user's marks lie."""
+
+from collections.abc import Iterable
+
+from engine.journal.reader import EventRow
+from engine.view.envelope import columns_of
+from engine.view.events import until_ns
+from engine.view.step_series import SECOND_NS
+from tui.glyphs import Glyphs
+from tui.marks import Line, joined
+from tui.widgets.taken import Axis
+
+STEPS_S = (
+    1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800, 2592000
+)  # fmt: skip
+APART = 12  # cells between two labels, at least
+# What is drawn of an event's kind, at its begin; those named first win where several fall into a cell.
+KINDS = {"mark": ("m", "key"), "checkpoint": ("c", "strong"), "autovacuum": ("v", "dim")}
+
+
+def ticks(axis: Axis, zero: float, cells: int) -> list[tuple[int, str]]:
+    """Where times stand, in round numbers from `zero` on: column and words."""
+    length_s = (axis.end - axis.start) / SECOND_NS
+    if cells <= 0 or length_s <= 0:
+        return []
+    step = next((step for step in STEPS_S if step * cells >= APART * length_s), STEPS_S[-1])
+    first = -(-int((axis.start - zero) / SECOND_NS) // step)
+    found = []
+    for number in range(first, first + cells):
+        at = zero + number * step * SECOND_NS
+        column = int((at - axis.start) / (axis.end - axis.start) * cells)
+        if column >= cells:
+            break
+        if column >= 0:
+            found.append((column, time_words(number * step)))
+    return found
+
+
+def time_words(seconds: int) -> str:
+    """`45s`, `5m`, `2:30`, `1h`, `1h30`, `1:00:05`."""
+    hours, minutes, rest = seconds // 3600, seconds % 3600 // 60, seconds % 60
+    if hours and rest:
+        return f"{hours}:{minutes:02d}:{rest:02d}"
+    if hours:
+        return f"{hours}h{minutes:02d}" if minutes else f"{hours}h"
+    if not minutes:
+        return f"{rest}s"
+    return f"{minutes}:{rest:02d}" if rest else f"{minutes}m"
+
+
+def axis_row(
+    axis: Axis, zero: float, cells: int, events: Iterable[tuple[EventRow, float, float]], glyphs: Glyphs
+) -> Line:
+    """The row: events, each with from where to where it lies, have the cell in which they begin; times the rest."""
+    row: list[tuple[str, str]] = [(" ", "dim")] * cells
+    by_kind: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    for event, from_, until in events:
+        if event.kind in KINDS:
+            by_kind[event.kind].append((from_, until))
+    for from_, until in by_kind["checkpoint"]:
+        for x in columns_of(axis.start, axis.end, from_, until, cells):
+            row[x] = (glyphs.rule, "dim")
+    for kind in reversed(KINDS):
+        for from_, _ in by_kind[kind]:
+            for x in columns_of(axis.start, axis.end, from_, from_, cells):
+                row[x] = KINDS[kind]
+    for column, words in ticks(axis, zero, cells):
+        text = glyphs.tick + words
+        free = all(row[x][0] in (" ", glyphs.rule, "v") for x in range(column, min(cells, column + len(text))))
+        if free and column + len(text) <= cells:
+            row[column : column + len(text)] = [(character, "dim") for character in text]
+    return joined(row)
+
+
+def placed(event: EventRow, at_ns: int) -> tuple[EventRow, float, float]:
+    """An event with from where to where it lies on the clock."""
+    return event, event.started_ns, until_ns(event, at_ns)
