@@ -38,14 +38,14 @@ def test_a_column_is_read_out_to_the_figures_of_the_journal(tmp_path: Path) -> N
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "med60" in text(pilot)
         shown = await press(pilot, "left")
-        assert "0:59" in shown.splitlines()[2] and "ins/s 1059" in shown and "longest 400 us" in shown
+        assert "0:59" in shown.splitlines()[3] and "ins/s 1059" in shown and "longest 400 us" in shown
         shown = await press(pilot, "left", "left")
         assert "ins/s 105" in shown and "│" in shown
         shown = await press(pilot, "shift+left", "shift+left", "shift+left", "shift+left", "shift+left", "shift+left")
-        assert "0:08" in shown.splitlines()[2] and "ins/s 1008 (1008 to 1009)" in shown
+        assert "0:08" in shown.splitlines()[3] and "ins/s 1008 (1008 to 1009)" in shown
         for _ in range(3):
             shown = await press(pilot, "shift+left")
-        assert "0:00" in shown.splitlines()[2] and "ins/s 1000" in shown, "it stays on the axis"
+        assert "0:00" in shown.splitlines()[3] and "ins/s 1000" in shown, "it stays on the axis"
         shown = await press(pilot, "escape")
         assert "med60" in shown and "│" not in shown
 
@@ -58,7 +58,7 @@ def test_a_column_is_read_out_to_the_figures_of_the_journal(tmp_path: Path) -> N
 def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         chart = screen.query_one("#chart").region
-        assert "0:" in (await at(pilot, events.MouseMove, chart.x + 20, chart.y + 1)).splitlines()[2]
+        assert "0:" in (await at(pilot, events.MouseMove, chart.x + 20, chart.y + 1)).splitlines()[3]
         assert "med60" in await at(pilot, events.MouseMove, 2, 0), "and what it is over no longer is read out no longer"
         await at(pilot, events.MouseDown, chart.x + 10, chart.y + 1)
         shown = await at(pilot, events.MouseUp, chart.x + 40, chart.y + 2)
@@ -66,7 +66,7 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         assert part is not None
         width = whole / chart.width
         assert [(edge - START_NS) / SECOND_NS for edge in part] == pytest.approx([10.5 * width, 40.5 * width])
-        assert "0:17-1:06" in shown.splitlines()[2], shown
+        assert "0:17-1:06" in shown.splitlines()[3], shown
         assert "0-2m00s" in await press(pilot, "z"), "z shows the whole again"
         await at(pilot, events.MouseScrollUp, chart.x + 30, chart.y)
         assert screen.sight.part is not None
@@ -82,7 +82,7 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         assert isinstance(pilot.app.screen, StallScreen) and " STALL  delete" in text(pilot)
         await press(pilot, "escape")
         await pilot.click(offset=place_of(pilot, " delete    4101"))
-        assert "del/s" in (await press(pilot, "escape")).splitlines()[2]
+        assert "del/s" in (await press(pilot, "escape")).splitlines()[3]
 
     with growing(tmp_path, work=10_000_000) as live:
         for _ in range(20):
@@ -133,7 +133,7 @@ def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: 
 
 def test_a_jump_leads_to_something_that_is_seen(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "0:09  ins/s " in (await press(pilot, "ctrl+o", "c")).splitlines()[2]
+        assert "0:09  ins/s " in (await press(pilot, "ctrl+o", "c")).splitlines()[3]
         assert "STALL insert and 1 more 4.0s: process 5879" in await press(pilot, "ctrl+o", "r")
 
     replay(recording, check, at_s=13, step="l.i0")

@@ -9,7 +9,7 @@ from engine.journal.reader import EventRow
 from engine.view.events import main_stall
 from engine.view.step_series import SECOND_NS
 from tui.live.replaying import Replaying
-from tui.live.sight import moment_of
+from tui.live.sight import Sight, moment_of
 from tui.screens.base import Jump
 from tui.widgets import axes
 from tui.widgets.axes import WINDOWS
@@ -45,12 +45,15 @@ class Pointing(Replaying):
             self.notify_line("no step has started yet")
             return
         self._hovers = False
-        self.sight.move(self.view, self._charts.cells, by)
+        if not self.sight.move(self.view, self._charts.cells, by):
+            self.notify_line(f"nothing {'earlier' if by < 0 else 'later'} is shown; esc reads out nothing")
         self._redraw()
 
     def action_let_go(self) -> None:
         if self.has_class("-log"):
             self.action_log()
+        elif self.sight == Sight():
+            self.notify_line("the whole step is shown, and nothing read out")
         self.sight.forget()
         self._redraw()
 

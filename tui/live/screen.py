@@ -38,7 +38,7 @@ CHART_ROWS, EVENT_ROWS = 4, 3  # of a short terminal: at least, and wished for
 # What the last row leaves out: always, and on a narrow screen, where further keys hold that have no room.
 LIVE_ONLY, REPLAY_ONLY, ABREAST_ONLY = ("live.mark",), ("live.back", "live.slower"), ("live.build",)
 LESS_IN_REPLAY, LESS_ABREAST = ("live.zoom", "live.role"), ("live.zoom", "live.slower")
-LESS, LESS_WIDE = ("live.heat",), ("live.cross", "live.log")
+LESS, LESS_WIDE = ("live.heat",), ("live.left", "live.log")
 ROOMY_ONLY = ("live.figure",)
 
 
@@ -66,19 +66,19 @@ class LiveScreen(Pointing):
         key("i", "role", "role", "live.role"),
         key("s", "side", "build", "live.build"),
         key("h", "heat", "heat map", "live.heat"),
-        key("left", "cross(-1)", "read out", "live.cross", shown="left/right"),
-        key("right", "cross(1)", "read out what is later", "live.cross_on", show=False),
-        key("shift+left", "cross(-10)", "read out, ten columns before", "live.cross_far", show=False),
-        key("shift+right", "cross(10)", "read out, ten columns later", "live.cross_far_on", show=False),
+        key("left", "cross(-1)", "read out", "live.left", shown="left/right"),
+        key("right", "cross(1)", "read out what is later", "live.right", show=False),
+        key("shift+left", "cross(-10)", "read out, ten columns before", "live.left_far", show=False),
+        key("shift+right", "cross(10)", "read out, ten columns later", "live.right_far", show=False),
         key("escape", "let_go", "the whole step, nothing read out", "live.let_go", show=False),
         key("c", "figure", "figure", "live.figure"),
         key("l", "log", "log", "live.log"),
-        key("down", "scroll_log('down')", "older events", "live.log_down", show=False),
-        key("up", "scroll_log('up')", "newer events", "live.log_up", show=False),
-        key("pagedown", "scroll_log('page_down')", "a page of older events", "live.log_page_down", show=False),
-        key("pageup", "scroll_log('page_up')", "a page of newer events", "live.log_page_up", show=False),
-        key("home", "scroll_log('home')", "the newest event", "live.log_home", show=False),
-        key("end", "scroll_log('end')", "the oldest event", "live.log_end", show=False),
+        key("down", "scroll_log('down')", "older events", "live.down", show=False),
+        key("up", "scroll_log('up')", "newer events", "live.up", show=False),
+        key("pagedown", "scroll_log('page_down')", "a page of older events", "live.page_down", show=False),
+        key("pageup", "scroll_log('page_up')", "a page of newer events", "live.page_up", show=False),
+        key("home", "scroll_log('home')", "the newest event", "live.first", show=False),
+        key("end", "scroll_log('end')", "the oldest event", "live.last", show=False),
         key("m", "mark", "mark", "live.mark"),
         key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
         key("right_square_bracket", "seek(1)", "forward 1 s", "live.on", show=False),

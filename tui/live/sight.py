@@ -54,12 +54,16 @@ class Sight:
         before, self.window = self.window, axes.narrower(axes.of(view), self.window)
         return before != self.window
 
-    def move(self, view: ViewState, cells: int, by: int) -> None:
-        """Moves what is read out by so many columns of a chart of so many cells; from nowhere it begins at the end."""
+    def move(self, view: ViewState, cells: int, by: int) -> bool:
+        """Moves what is read out by so many columns of a chart of so many cells; from nowhere it begins at the end.
+
+        False where it stands at the edge.
+        """
         axis = self.axis(view)
         width = (axis.end - axis.start) / max(1, cells)
         known = axis.at - width / 2 if self.cross is None else self.cross + by * width
-        self.cross = max(axis.start + width / 2, min(known, axis.at - width / 2))
+        before, self.cross = self.cross, max(axis.start + width / 2, min(known, axis.at - width / 2))
+        return before != self.cross
 
     def forget(self) -> None:
         """The whole step, nothing read out."""
