@@ -23,7 +23,17 @@ from tui.launch import fields as launch_fields
 from tui.launch import items as launch_items
 from tui.launch import view as launch_view
 from tui.launch.items import Choices, Item
-from tui.launch.plan import arguments, command, keep, with_base, with_build, with_config, with_probe, with_step
+from tui.launch.plan import (
+    arguments,
+    command,
+    keep,
+    with_base,
+    with_build,
+    with_config,
+    with_probe,
+    with_step,
+    with_workload,
+)
 from tui.launch.view import Look
 from tui.marks import Line, width
 
@@ -213,6 +223,8 @@ def test_a_preset_brings_its_own_steps_and_sizes() -> None:
     assert all(item.toggle is None for item in launch_items.steps(plan, OFFER))
     back = launch_fields.load(plan, OFFER)[0].lesser
     assert back is not None and back().options == {"clients": 4}
+    other = with_workload(plan, "pgbench-select", "select-scaling")
+    assert other.options == {"preset": "select-scaling"}, "which has numbers of clients of its own"
 
 
 def test_a_generation_keeps_the_steps_that_it_has() -> None:

@@ -485,7 +485,8 @@ def test_the_json_says_where_a_cell_lies_and_how_cells_spread(tmp_path: Path) ->
     assert record["pairs"] == 4
     assert record["kernels"] == ["6.12.58"]
     assert {"name": "insert", "generation": "g24b", "clients": 1}.items() <= record["workload"].items()
-    assert [metric["name"] for metric in record["metrics"]][:2] == ["rate_per_s", "server_cpu_us_per_op"]
+    names = ["rate_per_s", "full_rate_per_s", "server_cpu_us_per_op"]
+    assert [metric["name"] for metric in record["metrics"]][:3] == names
     assert {(build["run"], build["label"]) for build in record["builds"]} == {("r", "16.3"), ("r", "17.0")}
     places = {(cell["ordinal"], cell["cell"]) for cell in record["cells"]}
     assert len(places) == 8
