@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--screen", choices=MODES, default="live")
     parser.add_argument("--cell", help="replay this cell")
     parser.add_argument("--step", help="from this step on")
+    parser.add_argument("--guide", choices=("demo",), help="say what there is to see, and press the keys")
     parser.add_argument("--glyphs", choices=("auto", *NAMES), default="auto")
     asked = parser.parse_args()
     shown = gently(asked.run, _load)
@@ -48,6 +49,13 @@ def main() -> int:
         return 2
     app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
     app.context.replayed = (asked.cell, asked.step) if asked.cell else None
+    if asked.guide:
+        from tui.demo.guide import GuidedBench
+        from tui.demo.minute import FIRST, MINUTE
+
+        app = GuidedBench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
+        app.guide(MINUTE)
+        app.context.replayed = FIRST
     app.call_after_refresh(shown)
     app.run()
     if app.return_code == LOST:

@@ -22,9 +22,10 @@ def wanted(console: Console) -> bool:
     return console.is_terminal and sys.stdin.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def show(out: Path, run: Path, *, glyphs: str = "auto") -> int:
+def show(out: Path, run: Path, *, glyphs: str = "auto", guide: str | None = None) -> int:
     """Shows a run until the user leaves the interface; returns its exit code. It does not affect the run."""
-    return subprocess.call(_command(out, run, {"screen": "live", "glyphs": glyphs}), env=own_modules())
+    command = _command(out, run, {"screen": "live", "glyphs": glyphs, "guide": guide})
+    return subprocess.call(command, env=own_modules())
 
 
 def become(out: Path, run: Path | None, **options: str | None) -> NoReturn:

@@ -25,6 +25,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # before the drivers and statistics that others need would have been loaded. Each with its line in `bench --help`.
 ELSEWHERE = {
     "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
+    "demo": ("engine.cli.demo:demo", "Show a recorded comparison, with a guide: no server needed."),
     "doctor": ("engine.cli.doctor:doctor", "Check this machine for sources of noise."),
     "list": ("engine.cli.catalog:list_", "List builds, configs, workloads, kernels or runs."),
     "watch": ("engine.cli.watch:watch", "Follow a run, or replay one of its cells."),

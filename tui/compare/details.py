@@ -1,9 +1,10 @@
 """What stands around the table of a comparison: the dots, why, whether cells are comparable, the verdict in words."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from engine.core.comparison import HEADLINES, SLA, STALLS, Comparison, Ratio
+from engine.core.comparison import HEADLINES, SLA, STALLS, CellStep, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
 from tui.compare.dots import DotRow, strips
 from tui.compare.table import (
@@ -212,6 +213,21 @@ def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
     return line(
         (glyphs.rule, "dim"), (text, "strong"), (glyphs.rule * rest, "dim"), (right, "dim"), (glyphs.rule, "dim")
     )
+
+
+def rules(row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> Line:
+    """What begins the two parts side by side at the foot."""
+    wide = columns // 2
+    why = rule(f"why {row.step}: base {glyphs.arrow} {subject.name}", wide - 1, glyphs)
+    return (*why, (" ", ""), *rule("Comparable?", columns - wide, glyphs))
+
+
+def roles(cells: Iterable[CellStep]) -> tuple[str, ...]:
+    """The roles of cells, those that did most first."""
+    done: Counter[str] = Counter()
+    for cell in cells:
+        done.update({role: int(figures.get("statements") or 0) for role, figures in cell.roles.items()})
+    return tuple(role for role, _ in done.most_common())
 
 
 def _importance(ratio: Ratio) -> tuple[int, float]:

@@ -253,7 +253,7 @@ class CompareScreen(BenchScreen):
             return
         folder = Path(found.folders[pairs[0][1].run])
         base = found.subject(found.baseline_of(subject.name))
-        roles = tuple(dict.fromkeys(role for pair in pairs for cell in pair for role in cell.roles))
+        roles = comparison_view.roles(cell for pair in pairs for cell in pair)
         asked = Asked(folder, row.step, roles, label(base), label(subject))
 
         def show(chosen: tuple[str, ...]) -> None:
@@ -332,11 +332,7 @@ class CompareScreen(BenchScreen):
         named = f"{row.step} {comparison_table.title_of(found, row)}"
         below = len(self._rows) - self._top - height
         more = f"{below} more lines" if below > 0 else f"{self._top} lines above" if self._top > 0 else ""
-        rules = (
-            *comparison_view.rule(f"why {row.step}: base {glyphs.arrow} {subject.name}", wide - 1, glyphs),
-            (" ", ""),
-            *comparison_view.rule("Comparable?", columns - wide, glyphs),
-        )
+        rules = comparison_view.rules(row, subject, columns, glyphs)
         self.fill(
             answer=answer,
             table=self._table(found, height),

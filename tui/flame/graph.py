@@ -159,9 +159,6 @@ class FlameScreen(BenchScreen):
         if self._graph is None:
             return
         if self._by_function:
-            if self._graph.innermost_only:
-                self.bench.say("only innermost functions are known: these binaries keep no frame pointers")
-                return
             if self._functions:
                 self._by_function = False
                 self._look_for(self._functions[self._cursor].name)
@@ -221,9 +218,6 @@ class FlameScreen(BenchScreen):
         self.draw()
 
     def action_view(self) -> None:
-        if self._graph is not None and self._graph.innermost_only:
-            self.bench.say("only innermost functions are known: these binaries keep no frame pointers")
-            return
         self._by_function = not self._by_function
         self.draw()
 

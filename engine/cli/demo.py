@@ -1,0 +1,40 @@
+"""The command `bench demo`: a packaged recording, played with a guide."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from engine.cli import interface
+from engine.cli.options import FOLDER, GLYPHS, console
+from engine.cli.output import echo
+from engine.core.errors import UserError
+from engine.journal.packed import unpack
+from engine.journal.runs import reference
+
+RECORDING = "demo.tar.xz"
+
+
+@click.command()
+@GLYPHS
+@click.option("--to", type=FOLDER, help="Only unpack the recording below this folder, for other commands to read.")
+def demo(glyphs: str, to: Path | None) -> None:
+    """Show a recorded comparison of two builds, with a guide, in about a minute. Needs no server and no run.
+
+    The recording is opened as any run is: all screens and keys work on it. Nothing of it stays on the disk.
+    """
+    packed = files("engine.cli").joinpath(RECORDING).read_bytes()
+    if to is not None:
+        to.mkdir(parents=True, exist_ok=True)
+        run = unpack(packed, "the demo", to)
+        echo(f"{run}; bench compare {reference(run)}")
+        return
+    if not interface.wanted(console(False)):
+        raise UserError("the demo needs a terminal; `bench demo --to FOLDER` unpacks its recording for other commands")
+    with tempfile.TemporaryDirectory(prefix="pgbed-demo-", ignore_cleanup_errors=True) as out:
+        run = unpack(packed, "the demo", Path(out))
+        sys.exit(interface.show(Path(out), run, glyphs=glyphs, guide="demo"))

@@ -1,0 +1,89 @@
+"""A run as one small file, and back: its manifest, its journal and its sampled stacks, without logs.
+
+What is unpacked is somebody else's: only plain files with the names that a run has are taken, up to a limit.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import re
+import sqlite3
+import tarfile
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+from engine.host.files import is_name
+from engine.journal.database import readable
+from engine.journal.manifest import read_manifest
+
+MANIFEST, JOURNAL = "manifest.json", "journal.db"
+STACKS = re.compile(r"cells/([^/]+)/stacks/([^/]+\.folded)")
+MOST_BYTES = 64 << 20
+
+
+def pack(run: Path, to: Path) -> int:
+    """Writes a run into a file; returns its size in bytes. Raises UserError when the run is damaged."""
+    stacks = sorted(path for path in run.glob("cells/*/stacks/*.folded") if path.is_file())
+    with tempfile.TemporaryDirectory() as folder, readable(run):
+        journal = Path(folder) / JOURNAL
+        with closing(sqlite3.connect(f"file:{run / JOURNAL}?mode=ro", uri=True)) as database:
+            database.execute("VACUUM INTO ?", (str(journal),))
+        with (
+            lzma.open(to, "wb", preset=9 | lzma.PRESET_EXTREME) as file,
+            tarfile.open(fileobj=file, mode="w") as packed,
+        ):
+            for path, name in ((run / MANIFEST, MANIFEST), (journal, JOURNAL)):
+                _add(packed, name, path.read_bytes())
+            for path in stacks:
+                _add(packed, str(path.relative_to(run)), path.read_bytes())
+    return to.stat().st_size
+
+
+def _add(packed: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)  # of nobody, at no time: the same run makes the same file
+    member.size = len(data)
+    packed.addfile(member, io.BytesIO(data))
+
+
+def unpack(packed: bytes, where: str, out: Path) -> Path:
+    """Makes the run's folder below `out`; returns it. Raises UserError, which names `where` it came from."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as file:
+            found = _members(file)
+    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        raise UserError(f"{where}: no packed run can be read from it: {visible(str(error))}") from None
+    if not {MANIFEST, JOURNAL} <= found.keys():
+        raise UserError(f"{where}: holds no run: {MANIFEST} or {JOURNAL} is missing")
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        made = Path(folder) / "run"
+        (made / "cells").mkdir(parents=True)
+        for name, data in found.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).write_bytes(data)
+        name = read_manifest(made).run
+        run = out / name
+        if not is_name(name) or run.exists():
+            raise UserError(f"{visible(str(run))}: is there already, or is no name for a run's folder")
+        made.rename(run)
+    return run
+
+
+def _members(file: tarfile.TarFile) -> dict[str, bytes]:
+    """The files of a run, by their paths in it. Raises ValueError for anything else."""
+    found: dict[str, bytes] = {}
+    left = MOST_BYTES
+    for member in file:
+        stacks = STACKS.fullmatch(member.name)
+        named = member.name in (MANIFEST, JOURNAL) or (stacks is not None and all(map(is_name, stacks.groups())))
+        if not named or not member.isreg() or member.name in found:
+            raise ValueError(f"{member.name} is no file of a run")
+        left -= member.size
+        data = file.extractfile(member)
+        if left < 0 or data is None:
+            raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+        found[member.name] = data.read()
+    return found

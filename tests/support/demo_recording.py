@@ -1,0 +1,115 @@
+"""Makes the recording that `bench demo` plays: two builds in slices, with two incidents that it brings about itself.
+
+    python -m tests.support.demo_recording --pg 14.10-prebuilt,18.6-prebuilt engine/cli/demo.tar.xz
+
+Takes about five minutes, real servers, and an otherwise idle machine. In l.i1 of the second repeat the second build's
+insert backend is stopped for a while (SIGSTOP); later a session of a `nightly report` holds a lock on its table. Run as
+root, the recording has sampled stacks, too. What would tell where it was made is taken out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from engine.journal.packed import pack
+from engine.journal.reader import Attempt, JournalReader, StepRow
+from engine.postgres.server import SUPERUSER
+from tests.support.benchcall import Bench, wait_for
+
+SIZE = ("--rows", "100000", "--rows-written", "240000", "--query-seconds", "5", "--repeats", "3")
+SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")
+REPEAT = 2  # that has the incidents
+WARM_S, HELD_S, BETWEEN_S = 9.0, 4.0, 4.0  # of the step: before the first, of each, and between them
+PATIENCE_S = 900.0
+
+
+def second_build(bench: Bench, build: str) -> tuple[Attempt, StepRow]:
+    """The running l.i1 of the second build in the repeat that is to have incidents."""
+
+    def running() -> tuple[Attempt, StepRow] | None:
+        with JournalReader(bench.run) as reader:
+            cells = {cell.id: cell for cell in reader.manifest.cells}
+            for attempt in reader.attempts(origins=False):
+                cell = cells[attempt.cell]
+                for step in reader.steps(attempt.id):
+                    wanted = (cell.subject.build, cell.repeat, step.name) == (build, REPEAT, "l.i1")
+                    if wanted and step.state == "running" and reader.roles(step.id):
+                        return attempt, step
+        return None
+
+    return wait_for(running, "l.i1 of the repeat with incidents", PATIENCE_S)
+
+
+def record(builds: str, probes: str, out: Path) -> Path:
+    """Runs it, and brings about the incidents; returns the run."""
+    bench = Bench(out)
+    observed = ("--probes", probes) if probes else ()
+    bench.detached("--pg", builds, *SIZE, *SHAPE, *observed)
+    second = builds.split(",")[1]
+    attempt, step = second_build(bench, second)
+    time.sleep(WARM_S)
+    backend = bench.backend(step, "insert")
+    os.kill(backend, signal.SIGSTOP)
+    time.sleep(HELD_S)
+    os.kill(backend, signal.SIGCONT)
+    time.sleep(BETWEEN_S)
+    socket = bench.run / "cells" / attempt.cell / "socket"
+    with psycopg.connect(
+        host=str(socket.resolve()), user=SUPERUSER, dbname="ib", application_name="nightly report"
+    ) as connection:
+        connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
+        time.sleep(HELD_S)
+    wait_for(lambda: not bench.descendants(), "the run to end", PATIENCE_S)
+    return bench.run
+
+
+def neutral(run: Path) -> None:
+    """Takes out of a run where it was made: names of the host, how its kernel was started."""
+    manifest = run / "manifest.json"
+    manifest.write_text(json.dumps(_neutral(json.loads(manifest.read_text())), indent=1))
+    with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
+        for id, origin in journal.execute("SELECT id, origin FROM attempt").fetchall():
+            journal.execute(
+                "UPDATE attempt SET origin = ? WHERE id = ?", (json.dumps(_neutral(json.loads(origin))), id)
+            )
+
+
+def _neutral(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_neutral(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _neutral(each) for key, each in value.items()}
+    if "command_line" in found:  # of a kernel
+        found |= {"command_line": "", "release": str(found.get("release", "")).partition("-")[0]}
+    if {"name", "container"} <= found.keys():
+        found["name"] = "demo"
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pg", required=True, metavar="BASE,OTHER", help="the two builds")
+    parser.add_argument("--probes", default="stacks" if os.geteuid() == 0 else "", help="probes [default: stacks]")
+    parser.add_argument("to", type=Path, help="file to write")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pgbed-demo-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        run = record(asked.pg, asked.probes, Path(folder))
+        neutral(run)
+        print(f"{asked.to}: {pack(run, asked.to):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The interface with a guide: it presses keys as a person would, and says what there is to see.
+
+Enter goes on, escape ends the guide, and so does any other key, which then does what it always does.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.timer import Timer
+
+from tui.app import Bench
+from tui.marks import folded, line
+from tui.screens.base import BenchScreen
+from tui.widgets.lines import Lines
+
+BETWEEN_KEYS_S = 0.35
+PATIENCE = 60  # looks for what is awaited
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What is pressed, what is said once `until` is on the screen, and how long that stays.
+
+    `replay` is a cell and a step to be played before. `top`: the lower part of the screen is what is told of.
+    """
+
+    seconds: float
+    text: str
+    keys: tuple[str, ...] = ()
+    until: str = ""
+    replay: tuple[str, str] | None = None
+    top: bool = False
+
+
+class GuideBox(Lines):
+    """What the guide says, over the screen in front."""
+
+    DEFAULT_CSS = """
+    GuideBox { layer: guide; dock: bottom; width: 100%; height: auto; margin: 0 1 1 1; padding: 0 1;
+               border: round $primary; background: $surface; }
+    GuideBox.-top { dock: top; margin: 1 1 0 1; }
+    .-ascii GuideBox { border: ascii $primary; }
+    """
+
+
+class GuidedBench(Bench):
+    """Goes from stop to stop by itself."""
+
+    CSS = Bench.CSS + "BenchScreen { layers: default guide; }"
+
+    def guide(self, stops: Sequence[Stop], pace: float = 1.0) -> None:
+        """To be called before it runs; all times are multiplied by the pace."""
+        self._stops = tuple(stops)
+        self._pace = pace
+        self._stop = -1
+        self._box: GuideBox | None = None
+        self._waits: Timer | None = None
+        self._own: list[events.Key] = []  # keys that it has pressed and that are under way
+
+    def on_mount(self) -> None:
+        """Begins once the first screen is there."""
+        self._after(BETWEEN_KEYS_S, self._go_on)
+
+    def _after(self, seconds: float, act: Callable[[], object]) -> None:
+        """Does the next thing after a while, unless something else comes first."""
+        if self._waits is not None:
+            self._waits.stop()
+        self._waits = self.set_timer(seconds * self._pace, act)
+
+    async def on_event(self, event: events.Event) -> None:
+        """The user's keys while the guide talks."""
+        if not isinstance(event, events.Key) or event.is_forwarded or not self.guided:
+            await super().on_event(event)
+        elif any(event is own for own in self._own):
+            self._own = [own for own in self._own if own is not event]
+            await super().on_event(event)
+        elif event.key == "enter":
+            self._go_on()
+        else:
+            await self._end()
+            if event.key != "escape":
+                await super().on_event(event)
+            self.set_timer(BETWEEN_KEYS_S, self._say_over)  # on the screen that the key leads to
+
+    @property
+    def guided(self) -> bool:
+        """Whether the guide is still at it."""
+        return self._stop < len(self._stops)
+
+    def _go_on(self) -> None:
+        self.run_worker(self._next(), group="guide", exclusive=True, exit_on_error=False)
+
+    async def _next(self) -> None:
+        if self._waits is not None:
+            self._waits.stop()
+        self._stop += 1
+        if not self.guided:
+            await self._end()
+            self._say_over()
+            return
+        stop = self._stops[self._stop]
+        await self._remove()
+        if stop.replay is not None and self.context.run is not None:
+            self.replay(self.context.run, *stop.replay)
+        self._press(stop.keys)
+
+    def _press(self, keys: Sequence[str]) -> None:
+        """One after the other, as fast as one can follow; the words when all are pressed."""
+        if not self.guided:
+            return
+        if not keys:
+            self._after(BETWEEN_KEYS_S, lambda: self._await(PATIENCE))
+            return
+        event = events.Key(keys[0], keys[0] if len(keys[0]) == 1 else None)
+        self._own.append(event)
+        self.post_message(event)
+        self._after(BETWEEN_KEYS_S, lambda: self._press(keys[1:]))
+
+    def _await(self, looks: int) -> None:
+        """Tells once there is what to tell of, or nothing more is to be expected."""
+        if looks and self._stops[self._stop].until not in self.screen_text():
+            self._after(BETWEEN_KEYS_S, lambda: self._await(looks - 1))
+        else:
+            self.call_later(self._tell)
+
+    async def _tell(self) -> None:
+        stop, screen = self._stops[self._stop], self.screen
+        if not isinstance(screen, BenchScreen):  # a question that has not been answered yet
+            self._after(BETWEEN_KEYS_S, self._tell)
+            return
+        columns = max(20, screen.size.width - 6)
+        where = f"{self._stop + 1} of {len(self._stops)}"
+        lines = [*folded(stop.text, columns, "strong", indent=0)]
+        lines.append(line((f"{where}   enter goes on   escape ends the guide; every other key is yours", "dim")))
+        self._box = GuideBox(lines)
+        self._box.set_class(stop.top, "-top")
+        await screen.mount(self._box)
+        self._after(stop.seconds, self._go_on)
+
+    async def _remove(self) -> None:
+        if self._box is not None:
+            box, self._box = self._box, None
+            await box.remove()
+
+    async def _end(self) -> None:
+        """Leaves the screen as it is to the user."""
+        self._stop = len(self._stops)
+        if self._waits is not None:
+            self._waits.stop()
+        await self._remove()
+
+    def _say_over(self) -> None:
+        self.say("the guide has ended: this is a recording, and all keys work on it; ? shows them, q quits")
