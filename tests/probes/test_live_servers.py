@@ -129,6 +129,8 @@ def test_every_probe_counts_what_was_sent(
         assert total(found["planner"], "sum_us", pid) < spent_us
         assert total(found["runq"], "n", pid) >= STATEMENTS / 2
         assert total(found["sched"], "oncpu_us", pid) > 20_000
+        slept = sum(total(found["sched"], kind, pid) for kind in ("slept", "disk", "other"))
+        assert abs(total(found["sched"], "wakeups", pid) - slept) <= 0.02 * slept + 2, "each sleep ends in a wake-up"
         assert total(found["stacks"], "samples", pid) >= 2
         stacks = [stack for frame in found["stacks"] for stack in frame.stacks if stack.pid == pid]
         # What is sampled between print and clear is lost; it must stay little.
