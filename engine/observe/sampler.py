@@ -120,6 +120,7 @@ class StepSampler:
             self.roles.append(role)
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
+        self.stalling = False  # whether a stall lasts
         self._stopped_event: int | None = None  # while the postmaster is
         self._observed = Observed({}, ())
         self._active_ages = ActiveAges()
@@ -175,11 +176,6 @@ class StepSampler:
     def host_totals(self) -> tuple[dict[str, int], dict[str, int]]:
         """What host and device counted since the start."""
         return difference(self._host_first, self._host), difference(self._device_first, self._device)
-
-    @property
-    def stalling(self) -> bool:
-        """Whether a stall lasts."""
-        return any(role.detector is not None and role.detector.stall is not None for role in self.roles)
 
     @property
     def engine_cpu_ns(self) -> int:
@@ -299,6 +295,7 @@ class StepSampler:
         return observed
 
     def _record_stall(self, role: RoleWatch, change: Change) -> None:
+        self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)
         stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
         journal = self.sources.journal
         if change.kind == "began":
