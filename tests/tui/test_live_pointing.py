@@ -10,7 +10,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
-from tests.support.driving import place_of
+from tests.support.driving import check_screen, place_of
 from tests.support.driving_live import look, replay, stalling, text
 from tests.support.growing import START_NS, growing
 from tui.live.screen import LiveScreen
@@ -157,6 +157,8 @@ def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(
         for words in ("server CPU, % ", "waits  c on CPU", "last minute", "disk writes MB/s", "server processes"):
             assert words in shown, words
         assert "run queue, waiting " in await press(pilot, "c")
+
+        check_screen(pilot.app, f"live-{screen.size.width}x{screen.size.height}")  # type: ignore[arg-type]
 
     for size in ((130, 40), (200, 50)):
         look(recording, check, size=size)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -12,7 +11,7 @@ from engine.core.format import short
 from engine.view.envelope import Envelope, Span, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined
-from tui.widgets.lines import strip
+from tui.widgets.lines import changed, strip
 from tui.widgets.raster import behind, columns_per_cell, filled, level, level_line, seen_behind
 from tui.widgets.taken import Axis, Points, Taken
 
@@ -139,9 +138,8 @@ class RateChart(Widget):
         if len(before) != len(made):
             self.refresh()
             return
-        changed = [y for y, (old, new) in enumerate(zip(before, made, strict=True)) if old != new]
-        if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+        if regions := changed(before, made, self.size):
+            self.refresh(*regions)
 
     def on_resize(self) -> None:
         self._drawn = ()

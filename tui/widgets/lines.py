@@ -7,7 +7,7 @@ from rich.color import Color, blend_rgb
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -57,14 +57,28 @@ class Lines(Widget):
             if len(new) != len(before):
                 self.refresh(layout=self.styles.is_auto_height)
             else:
-                changed = (y for y, (old, one) in enumerate(zip(before, new, strict=True)) if old != one)
-                self.refresh(*(Region(0, y, self.size.width, 1) for y in changed if y < self.size.height))
+                regions = changed(before, new, self.size)
+                if regions:  # what has changed beyond its edge is not seen
+                    self.refresh(*regions)
 
     def get_content_height(self, *_: object) -> int:
         return len(self.lines)
 
     def render_line(self, y: int) -> Strip:
         return strip(self, self.lines[y] if y < len(self.lines) else ())
+
+
+def changed(before: Sequence[Line], after: Sequence[Line], size: Size) -> list[Region]:
+    """Where lines are others than before, neighbours together; there are as many as there were."""
+    found: list[Region] = []
+    for y, (old, new) in enumerate(zip(before[: size.height], after, strict=False)):
+        if old == new:
+            continue
+        if found and found[-1].bottom == y:
+            found[-1] = Region(0, found[-1].y, size.width, y + 1 - found[-1].y)
+        else:
+            found.append(Region(0, y, size.width, 1))
+    return found
 
 
 def strip(widget: Widget, spans: Line) -> Strip:
