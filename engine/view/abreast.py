@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,9 @@ from engine.core.model import Cell, Manifest
 from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
 from engine.view.events import incidents_of, lasts
 from engine.view.slice_series import Lane, SliceSeries, SoFar
-from engine.view.step_series import StepSeries
+from engine.view.step_series import SECOND_NS, StepSeries
+
+EARLIER = 0.75  # of the time so far: from there on a ratio is seen to rise or fall
 
 Beside = Sequence[tuple[Attempt, StepRow]]  # the same step of cells abreast, the base's first
 
@@ -72,6 +75,12 @@ class Abreast:
     def numbers(self) -> str:
         """The cells' places in the run, from 1: `3+4`."""
         return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))
+
+    def earlier(self, side: Side) -> float | None:
+        """A side's ratio to the base as it was known at three quarters of its time so far; None without one."""
+        course = self.slices.courses[self.sides.index(side)]
+        place = bisect_right(course.until, int(side.active_s * SECOND_NS * EARLIER))
+        return course.known[place - 1].ratio if place else None
 
     def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
         """The incidents that last at this moment, on whichever side."""

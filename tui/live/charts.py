@@ -253,7 +253,7 @@ def _sides(
 
 def _closing(view: ViewState, abreast: Abreast, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:
     """The ratio in a sentence for each side, as many as there is room for, and the course of the one looked at."""
-    said = live_text.sentences(view, part.size.width)
+    said = live_text.sentences(view, part.size.width, glyphs)
     room = max(1, part.size.height - 3)
     said = said[:room] if len(said) <= room else [each for each in said if each[0][1] == "strong"][:1]
     cells, rows = part.size.width - SCALE_CELLS, (part.size.height - len(said) - 1) // 2 * 2 + 1

@@ -221,8 +221,8 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
     return spans
 
 
-def sentences(view: ViewState, columns: int) -> list[Line]:
-    """How each build compares with the base so far; that of the side looked at is strong."""
+def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> list[Line]:
+    """How each build compares with the base so far, and where that tends; that of the side looked at is strong."""
     abreast = view.abreast
     if abreast is None:
         return []
@@ -234,6 +234,9 @@ def sentences(view: ViewState, columns: int) -> list[Line]:
         if len(words) >= columns:
             words = words.removesuffix(" so far")
         mark = "strong" if side is abreast.compared else ""
+        before = None if view.fraction == 1 else abreast.earlier(side)
+        if side.so_far is not None and before is not None and len(words) + len(reach) + 2 < columns:
+            words = f"{arrow(side.so_far.ratio - before, glyphs).strip()} {words}"
         lines.append(line((f" {words}", mark), (reach, "dim")))
     return lines
 
