@@ -298,13 +298,16 @@ class GuestAttempt:
         for name in ("PGBED_PROBE_HELPER", "PGBED_SERVER_PATH", "PGBED_STACK_TOOL"):
             if os.environ.get(name, "").startswith("/"):
                 yield Path(os.environ[name]).parent
+        modules = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        yield from (path for path in modules if path.is_relative_to(closure.STORE))  # such as workloads of one's own
         bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()
         for build in self._manifest.builds:  # of all cells, so that these have one image
             yield Path(build.prefix)
-        for program in (self._manifest.workload.get("programs") or {}).values():
-            yield Path(program["path"]).parent
+        for load in (self._manifest.workload, *self._manifest.arms.values()):
+            for program in (load.get("programs") or {}).values():
+                yield Path(program["path"]).parent
 
 
 def _application() -> Path:
