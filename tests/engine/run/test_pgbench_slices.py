@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -33,7 +34,8 @@ def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     script = bench.out.parent / "two.sql"
     script.write_text("SELECT count(*) FROM generate_series(1, 20000);\nSELECT 1;\n")
     load = f"pgbench:select-only@99,{script}"
-    words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", *SMALL)
+    # Of few logged transactions none may have been in flight at a stop.
+    words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "--log-every", "4", *SMALL)
     found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
     assert found.returncode == 0, found.stderr + found.stdout
     assert "slices: 2 servers fit side by side, 1 of 2 steps can be driven in turns" in found.stdout
@@ -106,7 +108,8 @@ def test_statements_have_their_times_without_the_stops_and_how_sure_these_are(do
 
 def test_comparison_blocks_and_export_have_it(done: Bench, pair: str, tmp_path: Path) -> None:
     told = done("compare").stdout
-    assert "driven in slices of 50 ms" in told and "dropped (1)" in told and "(1) dropped: in flight when" in told
+    mark = re.search(r"dropped (\(\d\))", told)  # on a busy machine there are other remarks before it
+    assert "driven in slices of 50 ms" in told and mark and f"{mark.group(1)} dropped: in flight when" in told, told
     rates = [ratio for ratio in done.ratios() if ratio["metric"] == "rate_per_s"]
     assert {ratio["step"] for ratio in rates} == {"script.c3"}
     assert all(0.2 < ratio["ratio"] < 5 for ratio in rates if ratio["ratio"] is not None)
