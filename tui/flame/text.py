@@ -9,6 +9,7 @@ from tui.marks import Line, Span, cut, joined, line
 
 PALE, DEEP = 0.001, 0.02  # of all samples: a change that is shown at all, and one that is shown strongly
 SHARE_CELLS, BAR_CELLS = 9, 20
+NAME_CELLS = 60  # at most; bars have what is over
 
 
 def change_mark(change: float) -> str:
@@ -115,7 +116,9 @@ def functions(
     differential = graph.other is not None
     whole = (root.other if differential else root.base) or 1.0
     heads = ("base", "other", "change") if differential else ("itself", "with calls")
-    names = columns - 1 - len(heads) * (SHARE_CELLS + 2) - BAR_CELLS - 1
+    room = columns - 1 - len(heads) * (SHARE_CELLS + 2) - 1
+    names = min(NAME_CELLS, room - BAR_CELLS)
+    longest = room - names
     made = [line((f" {'function':<{names}}" + "".join(f"{head:>{SHARE_CELLS + 2}}" for head in heads), "dim"))]
     widest = max((_size(each, differential=differential) for each in shown), default=0.0) or 1.0
     for place, each in enumerate(shown[top : top + height - 1], top):
@@ -130,7 +133,7 @@ def functions(
         if differential:
             mark = "worse" if change >= PALE else "better" if change <= -PALE else "dim"
             spans.append((f"{change_sign(change, glyphs) + signed(change):>{SHARE_CELLS + 2}}", mark))
-        bar = round(_size(each, differential=differential) / widest * BAR_CELLS)
+        bar = round(_size(each, differential=differential) / widest * longest)
         spans += [(" ", ""), (glyphs.done * bar, mark)]
         made.append(tuple(spans))
     return made

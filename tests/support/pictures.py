@@ -1,0 +1,109 @@
+"""Pictures of the screens, with colours: SVG files, drawn over the recording that `bench demo` plays.
+
+    python -m tests.support.pictures FOLDER [--of live,compare] [--size 130x36]
+
+Eight screens, by default at 80x24 and 200x50. They are to be looked at; three are in the README:
+
+    python -m tests.support.pictures pictures --of live --size 110x40
+    python -m tests.support.pictures pictures --of compare,slices --size 100x30
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from engine.cli.demo import RECORDING
+from engine.journal.packed import unpack
+from tui.app import Bench
+from tui.demo.minute import FIRST, QUERIES
+from tui.glyphs import SETS
+
+PATIENCE_S = 60.0
+# A picture: the screen that is opened, the cell and step that are replayed, keys, and what is awaited before each of
+# them and at the end.
+Picture = tuple[str, tuple[str, str], tuple[tuple[str, str], ...], str]
+
+
+def _at(seconds: str) -> tuple[tuple[str, str], ...]:
+    """Keys that pause a replay at a time of its step."""
+    return (("space", "REPLAY"), ("g", "REPLAY"), *((key, "Go to a time") for key in (*seconds, "enter")))
+
+
+PICTURES: dict[str, Picture] = {
+    "launch": ("launch", FIRST, (), "preflight"),
+    "live": ("live", FIRST, _at("20"), "lock"),
+    "closing": ("live", QUERIES, _at("8"), "so far"),
+    "stall": ("live", FIRST, (*_at("20"), ("enter", "lock")), "LOCK TABLE"),
+    "compare": ("compare", FIRST, (), "every cell"),
+    "slices": ("compare", FIRST, (("end", "every cell"), ("l", "qr100")), "blocks"),
+    "flame": ("compare", FIRST, (("end", "every cell"), ("f", "qr100"), ("enter", "which role")), "change"),
+    "history": ("history", FIRST, (), "finished"),
+}
+
+
+async def taken(pilot: Pilot[Any], picture: Picture) -> str:
+    """Presses the keys, and draws what is shown then."""
+    app = pilot.app
+    _, _, keys, end = picture
+
+    async def seen(words: str) -> None:
+        limit = time.monotonic() + PATIENCE_S
+        while words not in app.screen_text():  # type: ignore[attr-defined]
+            if time.monotonic() > limit:
+                raise SystemExit(f"'{words}' is not to be seen:\n{app.screen_text()}")  # type: ignore[attr-defined]
+            await pilot.pause(0.1)
+
+    for key, before in keys:
+        await seen(before)
+        await pilot.press(key)
+        await pilot.pause(0.3)
+    await seen(end)
+    await pilot.pause(0.5)
+    return app.export_screenshot(title="bench")
+
+
+def draw(name: str, size: tuple[int, int], glyphs: str, to: Path) -> None:
+    """One picture, in a folder of its own for the recording."""
+    screen, replayed, _, _ = picture = PICTURES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        run = unpack(files("engine.cli").joinpath(RECORDING).read_bytes(), "the recording", Path(folder))
+        app = Bench(Path(folder), run, SETS[glyphs], screen)
+        app.context.replayed, app.context.show_cost = replayed if screen == "live" else None, False
+
+        async def act() -> None:
+            async with app.run_test(size=size) as pilot:
+                to.write_text(await taken(pilot, picture), encoding="utf-8")
+
+        asyncio.run(act())
+    print(f"{to}: {to.stat().st_size:,} bytes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where they are written")
+    parser.add_argument("--of", default=",".join(PICTURES), help="which [default: all]")
+    parser.add_argument("--size", action="append", metavar="COLUMNSxROWS", help="[default: 80x24 and 200x50]")
+    # Few fonts that are as wide as others have braille: on a page its dots would stand too close.
+    parser.add_argument("--glyphs", choices=tuple(SETS), default="block", help="[default: block]")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    for name in asked.of.split(","):
+        for size in asked.size or ("80x24", "200x50"):
+            draw(
+                name,
+                (int(size.partition("x")[0]), int(size.partition("x")[2])),
+                asked.glyphs,
+                asked.folder / f"{name}-{size}.svg",
+            )
+
+
+if __name__ == "__main__":
+    main()
