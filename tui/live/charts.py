@@ -118,8 +118,9 @@ class Charts:
         at = axes.interval(chosen, view.at_ns, view.abreast) if chosen is not None else None
         if at is None and cursor is not None:
             at = (cursor, cursor)
-        known = series.newest_ns if view.speed is not None and view.abreast is None else whole.at
+        known = whole.at
         if view.speed is not None:  # all of a recording is known: what is to come, too
+            known = series.newest_ns if view.abreast is None else view.abreast.lane.active_ns
             later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
             stalls += [axes.interval(stall, series.newest_ns, view.abreast) for stall in later]
         row = ribbon(self.cells, (whole.start, whole.end), known, stalls, at)
