@@ -29,7 +29,7 @@ from tui.screens.over import LineScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
-LEAST_TABLE, LEAST_WHY, MOST_WHY = 6, 5, 14
+LEAST_TABLE, LEAST_WHY, MOST_WHY, GIVE_WAY = 6, 5, 14, ("compare.sort", "compare.metrics")
 MOST_DOTS = {"-short": 5, "-tall": 9}
 MOST_ANSWER = {"-short": 3, "-tall": 5}
 
@@ -300,8 +300,8 @@ class CompareScreen(BenchScreen):
             self.fill(answer=[], table=instead, of=[], dots=[], why=[], verdict=[])
         self.refresh_small()
         if self.is_mounted:
-            # In 80 columns the row of keys has no room for one more: what gives way holds all the same.
-            self.query_one(KeyRow).hide(*(("compare.sort",) if self._in_slices and columns < WIDE_COLUMNS else ()))
+            # In 80 columns the row of keys has no room for more: what gives way holds all the same.
+            self.query_one(KeyRow).hide(*(GIVE_WAY if self._in_slices and columns < WIDE_COLUMNS else ()))
             self.refresh_bindings()
         self.catch_up()
 
