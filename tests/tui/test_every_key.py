@@ -79,7 +79,7 @@ def test_each_key_does_something_and_breaks_nothing(
         assert "help" in clicked and len(clicked) >= 4
         holding = keys.holding(screen)
         for id, (active, pressed) in holding.items():
-            if id in LEAVING:
+            if id in LEAVING or (id.startswith("app.") and mode != "live"):  # those hold everywhere: once is enough
                 continue
             before = shown(pilot)
             await pilot.press(active.binding.key)
@@ -92,7 +92,7 @@ def test_each_key_does_something_and_breaks_nothing(
             await back_to(pilot, screen, mode)
         assert not pilot.app._exit
 
-    drive(script, recording, recording.parent, screen=mode, size=(130, 36))
+    drive(script, recording, recording.parent, screen=mode, size=(110, 30))
 
 
 def test_each_key_of_what_lies_over_a_screen_can_be_clicked(recording: Path) -> None:

@@ -21,7 +21,7 @@ def top(pilot: Pilot[Any]) -> str:
     return pilot.app.screen_text().splitlines()[0]
 
 
-@pytest.mark.parametrize("columns", [130, 80, 72, 60])
+@pytest.mark.parametrize("columns", [80, 60])
 def test_the_screens_stand_in_the_top_row_and_are_opened_by_a_click(recording: Path, columns: int) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         for number, mode in enumerate(keys.MODES, 1):
