@@ -27,6 +27,7 @@ from tui.screens.base import BenchScreen
 from tui.screens.settling import Settling
 from tui.starting import MODES
 
+NOT_OWN = ("app.", "screen.copy_text")  # what Textual binds on every screen; the second gives way to our ctrl+c
 LOOK_S = 2.0  # between two looks whether the run has ended
 
 
@@ -103,7 +104,7 @@ class Bench(BenchApp):
     ) -> bool:
         """Does what a key is bound to; keys of a screen that is still reading wait for what they act on."""
         screen = self.screen
-        own = isinstance(default_namespace, Widget) and isinstance(action, str) and not action.startswith("app.")
+        own = isinstance(default_namespace, Widget) and isinstance(action, str) and not action.startswith(NOT_OWN)
         if own and isinstance(screen, BenchScreen) and screen.unready:
             screen.wait_with((action, default_namespace))  # type: ignore[arg-type]  # `own` says what they are
             return True

@@ -40,7 +40,9 @@ def test_compare_moves_and_opens_once_it_has_compared(recording: Path) -> None:
 
 def test_who_leaves_meanwhile_wants_nothing_any_more(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "o", "2")
+        await pilot.press("3", "ctrl+c")
+        assert "q quits, the run continues" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await pilot.press("o", "2")
         await pilot.press("3")
         screen = pilot.app.screen
         assert isinstance(screen, CompareScreen)

@@ -84,7 +84,15 @@ class CompareScreen(BenchScreen):
         table = Lines(id="table", resized=self.draw, clicked=self._click, turned=lambda by: self.action_move(by, 0))
         dots = Lines(id="dots")
         table.can_focus = dots.can_focus = True
-        return [Lines(id="title"), Lines(id="answer"), table, Lines(id="of"), dots, Lines(id="why"), Lines(id="verdict")]
+        return [
+            Lines(id="title"),
+            Lines(id="answer"),
+            table,
+            Lines(id="of"),
+            dots,
+            Lines(id="why"),
+            Lines(id="verdict"),
+        ]
 
     def on_screen_resume(self) -> None:
         """What went wrong before may go well now."""
