@@ -52,8 +52,8 @@ class BaseCells:
         found = []
         for attempt in attempts:
             base = self._series(attempt, series.step.name)
-            if base is None or not worked_s:
-                continue
+            if base is None or base.step.id == series.step.id or not worked_s:
+                continue  # nothing is known of it, or it is this very cell
             if series.step.work and kind == "insert":
                 base_s = base.worked_for(kind, done)
                 found += [base_s / worked_s] if base_s else []
@@ -68,9 +68,10 @@ class BaseCells:
 
         The one that was returned last is kept: it grows with its series.
         """
-        rates = sorted((rate, each) for each in attempts if (rate := self.rates(each).get(series.step.name)))
+        others = (each for each in attempts if each != series.step.attempt_id)
+        rates = sorted((rate, each) for each in others if (rate := self.rates(each).get(series.step.name)))
         base = self._series(rates[(len(rates) - 1) // 2][1], series.step.name) if rates else None
-        if base is None or base is series or base.step.id == series.step.id:
+        if base is None:
             return None
         key = (id(base), id(series), kind)
         if self._ghost is None or key != self._of:

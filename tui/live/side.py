@@ -44,12 +44,12 @@ def side(
 def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """The cells about the one that runs: those that are over with their rate of this step, the next one; the end."""
     step = view.step.name if view.step is not None else ""
-    head = f"{view.cells_done}/{view.cells} cells"
-    if view.left_s is not None:
-        head += f", ends {ends(view)} (in {span(view.left_s)})"
-    rated = any(step in each.rates for each in plan)
-    unit = "s" if view.timed else view.unit
-    lines = [line(("plan", "strong"), (f"  {head}", "dim"), (f"; {step} in {unit}" if rated else "", "dim"))]
+    head = f"  {view.cells_done}/{view.cells} cells"
+    until = f", ends {ends(view)}" if view.left_s is not None else ""
+    away = f" (in {span(view.left_s)})" if view.left_s is not None else ""
+    unit = f"; {step} in {'s' if view.timed else view.unit}" if any(step in each.rates for each in plan) else ""
+    whole = f"{head}{until}{away}{unit}"
+    lines = [line(("plan", "strong"), (whole if len(whole) + 4 <= columns else f"{head}{until}{unit}", "dim"))]
     places = [place for place, each in enumerate(plan) if each.state in ("running", "next")]
     now = places[0] if places else len(plan)
     room = max(1, rows - 2)

@@ -10,6 +10,7 @@ from tui.widgets.taken import Axis
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
 # The axis of a step whose length is not known yet: it doubles or so, instead of creeping.
+OVER = 1.02  # of what is planned: a step ends somewhat later
 LENGTHS_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 172800, 604800)
 
 
@@ -19,8 +20,8 @@ def whole(step: StepRow, at_ns: int) -> Axis:
     at = min(at_ns, step.ended_ns or at_ns)
     if step.ended_ns is not None:
         return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
-    wanted_s = max((at - start) / SECOND_NS, float(step.plan.get("seconds") or 0))
-    return Axis(start, start + int(_roomy_s(wanted_s) * SECOND_NS), at)
+    begun_s, planned_s = (at - start) / SECOND_NS, OVER * float(step.plan.get("seconds") or 0)
+    return Axis(start, start + int((planned_s if planned_s >= begun_s else _roomy_s(begun_s)) * SECOND_NS), at)
 
 
 def active(abreast: Abreast) -> Axis:

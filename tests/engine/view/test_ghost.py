@@ -80,4 +80,7 @@ def test_the_ghost_of_a_recording_is_a_cell_of_the_base_and_the_base_has_none(re
         assert player.ghost(view, "query") is ghost
     with Player(recording, STOPPED, "001-14.10-prebuilt-auto-r1", "l.i1") as player:
         view = player.look()
+        assert view.step is not None and len(view.relatives) <= 2, "the base is not compared with its own cell"
+        ghost = player.ghost(view, "insert")
+        assert ghost is not None and ghost._base.step.id != view.step.id
         assert player.schedule()[0].state == "finished" and "l.i1" in player.schedule()[0].rates
