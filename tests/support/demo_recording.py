@@ -27,7 +27,7 @@ from engine.journal.reader import Attempt, JournalReader, StepRow
 from engine.postgres.server import SUPERUSER
 from tests.support.benchcall import Bench, wait_for
 
-SIZE = ("--rows", "100000", "--rows-written", "240000", "--query-seconds", "5", "--repeats", "3")
+SIZE = ("--rows", "100000", "--rows-written", "340000", "--query-seconds", "5", "--repeats", "3")
 SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")
 REPEAT = 2  # that has the incidents
 WARM_S, HELD_S, BETWEEN_S = 9.0, 4.0, 4.0  # of the step: before the first, of each, and between them
