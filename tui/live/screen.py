@@ -33,6 +33,7 @@ PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a
 REPLAY_PAINT_S = 0.25
 GLANCE_S = 0.2  # between two looks whether a stall has begun
 SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by those of the terminal
+SIDE_NS = 1_500_000_000  # live, between two times that it is drawn anew: every other second
 AMPLE_ROWS = 46
 CHART_ROWS, EVENT_ROWS = 4, 3  # of a short terminal: at least, and wished for
 # What the last row leaves out: always, and on a narrow screen, where further keys hold that have no room.
@@ -96,6 +97,7 @@ class LiveScreen(Pointing):
         self._version = -1
         self._cost = Cost()
         self._trouble = ""  # why nothing new is shown
+        self._side_drawn: tuple[object, int] = (None, 0)  # what of the right column was drawn last, and when
         self._settled = False  # the first paint is over: what takes long to read may be read
 
     def parts(self) -> Sequence[Widget]:
@@ -135,6 +137,7 @@ class LiveScreen(Pointing):
         self.player, self.view, self._cursor, self._kind, self._held_at = None, None, None, "", None
         self._trouble = ""
         self.sight.forget()
+        self._side_drawn = (None, 0)
         self._charts.clear()
         for part in (self._head, self._ages, self._roles, self._side):
             part.show([])
@@ -295,6 +298,11 @@ class LiveScreen(Pointing):
         if self._settled and view.step is not None:
             figures = player.details(view).read_figures(place_of(view))
         size = (self._side_columns - 2, self._side.size.height or self.app.size.height)
+        key = (view.step.id if view.step is not None else 0, size, view.cells_done, self._settled)
+        before, before_ns = self._side_drawn
+        if view.speed is None and key == before and 0 <= view.at_ns - before_ns < SIDE_NS:
+            return  # its courses are a large part of what a paint costs
+        self._side_drawn = (key, view.at_ns)
         self._side.show(side(view, player.schedule(), player.manifest, figures, self.glyphs, size))
 
     def _show_log(self, view: ViewState) -> None:
