@@ -218,6 +218,10 @@ class Launch:
     starts: tuple[tuple[str, ...], ...] = ()
 
 
+# What a schema that a load makes in a database of somebody else is commented with: it may be dropped again.
+SCHEMA_MARK = "pgbed: tables of a load beside another"
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """What a plan executes that is no part of its workload: scripts by their files' names, and NAME=VALUE of theirs."""

@@ -12,7 +12,10 @@ from fractions import Fraction
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?"
 _PART = re.compile(rf"({_NUMBER})([a-z%]*)", re.IGNORECASE | re.ASCII)
-_GAPS = re.compile(r"(?<=\d)[ _,'](?=\d{3}(?!\d))|(?<=\d)_(?=\d)", re.ASCII)
+# Between groups of three digits, and around a unit; `1 2` is rather a list without its comma.
+_GAPS = re.compile(
+    r"(?<=\d)[ _,'](?=\d{3}(?!\d))|(?<=\d)_(?=\d)|(?<=\d) +(?=[a-z%])|(?<=[a-z]) +(?=\d)", re.ASCII | re.I
+)
 MOST_DIGITS = 40
 
 COUNTS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
@@ -28,7 +31,7 @@ EXAMPLES = {"": "400k or 20M", "s": "90s, 30m or 2h", "min": "90m or 2h", "ms": 
 
 def figure(text: str, unit: str = "") -> Fraction:
     """What a text stands for, in a unit of `UNITS`: a count, ms, s, minutes, a share, percent. Raises ValueError."""
-    packed = _GAPS.sub("", text.strip()).replace(" ", "").lower()
+    packed = _GAPS.sub("", text.strip()).lower()
     parts = _PART.findall(packed) if len(packed) <= MOST_DIGITS else []
     if not parts or "".join(number + suffix for number, suffix in parts) != packed:
         raise ValueError(f"'{text}' is not a number, such as {EXAMPLES[unit]}")

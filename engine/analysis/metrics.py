@@ -166,6 +166,8 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
     }
     if totals.apart:
         figures |= dict.fromkeys(OF_SERVER)
+        if len(timing.times_s) > 1:  # what was prepared between its runs was written, too
+            figures["device_written_kb_per_op"] = None
         figures["server_cpu_us_per_op"] = None if timing.server_cpu_s is None else 1e6 * timing.server_cpu_s
         figures["client_cpu_us_per_op"] = None
     return figures

@@ -26,6 +26,7 @@ OLD_NAMES = {"beside": "allow_concurrent"}
 CELLS, PAIRS = 4, 5  # repeats of whole cells, and in slices
 MOST_REPEATS = 1000
 _CONNECTION = re.compile(r"\s*(postgres(ql)?:|[a-z_]+\s*=)")
+_CONNECTION_URI = re.compile(r"\s*postgres(ql)?:", re.I)
 # In a URI between user and host, or by its name; errs on the side of yes.
 _PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _AFTER = ", ".join(str(look.pairs) for look in LOOKS)
@@ -366,8 +367,15 @@ def is_attached(build: str) -> bool:
     return _CONNECTION.match(build.partition("=")[2]) is not None
 
 
-def check_open(build: str) -> None:
+def check_named(build: str) -> None:
+    """Raises UserError for a connection string without a name before it: what it is must not be shown."""
+    if not is_attached(build) and (_CONNECTION_URI.match(build) or _PASSWORD.search(build)):
+        raise UserError("a connection string needs a name before it: NAME=postgresql://…")
+
+
+def refuse_password(build: str) -> None:
     """Raises UserError for a connection string with a password in it, where that would be shown, or kept."""
+    check_named(build)
     if is_attached(build) and _PASSWORD.search(build.partition("=")[2]):
         raise UserError(
             f"{name_of(build)}: leave the password out, which would be shown here, and keep it in ~/.pgpass or in a "

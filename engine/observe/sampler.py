@@ -240,7 +240,9 @@ class StepSampler:
 
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
-        if self._asked:
+        if self._asked and self._page is not None and self._page.words[Control.TURNS]:
+            self._observed = self._observe()  # at the tick the server may be stopped for another's slice
+        elif self._asked:
             self._observe(self.sources.rule.in_flight_floor_s)
         changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
         if changes:

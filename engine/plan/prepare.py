@@ -20,7 +20,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.kernel import HOST
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import CELLS, MOST_REPEATS, Request, further_of, is_attached, name_of, shown
+from engine.core.request import CELLS, MOST_REPEATS, Request, check_named, further_of, is_attached, name_of, shown
 from engine.core.text import visible
 from engine.core.version import version
 from engine.guest import kernels
@@ -334,6 +334,8 @@ def _check_names(request: Request) -> None:
     routes.check(request)
     if not request.builds:
         raise UserError("no build given: use --pg LABEL,… (bench list builds shows the labels)")
+    for spec in request.builds:
+        check_named(spec)
     if not request.configs:
         raise UserError("no config given: use --config NAME,… (bench list configs shows the names)")
     doubles = {build for build in request.builds if request.builds.count(build) > 1}

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from engine.cli.run import run, take
 from engine.core.errors import UserError
-from engine.core.request import Request, check_open, request_of
+from engine.core.request import Request, refuse_password, request_of
 from engine.plan import planfile
 from tui.glyphs import SETS
 from tui.launch import fields as launch_fields
@@ -346,11 +346,14 @@ def test_a_server_that_is_running_is_shown_by_its_name_with_what_there_is_to_say
 )
 def test_a_password_is_found_in_a_connection_string(text: str, is_open: bool) -> None:
     if is_open:
-        check_open(f"prod={text}")
+        refuse_password(f"prod={text}")
     else:
         with pytest.raises(UserError, match="prod: leave the password out") as refused:
-            check_open(f"prod={text}")
+            refuse_password(f"prod={text}")
         assert "x" not in str(refused.value)
+        with pytest.raises(UserError, match=r"needs a name before it: NAME=postgresql://…") as refused:
+            refuse_password(text)
+        assert "bench" not in str(refused.value)
 
 
 def test_workloads_that_are_compared_are_shown_and_can_be_typed() -> None:

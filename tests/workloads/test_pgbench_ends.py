@@ -52,7 +52,16 @@ def test_one_client_ends_with_its_step() -> None:
     assert ends.close(BEGAN + 3 * S) == BEGAN + 2 * S and ends.first() == {}
 
 
-def test_a_client_of_whom_nothing_is_known_ended_with_pgbench() -> None:
+def test_a_client_of_whom_nothing_is_known_may_have_ended_before_the_step() -> None:
     ends = taken(2, 40, 64, [(0, 1.0, 10), (0, 2.0, 30)])
     assert ends.close(BEGAN + 4 * S) == BEGAN + 4 * S
-    assert ends.first()["seconds"] == 2.5
+    assert ends.first() == {}
+
+
+def test_little_is_kept_after_the_first_end() -> None:
+    ends = taken(2, 1000, 1, [(1, 0.1, 999), (1, 0.2, 1000)])
+    for number in range(1, 1001):
+        ends.add(0, BEGAN + number * S // 100, number, number)
+        ends.settle(BEGAN + number * S // 100)
+    assert len(ends._points[0]) < 50 and ends.close(BEGAN + 20 * S) == BEGAN + 10 * S
+    assert ends.first() == {"seconds": 0.2, "transactions": 1000 + 20}

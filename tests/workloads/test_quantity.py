@@ -31,7 +31,8 @@ def test_what_people_write(text: str, unit: str, value: Fraction) -> None:
 @pytest.mark.parametrize(
     ("text", "unit"),
     [("", ""), ("abc", ""), ("20MB", ""), ("1h", ""), ("1,5", ""), ("2%", ""), ("1k5", ""), ("inf", ""), ("nan", "s"),
-     ("1e999", ""), ("0x10", ""), ("3q", "s"), ("1h-5m", "s"), ("9" * 50, ""), ("1..5", ""), ("k", ""), ("\u0661", "")],
+     ("1e999", ""), ("0x10", ""), ("3q", "s"), ("1h-5m", "s"), ("9" * 50, ""), ("1..5", ""),
+     ("1 2", ""), ("10 20", ""), ("1 000 2", ""), ("k", ""), ("\u0661", "")],
 )  # fmt: skip
 def test_what_is_no_number(text: str, unit: str) -> None:
     with pytest.raises(ValueError, match="is not a "):

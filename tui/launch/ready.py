@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.core.request import Request, check_open
+from engine.core.request import Request, refuse_password
 from tui.launch.items import Choices, Item, Question, Row
 from tui.launch.plan import version_key, with_build
 
@@ -109,5 +109,5 @@ def named(typed: str) -> str:
 
 def own(typed: str) -> str:
     """A build of the user's own as it is typed. Raises UserError for what is none, or has a password in it."""
-    check_open(named(typed))
+    refuse_password(named(typed))
     return typed

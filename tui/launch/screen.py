@@ -9,7 +9,7 @@ from msgspec import structs
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.request import check_open, request_of
+from engine.core.request import refuse_password, request_of
 from tui import bench
 from tui.keys import key
 from tui.launch import items as launch_items
@@ -143,7 +143,7 @@ class LaunchScreen(PlanScreen):
                 found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
                 plan = request_of(found["plan"])
                 for build in plan.builds:
-                    check_open(build)
+                    refuse_password(build)
             except UserError as error:
                 self.action_load(str(path), str(error))
                 return

@@ -27,7 +27,7 @@ from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
 from workloads.pgbench.counting import Counting, report
 from workloads.pgbench.ends import Ends
-from workloads.pgbench.initialization import Session, as_step, literal
+from workloads.pgbench.initialization import Session, as_step, literal, make_schema
 from workloads.pgbench.launch import READ_EVERY_MS, serve
 from workloads.pgbench.log import parse
 from workloads.pgbench.options import CopyOptions, Options
@@ -79,7 +79,7 @@ def prepare(spec: CopySpec, page: Page) -> None:
 
     def work(session: Session) -> None:
         if spec.schema:
-            session.execute(f"CREATE SCHEMA {spec.schema}")
+            make_schema(session, spec.schema)
             session.execute(f"SET search_path = {spec.schema}")
         copy_file.write(file, options.copy_rows, spec.file_seed, session.check)
         names = [f"{TABLE}{client}" for client in range(spec.tables)]

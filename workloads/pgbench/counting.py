@@ -208,7 +208,7 @@ def _without_stops(summary: Mapping[str, Any], clients: int, stops: Stops) -> li
     At each stop each client is in one of its statements, in which goes by chance, in proportion to the time that it
     spends there. So all statements are too long by the same factor, give or take the error of that draw (binomial): of
     a statement with the share p of the time, by n clients, it is sqrt((1 - p) / (p n) x sum of squares of the stops),
-    in parts of the time that was no stop. `clock_ms` is what pgbench says.
+    in parts of the whole time. `clock_ms` is what pgbench says.
     """
     active_ns = stops.whole_ns - sum(stops.each_ns)
     spent = [each["mean_ms"] * _times_run(each, summary) for each in summary["statements"]]
@@ -218,6 +218,6 @@ def _without_stops(summary: Mapping[str, Any], clients: int, stops: Stops) -> li
     found = []
     for statement, own in zip(summary["statements"], spent, strict=True):
         share, mean_ms = own / sum(spent), statement["mean_ms"] * active_ns / stops.whole_ns
-        part = math.sqrt((1 - share) / (share * clients) * squares) / active_ns if share else 0.0
+        part = math.sqrt((1 - share) / (share * clients) * squares) / stops.whole_ns if share else 0.0
         found.append({**statement, "mean_ms": mean_ms, "error_ms": mean_ms * part, "clock_ms": statement["mean_ms"]})
     return found

@@ -36,6 +36,7 @@ class Ends:
     every: int
     _points: list[deque[_Point]] = field(init=False)
     _first: list[_Point | None] = field(init=False)  # that was logged of each client
+    _over_ns: int = 0  # the first end, once it is sure
 
     def __post_init__(self) -> None:
         self._points = [deque([_Point(self.began_ns, 0, 0)]) for _ in range(self.clients)]
@@ -45,10 +46,16 @@ class Ends:
         """A client's transaction of that number has ended, and it had done so many well; they come in order."""
         point = _Point(ended_ns, number, done)
         self._first[client] = self._first[client] or point
-        self._points[client].append(point)
+        points = self._points[client]
+        if self._over_ns and self.every == 1 and points[-1].ended_ns > self._over_ns:
+            points.pop()  # after the first end only each client's own is asked for
+        points.append(point)
 
     def settle(self, logged_ns: int) -> None:
         """The log is complete up to a time. Unless a client may have ended by then nobody asks for what was before."""
+        ends = [points[-1].ended_ns for points in self._points if points[-1].number >= self.transactions]
+        if ends and min(ends) <= logged_ns:
+            self._over_ns = min(ends)
         unsure = SURELY * self.every if self.every > 1 else 0
         if any(points[-1].number >= self.transactions - unsure for points in self._points):
             return
@@ -66,15 +73,16 @@ class Ends:
                 each_ns = (last.ended_ns - first.ended_ns) / known if first is not None and known else 0.0
                 end_ns = last.ended_ns + round(missing * each_ns) if each_ns else ended_ns
                 points.append(_Point(min(end_ns, ended_ns), self.transactions, last.done + missing))
-        return max(points[-1].ended_ns for points in self._points)
+        return min(ended_ns, max(points[-1].ended_ns for points in self._points))
 
     def first(self) -> dict[str, float]:
         """The first end, once all is known: `seconds` into the step, and the `transactions` of all clients until then.
 
-        Empty for a single client, whose end is that of the step.
+        Empty for a single client, whose end is that of the step, and where nothing is in the log of one: it may have
+        done all before the step began.
         """
         end_ns = min(points[-1].ended_ns for points in self._points)
-        if self.clients == 1 or end_ns <= self.began_ns:
+        if self.clients == 1 or None in self._first or end_ns <= self.began_ns:
             return {}
         done = sum(self._done_by(points, end_ns) for points in self._points)
         return {"seconds": (end_ns - self.began_ns) / 1e9, "transactions": done}

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from psycopg.pq import abc
 
+from workloads.base import SCHEMA_MARK
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, summary
@@ -26,7 +27,7 @@ from workloads.process import check_stop, clock
 
 T = TypeVar("T")
 
-SYNTAX_ERROR = "syntax error at or near"
+SYNTAX_ERROR = "syntax error at "  # a word, or the end of input
 LOOK_S = 0.05  # between two looks at STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
 # pgbench freezes what it loads where the server can: a vacuum makes them all alike.
@@ -44,7 +45,7 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
     def work(session: Session) -> Found:
         check = session.check
         if spec.schema:
-            session.execute(f"CREATE SCHEMA {spec.schema}")
+            make_schema(session, spec.schema)
         for name in {options.tablespace, options.index_tablespace} - {""}:
             place = Path(spec.data_folder) / f"tablespace-{name}"
             place.mkdir(mode=0o700)
@@ -73,6 +74,12 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
         return Found()
 
     return as_step(spec.dsn, page, work)
+
+
+def make_schema(session: Session, name: str) -> None:
+    """Makes the schema of a load beside another, marked as such."""
+    session.execute(f"CREATE SCHEMA {name}")
+    session.execute(f"COMMENT ON SCHEMA {name} IS {literal(SCHEMA_MARK)}")
 
 
 def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:

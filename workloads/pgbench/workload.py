@@ -192,6 +192,7 @@ class Pgbench:
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
         program, options, scripts = record["programs"][PROGRAM], recorded(record), _scripts(record)
         made = [each["clients"] for each in record["steps"][1:]]
+        warm_clients = sorted(made)[len(made) // 2] if made else 1
         found = msgspec.convert(place.found, Found)
         every = int(record["log_every"]) or found.log_every
         spec = Spec(
@@ -204,9 +205,11 @@ class Pgbench:
             options=common(options),
             scripts=scripts,
             step=dict(step.record),
-            warm_clients=sorted(made)[len(made) // 2] if made else 1,
+            warm_clients=warm_clients,
             log_every=every,
-            log_by_line=_may_be_slow(options, scripts, every, found),
+            log_by_line=_may_be_slow(
+                options, scripts, every, found, step.record.get("clients", warm_clients) / warm_clients
+            ),
             seed=seed_of(place.seed, step.name, place.repeat),
             checkpoint=place.checkpoint,
             first=place.first,
@@ -322,17 +325,17 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
 
 
-def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: Found) -> bool:
+def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: Found, clients: float) -> bool:
     """Whether a block of a thread's log, with one of `every` transactions in it, may take long to fill.
 
-    Where there was no warm-up nobody knows it of scripts of the user's own; of the built-in ones there are hundreds in
-    a second, unless limited.
+    `clients` are those of the step to those of the warm-up. Where there was none nobody knows it of scripts of the
+    user's own; of the built-in ones there are hundreds in a second, unless limited.
     """
     if options.rate is not None:
         return options.rate <= SLOW_LINES
     if found.lines_per_s is None:
         return every == 1 and not any(script.builtin for script in scripts)
-    return found.lines_per_s * found.log_every / every <= SLOW_LINES
+    return found.lines_per_s * found.log_every / every * min(1.0, clients) <= SLOW_LINES
 
 
 def _expected_s(step: Record) -> float:

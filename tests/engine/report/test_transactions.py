@@ -70,8 +70,8 @@ def test_stops_of_slices_are_taken_off_and_the_error_of_that_is_told(tmp_path: P
     finally:
         page.close()
     assert [each["mean_ms"] for each in found] == [8.0, 2.0] and [each["clock_ms"] for each in found] == [16.0, 4.0]
-    # Of 400 draws 320 and 80 are expected, with a standard deviation of 8: 0.8 s of 32 and of 8 s that were no stop.
-    assert [each["error_ms"] for each in found] == pytest.approx([8.0 * 0.8 / 32, 2.0 * 0.8 / 8])
+    # Of 400 draws 320 and 80 are expected, with a standard deviation of 8: 0.8 s of 64 and of 16 s.
+    assert [each["error_ms"] for each in found] == pytest.approx([8.0 * 0.8 / 64, 2.0 * 0.8 / 16])
     told = lines(tmp_path, [*found, {"script": 1, "statement": "TOO UNSURE", "mean_ms": 1.0, "error_ms": 0.2}])
-    assert any(line.startswith("SELECT 1 8.000 ±5% (") for line in told)
+    assert any(line.startswith("SELECT 1 8.000 ±2% (") for line in told)
     assert any(line.startswith("TOO UNSURE - (") for line in told)
