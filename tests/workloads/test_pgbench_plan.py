@@ -45,7 +45,7 @@ def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_foun
             for step in (steps[0], steps[len(steps) // 2])
         )
         assert (warm.log_every, warm.log_by_line) == (every, by_line)
-        assert few.log_by_line or not found or record is limited  # one client does little of what eight do
+        assert few.log_by_line or found is not fast or every < 64  # one client does little of what several do
     assert SELECT.identity(select)["log_every"] == "auto" and SELECT.identity(limited)["log_every"] == 1
     with pytest.raises(msgspec.ValidationError):  # a journal of another's
         msgspec.convert({"log_every": 0}, Found)
