@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,9 @@ from tests.support import templates
 # A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
 hypothesis.settings.register_profile("pgbed", deadline=None)
 hypothesis.settings.load_profile("pgbed")
+# A shell has what it starts in the background ignore Ctrl-C, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RECORDINGS = Path(__file__).parent / "tui" / "recordings"
 MAJORS = (12, 14, 16, 17)

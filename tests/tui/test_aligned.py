@@ -15,7 +15,8 @@ from tui.compare.aligned import Track, by_own_time, by_time, by_work, kinds, rec
 from tui.compare.overlaid import columns, overlay, ribbon, scale
 from tui.glyphs import SETS
 
-SECONDS = st.lists(st.tuples(st.floats(0.2, 3.0), st.floats(0, 1e5)), min_size=1, max_size=60)
+RATES = st.just(0.0) | st.floats(1e-6, 1e5)  # less than that has no width among floats that are divided by columns
+SECONDS = st.lists(st.tuples(st.floats(0.2, 3.0), RATES), min_size=1, max_size=60)
 
 
 def points(seconds: list[tuple[float, float]], start_ns: int = 5 * SECOND_NS) -> list[tuple[int, int, float]]:
