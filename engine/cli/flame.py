@@ -25,7 +25,7 @@ from engine.journal.runs import find_cell, find_run
     "other",
     type=RunArgument(),
     metavar="RUN2|LABEL",
-    help="Show what changes from there to another run, or another build of this run.",
+    help="Colour by the change from what is shown to another run, or another build of this run.",
 )
 @click.option("--cell", metavar="CELL", help="This cell's samples only, by its id or number [default: all repeats].")
 @click.option("--json", "as_json", is_flag=True, help="Print the stacks as JSON instead of writing a page.")
