@@ -132,6 +132,19 @@ def test_one_point_more_draws_what_all_at_once_does() -> None:
     on_chart(act)
 
 
+def test_a_second_in_which_nothing_ended_does_not_hide_the_others_of_its_column_from_a_log_scale() -> None:
+    points = Series()
+    for second, value in enumerate((0.0, 500.0, 0.0)):
+        points.add((second + 1) * SECOND_NS, SECOND_NS, value)
+
+    def act(chart: RateChart) -> None:
+        chart._log = True
+        chart.show(points, minutes(600))
+        assert (chart.foot, chart.top) == (100.0, 1000.0)
+
+    on_chart(act, "ascii")
+
+
 def test_going_back_shows_less_again() -> None:
     points = steady(900)
 

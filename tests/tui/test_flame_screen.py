@@ -126,6 +126,11 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
         await pilot.pause()
         assert not screen._by_function
         assert screen._chosen.name in ("index_getnext", "get_actual_range")
+        assert {frame.name for frame in screen._found} == {screen._chosen.name}
+        await pilot.press("v")
+        await pilot.resize_terminal(40, 14)  # too narrow for a graph
+        await pilot.pause()
+        assert "index_" in text(pilot)
 
     opened(recording, act)
 

@@ -119,12 +119,16 @@ class GuidedBench(Bench):
 
     def _await(self, looks: int) -> None:
         """Tells once there is what to tell of, or nothing more is to be expected."""
+        if not self.guided:
+            return
         if looks and self._stops[self._stop].until not in self.screen_text():
             self._after(BETWEEN_KEYS_S, lambda: self._await(looks - 1))
         else:
             self.call_later(self._tell)
 
     async def _tell(self) -> None:
+        if not self.guided:
+            return
         stop, screen = self._stops[self._stop], self.screen
         if not isinstance(screen, BenchScreen):  # a question that has not been answered yet
             self._after(BETWEEN_KEYS_S, self._tell)

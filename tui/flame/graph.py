@@ -65,7 +65,7 @@ class FlameScreen(BenchScreen):
 
     def __init__(self, asked: Asked, role: str = "") -> None:
         super().__init__()
-        self._asked = asked
+        self._asked = self._answered = asked
         self._role = role or next(iter(asked.roles), "")
         self._side: Side = "other"
         self._by_function = False
@@ -79,6 +79,7 @@ class FlameScreen(BenchScreen):
         self._rows: list[list[Box]] = []
         self._found: list[Frame] = []
         self._top = self._cursor = 0
+        self._match = 0  # the one of those found that was gone to
         self._problem = self._missing = ""
 
     def parts(self) -> Sequence[Lines]:
@@ -108,6 +109,7 @@ class FlameScreen(BenchScreen):
             try:
                 answer = await bench.ask_json(*way.arguments(role))
                 self._take(converted(visible_record(answer), FlameGraph, "bench flame --json"))
+                self._answered = way
                 break
             except UserError as error:
                 self._missing = self._missing or str(error)
@@ -122,7 +124,7 @@ class FlameScreen(BenchScreen):
         self._functions = tree.functions(self._root, differential=differential)
         self._by_function = self._by_function or graph.innermost_only
         self._chosen = self._root
-        self._found = tree.matching(self._root, self._wanted)
+        self._found, self._match = tree.matching(self._root, self._wanted), 0
 
     # -- keys
 
@@ -161,7 +163,8 @@ class FlameScreen(BenchScreen):
         if self._by_function:
             if self._functions:
                 self._by_function = False
-                self._look_for(self._functions[self._cursor].name)
+                name = self._functions[self._cursor].name
+                self._show_found(name, tree.named(self._root, name))
             return
         self._zoomed, self._top = self._chosen, 0
         self.draw()
@@ -185,11 +188,13 @@ class FlameScreen(BenchScreen):
         )
 
     def _look_for(self, wanted: str) -> None:
-        self._wanted = wanted
-        self._found = tree.matching(self._root, wanted)
         if self._by_function and wanted:
             names = [each.name.lower() for each in self._functions]
             self._cursor = next((place for place, name in enumerate(names) if wanted.lower() in name), self._cursor)
+        self._show_found(wanted, tree.matching(self._root, wanted))
+
+    def _show_found(self, wanted: str, found: list[Frame]) -> None:
+        self._wanted, self._found = wanted, found
         if not wanted:
             self.draw()
         elif not self._found:
@@ -198,14 +203,15 @@ class FlameScreen(BenchScreen):
         else:
             part = text.percent(tree.share(self._root, self._found, self._side))
             self.bench.say(f"{wanted}: {len(self._found)} frames, {part} of all samples; n goes to the next")
-            self._go_to(max(self._found, key=lambda frame: frame.samples(self._side)))
+            self._match = max(range(len(found)), key=lambda place: found[place].samples(self._side))
+            self._go_to(found[self._match])
 
     def action_match(self, by: int) -> None:
         if not self._found:
             self.bench.say("nothing was looked for: / finds functions by their names")
             return
-        at = next((place for place, frame in enumerate(self._found) if frame is self._chosen), -1 if by > 0 else 0)
-        self._go_to(self._found[(at + by) % len(self._found)])
+        self._match = (self._match + by) % len(self._found)
+        self._go_to(self._found[self._match])
 
     def _go_to(self, frame: Frame) -> None:
         """Chooses a frame, and zooms out as far as it takes to see it."""
@@ -238,7 +244,7 @@ class FlameScreen(BenchScreen):
 
     def action_page(self) -> None:
         """The same as a page for a browser."""
-        self.bench.ask_bench(self._asked.arguments(self._role), "drawing the page")
+        self.bench.ask_bench(self._answered.arguments(self._role), "drawing the page")
 
     def on_click(self, event: events.Click) -> None:
         """Chooses a frame; a double click zooms into it."""

@@ -97,7 +97,7 @@ def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: G
     legend = line(
         (f" {glyphs.worse} takes more", "worse"),
         (f"  {glyphs.better} takes less", "better"),
-        (f"  of all samples; as wide as in {of.name}", "dim"),
+        (f"  of {graph.other.name}'s samples; widths: {of.name}", "dim"),
     )
     return [line((cut(samples + per, columns, glyphs), "dim")), legend]
 
@@ -117,8 +117,8 @@ def functions(
     whole = (root.other if differential else root.base) or 1.0
     heads = ("base", "other", "change") if differential else ("itself", "with calls")
     room = columns - 1 - len(heads) * (SHARE_CELLS + 2) - 1
-    names = min(NAME_CELLS, room - BAR_CELLS)
-    longest = room - names
+    names = max(8, min(NAME_CELLS, room - BAR_CELLS))
+    longest = max(0, room - names)
     made = [line((f" {'function':<{names}}" + "".join(f"{head:>{SHARE_CELLS + 2}}" for head in heads), "dim"))]
     widest = max((_size(each, differential=differential) for each in shown), default=0.0) or 1.0
     for place, each in enumerate(shown[top : top + height - 1], top):

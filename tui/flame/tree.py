@@ -116,6 +116,11 @@ def matching(root: Frame, wanted: str) -> list[Frame]:
     return [frame for frame in root.below() if frame.parent is not None and text in frame.name.lower()] if text else []
 
 
+def named(root: Frame, name: str) -> list[Frame]:
+    """The frames of one function."""
+    return [frame for frame in root.below() if frame.parent is not None and frame.name == name]
+
+
 def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
     """The part of all samples that is in any of these frames: those within another one count once."""
     known, total = {id(frame) for frame in found}, 0.0

@@ -206,7 +206,7 @@ def place_of(view: ViewState) -> Callable[[int], tuple[int, float]]:
     series = view.series
     if view.abreast is None or series is None:
         return lambda t_ns: (t_ns, 1.0)
-    return lambda t_ns: (int(series.worked_s(t_ns) * SECOND_NS), series.active_share(t_ns))
+    return lambda t_ns: (round(series.worked_s(t_ns) * SECOND_NS), series.active_share(t_ns))
 
 
 def _special(

@@ -23,6 +23,7 @@ def readout(
     assert sight.cross is not None and view.series is not None
     axis, whole = sight.axis(view), axes.of(view)
     from_, until = column_of(axis, sight.cross, cells)
+    seen = min(until, axis.at)  # of a replay only the base's is drawn beyond
     wide = (until - from_) / SECOND_NS
     of = f" ({wide:.0f} s)" if wide >= 1.5 else ""
     spans: list[Span] = [(f" {axes.moment((from_ - whole.start) / SECOND_NS)}", "cursor"), (of, "dim")]
@@ -30,18 +31,18 @@ def readout(
     if view.abreast is not None:
         for place, side in enumerate(view.abreast.sides):
             own = view.abreast.slices.rates[place] if kind == view.headline else side.series.active.get(kind)
-            spans.append((f"  {side.name} {_range(own, from_, until)}", ""))
+            spans.append((f"  {side.name} {_range(own, from_, seen)}", ""))
         return line(*spans, (f" {unit}", "dim"))
-    spans += [(f"  {unit} ", "dim"), (_range(view.series.rates.get(kind), from_, until), "strong")]
+    spans += [(f"  {unit} ", "dim"), (_range(view.series.rates.get(kind), from_, seen), "strong")]
     if ghost is not None:
         base = _within(ghost.past, from_, until) or _within(ghost.ahead, from_, until)
         if base:
             spans.append((f"  base {short(_mean(base))}", "base"))
-    if longest := _within(view.series.slowest.get(kind), from_, until):
+    if longest := _within(view.series.slowest.get(kind), from_, seen):
         spans.append((f"  longest {duration(max(value for _, value in longest) / 1000)}", ""))
     for role, points in waits.items():
         weights: dict[Sort, float] = {}
-        for length, found in _within(points, from_, until):
+        for length, found in _within(points, from_, seen):
             for event in found:
                 weights[event] = weights.get(event, 0.0) + length
         if weights and (event := most_of(weights)):

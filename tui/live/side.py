@@ -103,7 +103,7 @@ def _at(view: ViewState) -> int:
     if view.abreast is None:
         return view.at_ns
     assert view.series is not None
-    return int(view.series.worked_s(view.at_ns) * SECOND_NS)
+    return round(view.series.worked_s(view.at_ns) * SECOND_NS)
 
 
 def environment(manifest: Manifest) -> list[str]:

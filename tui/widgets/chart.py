@@ -74,7 +74,7 @@ class RateChart(Widget):
         if ghost is not None:
             base = None
         greatest = max((span[1] for span in (*own, *back) if span is not None), default=0.0)
-        least = min((span[0] for span in own if span is not None and span[0] > 0), default=0.0)
+        least = min((span[0] for span in own if span is not None and span[0] > 0), default=greatest)
         if self._log:
             self.foot, self.top = _decades(least, greatest)
             own = [_logarithms(span, self.foot) for span in own]
