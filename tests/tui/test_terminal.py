@@ -165,7 +165,7 @@ def test_a_run_is_started_watched_left_and_compared(
     more = r" \d+ more pairs?" if ratio["verdict"] == "inconclusive" else ""
     assert re.search(rf"l\.i1 +rows/s .* {ratio['ratio']:.3f}{more}\b", shown), shown
     tmux.press(*["Down"] * 20)
-    tmux.until("stalls      ! ")
+    tmux.until("stalls       ! ")
     tmux.press("2")
     tmux.until(" FINISHED ")
     tmux.press("q")
