@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from engine.core import waits
 from engine.core.comparison import StatementTime
 from engine.core.model import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
 from engine.core.record import converted
@@ -337,6 +338,8 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
+        "waits": {name: waits.shares(role.waits) for name, role in totals.roles.items() if role.waits},
+        "wait_looks": {name: role.wait_looks for name, role in totals.roles.items() if role.waits},
         "work": converted(totals.report.get("work", {}), dict[str, float], "a step's totals: report: work"),
         "sla": sla(kind, totals),
         "saturated": saturated(totals),

@@ -185,7 +185,9 @@ class CellStep:
     `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is null though a probe was there.
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
     driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
-    {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`.
+    {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`. `waits` are {role: {wait event: share
+    of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for nothing, from
+    so many `wait_looks` at all of the role's.
     """
 
     run: str
@@ -248,6 +250,8 @@ class CellStep:
     transactions: TransactionTimes | None = None
     workload: str = ""
     beside: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    waits: dict[str, dict[str, float]] = field(default_factory=dict)
+    wait_looks: dict[str, int] = field(default_factory=dict)
 
     @property
     def incidents(self) -> list[Incident]:

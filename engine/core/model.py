@@ -19,7 +19,7 @@ SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
 Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
-SCHEMA = (1, 5)  # of the journal: major, minor
+SCHEMA = (1, 6)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
 OLD_HEADLINES = {
@@ -156,6 +156,7 @@ class RoleTotals:
     `short_deletes` deleted a different number of rows than requested; `min_lookups` of the low key took
     `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
     took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
+    `waits` count what backends were seen waiting for, at `wait_looks` moments, each time all of them.
     """
 
     connections: int
@@ -187,6 +188,8 @@ class RoleTotals:
     response: tuple[tuple[int, int], ...] = ()
     buckets: tuple[int, ...] = (0,) * 10
     outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; not zeros
+    waits: dict[str, int] = field(default_factory=dict)  # by `type:event`; '' those that waited for nothing
+    wait_looks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,18 @@ class RoleSecond:
     wait_event: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitSecond:
+    """What a role's server processes were seen waiting for in one interval, see table `wait_second`."""
+
+    step_id: int
+    role: str
+    t_ns: int
+    dt_ns: int
+    looks: int
+    data: dict[str, int]
+
+
 class Transaction(NamedTuple):
     """One that was timed by itself: its client, when it ended, how long it took."""
 
@@ -353,6 +365,13 @@ class JournalReader:
         columns = "role_id, t_ns, dt_ns, wait_event"
         rows = self._rows("role_second", columns, where, step, after_ns, FAR_NS, order="t_ns")
         return converted(rows, list[tuple[int, int, int, str | None]], self._table("role_second"))
+
+    def wait_seconds(self, step: int, after_ns: int = 0) -> list[WaitSecond]:
+        """What a step's roles were seen waiting for, in order; none in journals before schema 1.6."""
+        if not self._has("wait_second"):
+            return []
+        where = f"step_id = ? AND {_WITHIN}"
+        return self._read(WaitSecond, "wait_second", where, step, after_ns, FAR_NS, order="t_ns, role")
 
     def outcomes(self, role: int) -> list[tuple[int, dict[str, int]]]:
         """What became of a connection's transactions: (t_ns, counts), in order; none in journals before schema 1.4."""

@@ -1,4 +1,4 @@
--- The journal's schema, version 1.5. The only place where it is described.
+-- The journal's schema, version 1.6. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
@@ -83,6 +83,20 @@ CREATE TABLE IF NOT EXISTS role_outcome (
     t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
     data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.page.OUTCOMES
     PRIMARY KEY (role_id, t_ns)
+) WITHOUT ROWID;
+
+-- Since 1.6. What the server processes of a role's connections were seen waiting for, at `looks` moments of an interval,
+-- chosen by chance: ten a second, fewer where there are many connections (engine.observe.waits). Of a server that is
+-- driven in slices they lie in its own turns.
+CREATE TABLE IF NOT EXISTS wait_second (
+    step_id INTEGER NOT NULL REFERENCES step,
+    role TEXT NOT NULL,
+    t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
+    dt_ns INTEGER NOT NULL,
+    looks INTEGER NOT NULL,
+    data TEXT NOT NULL,                    -- JSON: how many processes were seen, by type:event of pg_stat_activity; by ''
+                                           -- those that waited for nothing
+    PRIMARY KEY (step_id, role, t_ns)
 ) WITHOUT ROWID;
 
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.

@@ -25,7 +25,7 @@ from engine.core.text import visible
 
 WITH_IDS = ("session", "attempt", "step", "role", "event")
 TABLES = (
-    *WITH_IDS, "setting", "role_second", "role_outcome", "sample", "probe_frame", "difference", "size",
+    *WITH_IDS, "setting", "role_second", "role_outcome", "wait_second", "sample", "probe_frame", "difference", "size",
 )  # fmt: skip
 KINDS: dict[str, type] = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

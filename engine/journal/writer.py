@@ -20,7 +20,7 @@ from engine.core.record import converted, parsed
 from engine.host.account import make_passable
 from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
 from engine.journal.lock import take
-from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow
+from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 
 # In place of `asdict`, which takes long, for hundreds a second.
 ROLE_SECOND = tuple(field.name for field in fields(RoleSecond))
@@ -240,6 +240,10 @@ class JournalWriter:
     def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:
         """Records what became of one connection's transactions in an interval."""
         self._insert("role_outcome", role_id=role, t_ns=t_ns, data=json.dumps(counts))
+
+    def add_wait_second(self, second: WaitSecond) -> None:
+        """Records what a role was seen waiting for in an interval."""
+        self._insert("wait_second", **asdict(second) | {"data": json.dumps(second.data)})
 
     def add_sample(self, step: int, t_ns: int, dt_ns: int, source: str, data: Mapping[str, Any]) -> None:
         """Records one source's interval."""

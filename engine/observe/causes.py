@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from engine.core.waits import kind_of
 from engine.observe.evidence import Evidence, HostSecond, RoleSecond, share
 from engine.postgres.activity import Wait
 from engine.postgres.serverlog import LogEvent
@@ -92,7 +93,7 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
     waits = [second.wait for second in seconds if second.wait is not None]
 
     def waiting(kind: str) -> float:
-        return share(sum(wait_kind(wait) == kind for wait in waits), len(waits))
+        return share(sum(kind_of(wait.event) == kind for wait in waits), len(waits))
 
     def in_state(states: str, of: Callable[[RoleSecond], str]) -> float:
         seen = [of(second) for second in seconds if of(second)]
@@ -111,19 +112,6 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
         stopped=in_state("Tt", lambda second: second.backend_state),
         client_stopped=in_state("Tt", lambda second: second.client_state),
         client_cpu=share(sum(second.client_cpu_ns for second in seconds), total_ns),
-    )
-
-
-def wait_kind(wait: Wait) -> str:
-    """The kind of a wait event: lock, wal, io, latch, client, other, or '' when the backend runs.
-
-    The names of WAL waits differ by version (`LWLock:WALWriteLock` in 12, `IO:WALSync`, `IO:WalSync` from 17 on).
-    """
-    kind, _, event = wait.event.partition(":")
-    if kind in ("IO", "LWLock", "IPC") and "wal" in event.lower():
-        return "wal"
-    return {"": "", "Lock": "lock", "IO": "io", "LWLock": "latch", "BufferPin": "latch", "Client": "client"}.get(
-        kind, "other"
     )
 
 
@@ -300,7 +288,7 @@ def _most_frequent(waits: Iterable[Wait]) -> str:
 
 
 def _waited_for(kind: str, seconds: Sequence[RoleSecond]) -> str:
-    return _most_frequent(second.wait for second in seconds if second.wait and wait_kind(second.wait) == kind)
+    return _most_frequent(second.wait for second in seconds if second.wait and kind_of(second.wait.event) == kind)
 
 
 def _overlapping(samples: Sequence[Sample], evidence: Evidence) -> list[Sample]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,12 @@ from engine.journal.writer import JournalWriter
 from engine.observe import connection
 from engine.observe.ages import ActiveAges
 from engine.observe.causes import causes
+from engine.observe.clock import CLOCK_STEP_NS, clock_events
 from engine.observe.connection import RoleWatch
 from engine.observe.evidence import Evidence, HostSecond, Partner
 from engine.observe.stall_snapshot import Snapshots
 from engine.observe.stalls import Change, StallRule
+from engine.observe.waits import WaitLooks
 from engine.postgres.activity import Activity, Observed
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.processes import ServerProcesses, ServerSample
@@ -40,7 +42,6 @@ LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the cli
 # Of a second in which a server was paused, and active for less than this, the roles' counts go into the next.
 LEAST_WORKED_NS = 100_000_000
 LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
-CLOCK_STEP_NS = 100_000_000  # a wall clock that moves this far between two ticks was set
 
 
 UNSEEN_SERVER = ServerSample({}, {}, {})  # of one whose processes are not to be seen
@@ -118,6 +119,8 @@ class StepSampler:
             role = RoleWatch(slot, client, name, page, self._server, step.watched(name)[0], shared)
             serving.setdefault(role.client_pid, role)
             self.roles.append(role)
+        known = [(role.name, role.backend_pid) for role in self.roles if role.backend_pid]
+        self._waits = WaitLooks(sources.activity, known, page)
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
         self.stalling = False  # whether a stall lasts
@@ -148,6 +151,8 @@ class StepSampler:
             self._due_ns += TICK_NS * (1 + (t_ns - self._due_ns) // TICK_NS)
         elif t_ns - self._looked_ns >= LOOK_NS and self._may_ask:
             self._look(t_ns)
+        elif t_ns >= self.started_ns:
+            self._waits.look(t_ns)
 
     def finish(self, t_ns: int) -> None:
         """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last."""
@@ -167,7 +172,9 @@ class StepSampler:
         """Adds up the roles of a step that has ended; what their clients corrected after that is in it."""
         for name in dict.fromkeys(role.name for role in self.roles):
             connections = [role for role in self.roles if role.name == name]
-            self.role_totals[name] = connection.totals(connections, self.seconds, self._watched.watched(name)[1])
+            found = connection.totals(connections, self.seconds, self._watched.watched(name)[1])
+            waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks
+            self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_looks=looks)
 
     def server_totals(self) -> dict[str, int]:
         """What all server processes did since the start, the bench's own monitor connection left out."""
@@ -225,6 +232,8 @@ class StepSampler:
                 if role.fresh_outcomes:
                     journal.add_role_outcome(role.row, t_ns, role.fresh_outcomes)
                 changes += [(role, change) for change in found]
+            for seen in self._waits.take(self.step, t_ns, max(1, worked_ns)):
+                journal.add_wait_second(seen)
             if times := [(role.client, *each) for role in self.roles for each in role.fresh_times]:
                 journal.add_sample(self.step, t_ns, dt_ns, TRANSACTIONS, {"ended": times})
         # Only now, when every role's second is known: a stall may be the partner's doing.
@@ -377,21 +386,6 @@ class StepSampler:
         return self.sources.journal.add_event(
             kind, started_ns, data, ended_ns=ended_ns, attempt=self.attempt, step=self.step
         )
-
-
-def clock_events(before: Anchor, now: Anchor) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What happened to the clocks between two ticks: events' kinds and data.
-
-    A wall clock that went on while the machine was suspended is right: nobody set it.
-    """
-    suspended_ns = before.suspended_ns(now)
-    if suspended_ns >= CLOCK_STEP_NS:
-        yield "suspended", {"text": f"the machine was suspended for {suspended_ns / 1e9:.1f} s"}
-    else:
-        suspended_ns = 0
-    step_ns = before.step_ns(now) - suspended_ns
-    if abs(step_ns) >= CLOCK_STEP_NS:
-        yield "clock_step", {"text": f"the wall clock was set by {step_ns / 1e9:+.1f} s", "step_ns": step_ns}
 
 
 def _partner(role: RoleWatch, t_ns: int) -> Partner:

@@ -10,6 +10,7 @@ from engine.postgres.pgstat import Monitor, question
 PATIENCE_S = 0.2
 STATEMENT = "activity"
 HOLDERS_STATEMENT = "holders"
+WAITS_STATEMENT = "waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Activity:
         """Raises MonitorError."""
         self._monitor = monitor
         self._database = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or ""
-        for statement in (STATEMENT, HOLDERS_STATEMENT):
+        for statement in (STATEMENT, HOLDERS_STATEMENT, WAITS_STATEMENT):
             monitor.prepare(statement, question(statement, monitor.version) or "")
 
     def sample(self, least_age_s: float = 0.0) -> Observed:
@@ -73,8 +74,19 @@ class Activity:
                 vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))
         return Observed(waits, tuple(vacuums))
 
+    def waits(self, pids: Sequence[int], roles: Sequence[int]) -> list[tuple[int, str, int]]:
+        """What connections wait for now: (role, event, how many), where `roles` has a number for each of the pids.
+
+        The event is as `Wait` has it. Raises MonitorError when there is no answer within `PATIENCE_S`.
+        """
+        rows = self._monitor.ask_prepared(WAITS_STATEMENT, (_array(pids), _array(roles)), patience_s=PATIENCE_S)
+        return [(int(role or 0), event or "", int(count or 0)) for role, event, count in rows]
+
     def doing(self, pids: Sequence[int]) -> dict[int, str]:
         """What other server processes are doing, in words, for those that hold a lock. Raises MonitorError."""
-        array = "{" + ",".join(map(str, pids)) + "}"
-        rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (array,), patience_s=PATIENCE_S)
+        rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (_array(pids),), patience_s=PATIENCE_S)
         return {int(pid or 0): what or "" for pid, what in rows}
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"

@@ -6,6 +6,8 @@ steps.csv         one line per cell and step: the figures of `bench compare --js
 roles.csv         one line per cell, step and role: CPU, waits, quantiles of service and response time
 seconds.csv       one line per connection and second: counts, rates, in-flight age, quantiles
 samples.csv       one line per source and second, data as JSON: server processes, host, device
+waits.csv         one line per role, second and wait event: at how many looks, and how many of its server processes were
+                  seen waiting for it; no event: for nothing
 probes.csv        one line per frame of a probe (about a second) and role, data as JSON: figures, histograms as pairs
 events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds since the cell began
 differences.csv   pg_stat views over each step, one line per counter
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -179,6 +182,16 @@ def _samples(reader: JournalReader, result: RunResult) -> Rows:
             yield *place, t_ns, round(dt_ns / 1e9, 3), source, json.dumps(data)
 
 
+def _waits(reader: JournalReader, result: RunResult) -> Rows:
+    yield "cell", "step", "role", "t_s", "dt_s", "looks", "wait_event", "seen"
+    for place, step in _steps(result):
+        seen_ns: Counter[str] = Counter()
+        for second in reader.wait_seconds(step.id):
+            seen_ns[second.role] += second.dt_ns
+            times = (round(seen_ns[second.role] / 1e9, 3), round(second.dt_ns / 1e9, 3))
+            yield from ((*place, second.role, *times, second.looks, *each) for each in sorted(second.data.items()))
+
+
 def _probes(reader: JournalReader, result: RunResult) -> Rows:
     yield "cell", "step", "monotonic_ns", "dt_s", "probe", "role", "data", "quality"
     for place, step in _steps(result):
@@ -247,6 +260,7 @@ TABLES: dict[str, Callable[[JournalReader, RunResult], Rows]] = {
     "roles": _role_rows,
     "seconds": _seconds,
     "samples": _samples,
+    "waits": _waits,
     "probes": _probes,
     "events": _events,
     "differences": _differences,

@@ -21,7 +21,15 @@ from rich.text import Text
 from engine.core.comparison import RATE, TIME, Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
-from engine.report import beside_tables, scheduler_tables, slices, sweep_tables, timing_tables, transaction_tables
+from engine.report import (
+    beside_tables,
+    scheduler_tables,
+    slices,
+    sweep_tables,
+    timing_tables,
+    transaction_tables,
+    wait_tables,
+)
 from engine.report.tables import WHERE, Notes, Section, headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -223,7 +231,7 @@ def _all_sections(
 ) -> list[Section]:
     swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    further = (scheduler_tables, timing_tables, transaction_tables)
+    further = (wait_tables, scheduler_tables, timing_tables, transaction_tables)
     more = [] if brief else [section for tables in further for section in tables.sections(comparison, notes)]
     beside = beside_tables.sections(comparison, notes)
     every = [*swept, *shown, *beside, *more]

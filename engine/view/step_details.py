@@ -78,6 +78,7 @@ class StepDetails:
         self.services: dict[str, Weighed] = {}  # by kind of role: counts by band of the service time
         self.waits: dict[str, Weighed] = {}  # by role: ns by what was waited for, `` where it ran
         self._figures_ns = self._services_ns = self._waits_ns = 0
+        self._looked = False  # whether there are looks at waits; journals before schema 1.6 have none
 
     def read_figures(self, active: Callable[[int], tuple[int, float]]) -> dict[str, Series]:
         """The machine's figures by their names; `active` gives a tick's place on the axis and its share of work."""
@@ -109,6 +110,15 @@ class StepDetails:
 
     def read_waits(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
         """Takes in what was waited for."""
+        looks = self._reader.wait_seconds(self._step, self._waits_ns)
+        self._looked = self._looked or bool(looks)
+        for second in looks:
+            self._waits_ns = second.t_ns
+            part = second.dt_ns / max(1, sum(second.data.values()))
+            of: dict[Sort, float] = {event: count * part for event, count in second.data.items()}
+            self.waits.setdefault(second.role, Weighed()).add(active(second.t_ns)[0], second.dt_ns, of)
+        if self._looked:
+            return
         for role, t_ns, dt_ns, event in self._reader.waits(self._step, self._waits_ns):
             self._waits_ns = t_ns
             if role in roles:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.model import Build, Cell, Config, Manifest, RoleTotals, StepTotals, config_key
-from engine.journal.reader import ProbeFrame, RoleSecond, SliceRow
+from engine.journal.reader import ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.writer import JournalWriter, create_run
 from engine.observe.stalls import Stall, StallRule
 from engine.plan.schedule import interleave, subjects
@@ -258,6 +258,9 @@ def add_seconds(journal: JournalWriter, step: int, totals: StepTotals, started_n
     """Twelve even seconds for each role of each client."""
     for client in range(1, clients + 1):
         for name, role in totals.roles.items():
+            if role.waits and client == 1:
+                t_ns, looks = started_ns + SECOND_NS, role.wait_looks
+                journal.add_wait_second(WaitSecond(step, name, t_ns, SECOND_NS, looks, role.waits))
             row = journal.add_role(step, client, name, 1000 + client, 2000 + client)
             for second in range(1, 13):
                 statements = role.statements // 12 // clients

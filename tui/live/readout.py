@@ -43,8 +43,9 @@ def readout(
     for role, points in waits.items():
         weights: dict[Sort, float] = {}
         for length, found in _within(points, from_, seen):
-            for event in found:
-                weights[event] = weights.get(event, 0.0) + length
+            every = sum(found.values()) or 1.0
+            for event, weight in found.items():
+                weights[event] = weights.get(event, 0.0) + length * weight / every
         if weights and (event := most_of(weights)):
             spans.append((f"  {role} {event}", "dim"))
     return line(*spans)

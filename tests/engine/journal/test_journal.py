@@ -19,7 +19,7 @@ from engine.core.errors import UserError
 from engine.core.model import RoleTotals, StepTotals
 from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import JournalReader, ProbeFrame, RoleSecond, SliceRow
+from engine.journal.reader import JournalReader, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.writer import JournalWriter, create_run
 
 MANIFEST: dict[str, Any] = {"schema": [1, 0], "run": "r"}
@@ -217,6 +217,22 @@ def test_a_journal_from_before_probes_has_none_and_can_be_gone_on_with(tmp_path:
         assert reader.probe_frames(1) == [frame]
         assert reader.probe_frames(1, after_ns=20) == []
         assert reader.steps(1)[0].totals == TOTALS
+
+
+def test_waits_of_older_journals_are_unknown_and_can_be_added(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written(run).close()
+    with sqlite3.connect(run / "journal.db") as connection:
+        connection.execute("DROP TABLE wait_second")
+        connection.execute("UPDATE meta SET value = '5' WHERE key = 'schema_minor'")
+    with JournalReader(run) as reader:
+        assert reader.wait_seconds(1) == []
+    second = WaitSecond(1, "insert", 20, 9, 10, {"": 7, "IO:WALSync": 3})
+    with JournalWriter.open(run) as journal:
+        journal.add_wait_second(second)
+    with JournalReader(run) as reader:
+        assert reader.wait_seconds(1) == [second]
+        assert reader.wait_seconds(1, after_ns=20) == []
 
 
 def test_slices_of_older_journals_lack_what_later_ones_tell_of_them(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What ticks tell of the clocks: one that is set, and a machine that was suspended."""
 
 from engine.core.clock import Anchor
-from engine.observe.sampler import clock_events
+from engine.observe.clock import clock_events
 
 SECOND_NS = 1_000_000_000
 BEFORE = Anchor(monotonic_ns=5 * SECOND_NS, wall_ns=70 * SECOND_NS, boot_ns=6 * SECOND_NS)

@@ -195,10 +195,14 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
                 ),
             )
             said = activity.doing(blocked.blocked_by)
+            pids = [waiter.info.backend_pid, holder.info.backend_pid, monitor.backend_pid, 1]
+            counted = activity.waits([*pids, holder.info.backend_pid], (0, 1, 2, 2, 0))
         finally:
             holder.rollback()
             thread.join()
         assert monitor.backend_pid not in waits
+        both = [(0, "Client:ClientRead", 1), (0, "Lock:relation", 1)]
+        assert sorted(counted) == [*both, (1, "Client:ClientRead", 1), (2, "", 1)], "by role, all that are there"
         assert said.keys() == {holder.info.backend_pid}
         assert "idle in transaction for " in said[holder.info.backend_pid]
         assert said[holder.info.backend_pid].endswith("waits for Client:ClientRead, LOCK TABLE fought_over")

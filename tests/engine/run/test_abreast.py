@@ -77,8 +77,18 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
             assert 2.5 < step.totals.seconds < 0.7 * step.totals.wall_seconds
             assert step.totals.wall_seconds <= (step.ended_ns - step.started_ns) / 1e9
             assert index.totals.wall_seconds == 0, "it was not paused"
+            # Waits are looked at while it is the server's turn, so about half the looks of a step that is not sliced.
+            for name, role in step.totals.roles.items():
+                seen = [second for second in reader.wait_seconds(step.id) if second.role == name]
+                assert 10 <= role.wait_looks <= 20 * step.totals.seconds, "ten a second, at most every 50 ms"
+                assert sum(role.waits.values()) == role.wait_looks == sum(second.looks for second in seen)
+            assert step.totals.roles["insert"].waits["Client:ClientRead"] > 5, "it works 100 times a second only"
     assert (bench.run / "cells").exists()
     cells = ("--interleave", "cells", "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
+    shares = next(cell["waits"] for cell in json.loads(bench("compare", "--json").stdout)["cells"] if cell["waits"])
+    assert all(abs(sum(of_role.values()) - 1) < 1e-9 for of_role in shares.values())
+    waits = bench("compare").stdout.partition("What server processes waited for")[2]
+    assert f"{pair.partition(',')[0]} query" in waits
     unsliced = bench("--pg", pair, *SMALL[:-2], *cells)
     assert unsliced.returncode == 0, unsliced.stderr
     runs = sorted(path.parent.name for path in bench.out.glob("*/manifest.json"))

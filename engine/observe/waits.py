@@ -1,0 +1,80 @@
+"""What connections wait for, looked at several times a second: from many looks, shares of time by wait event.
+
+The moments are chosen by chance, so that nothing that comes round at a pace of its own, such as the turns of servers
+in slices, is always seen in the same place. A look at a server whose turn it is not tells nothing and is left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.journal.reader import WaitSecond
+from engine.postgres.activity import Activity
+from engine.postgres.pgstat import MonitorError
+from workloads.page import Control, Page
+
+SECOND_NS = 1_000_000_000
+LOOKS_PER_S = 10.0
+# A look costs by the connection (200: 0.7 ms of CPU in the server), and of many each look tells more.
+CONNECTIONS_PER_S = 500.0
+
+
+def looks_per_s(connections: int) -> float:
+    """How often they are looked at: up to 50 ten times a second, 200 every 0.4 s."""
+    return min(LOOKS_PER_S, CONNECTIONS_PER_S / max(1, connections))
+
+
+class WaitLooks:
+    """Looks at the connections of a step; `look` is called often and asks the server when it is time."""
+
+    def __init__(self, activity: Activity, backends: Sequence[tuple[str, int]], page: Page | None) -> None:
+        """`backends` are (role, pid) of the connections whose server process is known."""
+        self.names = list(dict.fromkeys(name for name, _ in backends))
+        self.looks = 0
+        self.seen: dict[str, Counter[str]] = {name: Counter() for name in self.names}  # since the step began
+        self._activity, self._page = activity, page
+        self._pids = [pid for _, pid in backends]
+        self._roles = [self.names.index(name) for name, _ in backends]
+        self._interval_ns = SECOND_NS / looks_per_s(len(backends))
+        self._due_ns = 0
+        self._fresh_looks = 0
+        self._fresh: dict[str, Counter[str]] = {name: Counter() for name in self.names}
+
+    def look(self, t_ns: int) -> None:
+        """It is `t_ns` now."""
+        if not self.names or t_ns < self._due_ns:
+            return
+        self._due_ns = t_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
+        pauses = self._pauses()
+        if pauses[1]:
+            return
+        try:
+            found = self._activity.waits(self._pids, self._roles)
+        except MonitorError:  # a look less
+            return
+        if self._pauses() == pauses:
+            self._fresh_looks += 1
+            for role, event, count in found:
+                self._fresh[self.names[role]][event] += count
+
+    def take(self, step: int, t_ns: int, dt_ns: int) -> list[WaitSecond]:
+        """What was seen in the interval that ends now, by role; nothing where nobody looked."""
+        looks, fresh = self._fresh_looks, self._fresh
+        self._fresh_looks, self._fresh = 0, {name: Counter() for name in self.names}
+        self.looks += looks
+        for name, counts in fresh.items():
+            self.seen[name].update(counts)
+        return [WaitSecond(step, name, t_ns, dt_ns, looks, dict(counts)) for name, counts in fresh.items() if looks]
+
+    def _pauses(self) -> tuple[int, int]:
+        """How long the server was paused before, and since when it is; a pause changes one of them."""
+        return (
+            (0, 0)
+            if self._page is None
+            else (
+                self._page.words[Control.PAUSED_NS],
+                self._page.words[Control.PAUSED_SINCE_NS],
+            )
+        )
