@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from engine.cli import interface
-from engine.cli.options import FOLDER, OUT, RunArgument, console, of_run
+from engine.cli.options import FOLDER, OUT, RunArgument, console
 from engine.cli.output import complain, echo
 from engine.core.errors import UserError
 from engine.core.version import version
@@ -217,19 +217,35 @@ def _show_slices(folders: list[Path], step: str, base: str | None, form: str | N
         render.print_slices(found, console(False))
 
 
-@main.command(short_help="Write a run as CSV files.")
-@of_run
-@click.option("--to", type=FOLDER, help="Folder to write, new or empty [default: RUN-export in the current one].")
-def export(folder: Path, to: Path | None) -> None:
+@main.command(short_help="Write runs as CSV or Parquet files.")
+@click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
+@OUT
+@click.option(
+    "--to",
+    type=FOLDER,
+    help="Folder to write [default: RUN-export in the current one, with --parquet pgbed-parquet]. CSV wants a new or "
+    "empty one; Parquet joins what is there.",
+)
+@click.option("--parquet", is_flag=True, help="Write tables for SQL over many runs.")
+def export(runs: tuple[str, ...], out: Path, to: Path | None, parquet: bool) -> None:
     """Write a run as CSV files, and its intervals as the reference client prints them.
 
-    RUN is a run's name or folder [default: the newest].
+    RUN is a run's name or folder [default: the newest]. With --parquet there may be several: a folder for each table
+    (cells, steps, roles, seconds, stalls, frames), a file in it for each run.
     """
+    folders = [find_run(run, out) for run in runs or (None,)]
+    if parquet:
+        from engine.report import parquet as tables
+
+        to = (to or Path("pgbed-parquet")).absolute()
+        echo(f"{len(tables.export(folders, to))} files in {to.resolve()}")
+        return
+    if len(folders) > 1:
+        raise UserError("as CSV one run is written at a time; name one of them, or add --parquet")
     from engine.report.export import export as export_run
 
-    to = (to or Path(f"{folder.resolve().name}-export")).absolute()
-    written = export_run(folder, to)
-    echo(f"{len(written)} files in {to.resolve()}")
+    to = (to or Path(f"{folders[0].resolve().name}-export")).absolute()
+    echo(f"{len(export_run(folders[0], to))} files in {to.resolve()}")
 
 
 @main.command(hidden=True)

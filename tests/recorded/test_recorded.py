@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet
 import pytest
 
 from engine.analysis.comparison import compare
 from engine.core.comparison import Comparison
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
-from engine.report import export, render
+from engine.report import export, parquet, render
+from probes import buckets
 
 HERE = Path(__file__).parent
 RECORDED = {
@@ -111,6 +113,34 @@ def test_it_is_exported(recorded: tuple[str, Path], tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(totals(run))
     assert all(float(row["server_cpu_us_per_op"] or 0) >= 0 for row in rows)
+
+
+def test_its_parquet_files_hold_what_its_csv_files_hold(recorded: tuple[str, Path], tmp_path: Path) -> None:
+    run = recorded[1]
+    export.export(run, tmp_path / "csv")
+    written = {path.parent.name: path for path in parquet.export([run], tmp_path / "parquet")}
+    found = {name: pyarrow.parquet.read_table(path).to_pylist() for name, path in written.items()}
+    assert {row["run"] for rows in found.values() for row in rows} == {read_manifest(run).run}
+    for name in ("cells", "steps", "roles", "seconds"):
+        with (tmp_path / "csv" / f"{name}.csv").open() as file:
+            expected = list(csv.DictReader(file))
+        for row, line in zip(found[name], expected, strict=True):
+            assert [*row] == ["run", *line]
+            for column, text in line.items():
+                value = row[column]
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    assert value == pytest.approx(float(text))
+                else:
+                    assert ("" if value is None else str(value)) == text
+    with (tmp_path / "csv" / "events.csv").open() as file:
+        stalls = [json.loads(row["data"]) for row in csv.DictReader(file) if row["kind"] == "stall"]
+    assert [row["duration_s"] for row in found["stalls"]] == [stall["duration_s"] for stall in stalls]
+    with (tmp_path / "csv" / "probes.csv").open() as file:
+        frames = [json.loads(row["data"]) for row in csv.DictReader(file)]
+    plans = [pair for frame in frames for pair in frame.get("plan_us", ())]
+    assert sorted((row["bucket_us"], row["value"]) for row in found["frames"] if row["figure"] == "plan_us") == sorted(
+        (buckets.bounds(bucket)[1], count) for bucket, count in plans
+    )
 
 
 def test_what_the_terminal_decodes_is_what_was_compared(recorded: tuple[str, Path]) -> None:
