@@ -28,12 +28,12 @@ def show(out: Path, run: Path, *, glyphs: str = "auto", guide: str | None = None
     return subprocess.call(command, env=own_modules())
 
 
-def become(out: Path, run: Path | None, **options: str | None) -> NoReturn:
+def become(out: Path, run: Path | None, *, module: str = "tui", **options: str | None) -> NoReturn:
     """Replaces this process by the interface, where nothing is left to do after it: one process per viewer.
 
-    `options` are the interface's own: screen, glyphs, cell, step; None leaves one out.
+    `options` are those of the module: screen, glyphs, cell, step; None leaves one out.
     """
-    command = _command(out, run, options)
+    command = _command(out, run, options, module)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, own_modules())
@@ -45,6 +45,6 @@ def own_modules() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
 
 
-def _command(out: Path, run: Path | None, options: Mapping[str, str | None]) -> list[str]:
-    command = [sys.executable, "-m", "tui", *([str(run)] if run is not None else []), "--out", str(out)]
+def _command(out: Path, run: Path | None, options: Mapping[str, str | None], module: str = "tui") -> list[str]:
+    command = [sys.executable, "-m", module, *([str(run)] if run is not None else []), "--out", str(out)]
     return command + [f"--{option}={value}" for option, value in options.items() if value is not None]

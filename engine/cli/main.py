@@ -33,6 +33,7 @@ ELSEWHERE = {
     "stop": ("engine.cli.watch:stop", "Stop a run; `bench resume` continues it."),
     "mark": ("engine.cli.watch:mark", "Add a marker to a running run."),
     "interface": ("engine.cli.watch:open_interface", "Open the terminal interface."),
+    "serve": ("engine.cli.serve:serve", "Open the terminal interface in a browser."),
     "flame": ("engine.cli.flame:flame", "Write a flame graph of sampled stacks."),
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),

@@ -1,0 +1,245 @@
+"""`python -m tui.browser [RUN]`: the interface in a browser, for `bench serve`, which has checked what it hands over.
+
+A page is a terminal, whose interface is a process of its own, as in any other terminal. Who may open it can do what the
+user can who serves it: start runs, stop them. Other users of the machine reach a port on loopback as well, and so does
+what runs in a browser's other pages. Therefore nothing but the library's own files is given without the token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import hmac
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import aiohttp_jinja2
+import jinja2
+from aiohttp import web
+from textual_serve.app_service import AppService
+from textual_serve.server import Server, to_int
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+from tui.starting import MODES
+
+TOKEN = "PGBED_SERVE_TOKEN"  # in the environment: arguments of a process are seen by all
+ENDING_S = 5.0  # for the interfaces to end, before they are killed
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FONT = (8, 16, 40)  # pixels: least, usual, most
+REFUSED = "Refused: open the whole address that `bench serve` printed, with its token.\n"
+# Everything comes from here: a browser asks no other machine for a font or a script.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'nonce-{}'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self' ws: wss:; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Interface(AppService):
+    """One interface, for one page."""
+
+    def __init__(self, words: list[str], websocket: web.WebSocketResponse, server: Server) -> None:
+        super().__init__(
+            words[0],
+            write_bytes=websocket.send_bytes,
+            write_str=websocket.send_str,
+            close=websocket.close,  # type: ignore[arg-type]  # what it returns is not looked at
+            download_manager=server.download_manager,
+        )
+        self._words = words
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
+        """Without the shell that the library would start it through."""
+        pipe = asyncio.subprocess.PIPE
+        environment = self._build_environment(width, height)
+        self._process = await asyncio.create_subprocess_exec(
+            *self._words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+        )
+        self._stdin = self._process.stdin
+        return self._process
+
+    async def run(self) -> None:
+        """Passes on what it shows; tells the page when it has ended, however it did."""
+        await super().run()
+        await self.remote_close()
+
+    def kill(self) -> None:
+        """Ends it where it does not answer."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+
+class BrowserServer(Server):
+    """Serves interfaces to those who know the token; `close` ends all of them."""
+
+    def __init__(self, words: list[str], token: str, title: str) -> None:
+        super().__init__(words[0], title=title, templates_path=Path(__file__).parent)
+        self._words = words
+        self._token = token.encode()
+        self._open: dict[Interface, web.WebSocketResponse] = {}
+
+    async def _make_app(self) -> web.Application:
+        app = web.Application()
+        aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(self.templates_path))
+        app.add_routes(
+            [
+                web.get("/", self.handle_index),
+                web.get("/ws/{token}", self.handle_websocket),
+                web.static("/static", self.statics_path),
+            ]
+        )
+        app.on_response_prepare.append(_add_headers)
+        return app
+
+    def _check(self, token: str) -> None:
+        if not hmac.compare_digest(token.encode(errors="replace"), self._token):
+            raise web.HTTPForbidden(text=REFUSED)
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        """The page, which then opens the websocket."""
+        self._check(request.query.get("token", ""))
+        secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"  # behind a proxy
+        nonce = secrets.token_urlsafe(16)
+        values = {
+            "title": self.title,
+            "nonce": nonce,
+            "websocket_url": f"{'wss' if secure else 'ws'}://{request.host}/ws/{self._token.decode()}",
+            "font_size": max(FONT[0], min(to_int(request.query.get("fontsize", ""), FONT[1]), FONT[2])),
+        }
+        page = aiohttp_jinja2.render_template("browser.html", request, values)
+        page.headers["Content-Security-Policy"] = POLICY.format(nonce)
+        return page
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """An interface, from when the page opens to when either of the two ends."""
+        self._check(request.match_info["token"])
+        websocket = web.WebSocketResponse(heartbeat=15)
+        await websocket.prepare(request)
+        interface = Interface(self._words, websocket, self)
+        columns, rows = (to_int(request.query.get(name, ""), usual) for name, usual in (("width", 80), ("height", 24)))
+        await interface.start(columns, rows)
+        self._open[interface] = websocket
+        try:
+            with suppress(AssertionError, AttributeError, LookupError, TypeError, ValueError):  # not what a page sends
+                await self._process_messages(websocket, interface)
+        finally:
+            try:
+                await asyncio.wait_for(interface.stop(), ENDING_S)
+            except TimeoutError:
+                interface.kill()
+            del self._open[interface]
+            await websocket.close()
+        return websocket
+
+    async def close(self) -> None:
+        """Ends the interfaces, and waits until they have ended."""
+        await asyncio.gather(*(websocket.close() for websocket in self._open.values()), return_exceptions=True)
+        while self._open:
+            await asyncio.sleep(0.02)
+
+
+def _end(ended: asyncio.Future[int], number: int) -> None:
+    if not ended.done():
+        ended.set_result(number)
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
+
+
+async def serve(server: BrowserServer, host: str, port: int, said: Callable[[int], object]) -> int:
+    """Serves until a signal, whose number is returned; `said` is called with the port once it can be opened.
+
+    Raises UserError where nothing can listen there.
+    """
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, partial(_end, ended, number))
+    runner = web.AppRunner(await server._make_app(), access_log=None, shutdown_timeout=ENDING_S)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise UserError(f"cannot listen on {host}, port {port}: {_reason(error)}") from None
+        said(runner.addresses[0][1])
+        signalled = await ended
+        await server.close()
+        return signalled
+    finally:
+        await runner.cleanup()
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there; --port 0 takes a free one"
+    number = error.errno or 0  # below 0 of a name that leads to no address
+    known = os.strerror(number) if number > 0 else error.strerror or str(error)
+    return known.lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def address(host: str, port: int, token: str) -> str:
+    """What is opened in a browser."""
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            host = socket.gethostname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
+
+
+def main() -> int:
+    """Serves until it is interrupted."""
+    parser = argparse.ArgumentParser(prog="bench serve", description="The terminal interface of bench in a browser.")
+    parser.add_argument("run", nargs="?", help="run directory to show")
+    parser.add_argument("--out", required=True, help="folder that holds the runs")
+    parser.add_argument("--screen", choices=MODES, default="live")
+    parser.add_argument("--glyphs", default="braille")
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", required=True, type=int)
+    asked = parser.parse_args()
+    given = os.environ.pop(TOKEN, "")
+    token = given or secrets.token_urlsafe(24)
+    options = (f"--out={asked.out}", f"--screen={asked.screen}", f"--glyphs={asked.glyphs}")
+    words = [sys.executable, "-m", "tui", *([asked.run] if asked.run else []), *options]
+    server = BrowserServer(words, token, f"bench on {socket.gethostname()}")
+
+    def say(port: int) -> None:
+        shown = address(asked.host, port, "TOKEN" if given else token)
+        print(f"open {shown}{' with your token' if given else ''}; Ctrl-C ends it, runs continue", flush=True)
+        if not is_loopback(asked.host):
+            print(
+                "? not encrypted: who reads the network's traffic learns the token; safer without --host, through "
+                f"`ssh -L {port}:localhost:{port} {socket.gethostname()}`",
+                file=sys.stderr,
+            )
+
+    try:
+        return 128 + asyncio.run(serve(server, asked.host, asked.port, say))
+    except UserError as error:
+        print(f"bench: {visible(str(error))}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
