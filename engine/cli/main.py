@@ -7,17 +7,22 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from engine.cli import interface
-from engine.cli.options import FOLDER, OUT, RunArgument, console
+from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
 from engine.cli.output import complain, echo
 from engine.core.errors import UserError
+from engine.core.text import visible
 from engine.core.version import version
 from engine.journal.runs import find_run
 from workloads.names import NotRegistered
+
+if TYPE_CHECKING:
+    from engine.core.comparison import Comparison
+    from engine.report.gate import Judged
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -169,8 +174,21 @@ def main() -> None:
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
 @click.option("--published", is_flag=True, help="Add the columns of the Insert Benchmark's published reports.")
 @click.option("--slices", metavar="STEP", help="Show the blocks of a step that was driven in slices, pair by pair.")
+@click.option("--gate", is_flag=True, help="Exit with 1 when a step is slower by more than is tolerated.")
+@click.option(
+    "--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: a slow-down to let pass [default: the plan's]."
+)
+@click.option("--junit", type=FILE, help="With --gate: write the result here as JUnit's XML.")
 def compare(
-    runs: tuple[str, ...], out: Path, base: str | None, form: str | None, published: bool, slices: str | None
+    runs: tuple[str, ...],
+    out: Path,
+    base: str | None,
+    form: str | None,
+    published: bool,
+    slices: str | None,
+    gate: bool,
+    tolerate: str | None,
+    junit: Path | None,
 ) -> None:
     """Compare the builds or configs of a run: ratios, confidence intervals and verdicts.
 
@@ -182,6 +200,10 @@ def compare(
     folders = [find_run(run, out) for run in runs or (None,)]
     if published and slices is not None:
         raise UserError("--published and --slices: choose one")
+    if gate and slices is not None:
+        raise UserError("--gate and --slices: choose one")
+    if not gate and (junit or tolerate is not None):
+        raise UserError(f"{'--junit' if junit else '--tolerate'} goes with --gate")
     if slices is not None:
         _show_slices(folders, slices, base, form)
         return
@@ -193,6 +215,7 @@ def compare(
         )
     if published and any(build.attached for build in comparison.builds):
         raise UserError("--published: figures of servers that were running already do not stand beside published ones")
+    judged = _gate(comparison, folders, tolerate, junit) if gate else None
     if form == "json":
         echo(render.to_json(comparison))
     elif form == "csv":
@@ -201,6 +224,29 @@ def compare(
         echo(render.to_markdown(comparison, published=published))
     else:
         render.print_comparison(comparison, console(False), published=published)
+    if judged is not None:
+        from engine.report.gate import failed, sentence
+
+        click.echo(visible(sentence(judged)), err=True)
+        if failed(judged):
+            sys.exit(1)
+
+
+def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
+    """Judges the comparison, and writes JUnit's file."""
+    from engine.core.tolerance import strictest, tolerances
+    from engine.journal.manifest import read_manifest
+    from engine.report import gate
+
+    given = [text for text in (tolerate or "").split(",") if text]
+    tolerated = tolerances(given, comparison.steps) or strictest([read_manifest(run).tolerated for run in folders])
+    judged = gate.judge(comparison, tolerated)
+    if junit:
+        try:
+            junit.write_text(gate.to_junit(comparison, judged))
+        except OSError as error:
+            raise UserError(f"{visible(str(junit))}: cannot write the result: {error.strerror}") from None
+    return judged
 
 
 def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:

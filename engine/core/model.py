@@ -418,6 +418,7 @@ class Manifest:
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
     attached: Attached | None = None  # all its builds are servers that were running already
     arms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.core.tolerance
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""

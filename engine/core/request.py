@@ -180,6 +180,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=0.001, le=0.5)],
         about("Smallest effect to call faster or slower: 0.02 or 2%.", metavar="FRACTION", unit="share"),
     ] = 0.02
+    tolerate: Annotated[
+        tuple[str, ...],
+        about(
+            "Slow-down that bench compare --gate lets pass, of all steps or of one: 3%,l.x=10%.",
+            metavar="[STEP=]PERCENT,…",
+            unset="the margin",
+        ),
+    ] = ()
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=2**63 - 1)], about("Seed of the data; the same for all builds.", metavar="N")
     ] = 1

@@ -22,6 +22,7 @@ from engine.core.kernel import HOST
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
 from engine.core.request import CELLS, MOST_REPEATS, Request, check_named, further_of, is_attached, name_of, shown
 from engine.core.text import visible
+from engine.core.tolerance import tolerances
 from engine.core.version import version
 from engine.guest import kernels
 from engine.host import disk, environment
@@ -193,6 +194,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     tunables = guests.check(request)
     routes.look(request)
     request, asked, reason = _decided(request, out)
+    tolerated = tolerances(request.tolerate, [step.name for step in asked.steps])
     every = [step for load in asked.loads for step in load.steps]
     servers = running.look_up(request, every) if request.attached else None
     resolved = servers.builds if servers else _resolve(request.builds, out, progress)
@@ -283,6 +285,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
         attached=servers.attached if servers else None,
+        tolerated=tolerated,
     )
     return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})
 

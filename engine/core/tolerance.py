@@ -1,0 +1,31 @@
+"""How much slower a step may be before a gate fails: `3%` for all steps, `l.x=10%` for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.core.errors import UserError, unknown
+from workloads.quantity import figure
+
+
+def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
+    """Fractions by step, that of all others under "". Raises UserError for one that is none, or of no step."""
+    found: dict[str, float] = {}
+    for text in texts:
+        step, _, share = text.rpartition("=")
+        if step and step not in steps:
+            raise unknown("step", step, steps)
+        try:
+            fraction = float(figure(share, "share"))
+        except ValueError as error:
+            raise UserError(f"tolerance {error}") from None
+        if not 0 <= fraction < 1:
+            raise UserError(f"tolerance '{share}': a slow-down of at least 0% and less than 100%")
+        found[step] = fraction
+    return found
+
+
+def strictest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Those of several runs as one: the smallest of each step; a run that names none tolerates nothing."""
+    named = dict.fromkeys(step for run in runs for step in run)
+    return {step: min(run.get(step, run.get("", 0.0)) for run in runs) for step in named}
