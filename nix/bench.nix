@@ -2,6 +2,7 @@
 #
 # What it finds in its environment:
 #   PGBED_CATALOG       JSON of every build that the flake knows, with its derivation (see postgres/default.nix)
+#   PGBED_RECIPES       JSON of the derivations that source trees are built by
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
@@ -57,6 +58,7 @@ let
   # A file of its own: the tests outside the Nix build take it too.
   environment = ''
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
+    export PGBED_RECIPES=@out@/share/pgbed/recipes.json
     export PGBED_PACKAGE_SET=${packageSetName}
     export PGBED_FLAMEGRAPH=${flamegraph}
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
@@ -119,6 +121,7 @@ stdenv.mkDerivation {
     printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
     ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
     printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
+    printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.recipes)} > "$out/share/pgbed/recipes.json"
     printf '%s' ${lib.escapeShellArg (builtins.toJSON kernels.catalog)} > "$out/share/pgbed/kernels.json"
     printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
     printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"

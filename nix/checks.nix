@@ -76,7 +76,7 @@ let
   runsOf = lib.concatMapStringsSep " " (name: "tests/engine/run/test_${name}*.py");
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
-    ${lib.getExe nixfmt} --check ${../flake.nix} $(find ${../nix} -name '*.nix')
+    ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/postgres/derivation.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ from engine.host import scheduler
 from engine.journal.manifest import slices_of
 from engine.journal.runs import runs_in
 from engine.postgres import configs as config_tables
-from engine.postgres.builds import catalog
+from engine.postgres import own_builds
+from engine.postgres.builds import age, catalog
 from engine.postgres.nix import no_catalogue
 from engine.tracing import selection
 from engine.view.run_summary import RunSummary, read_run
@@ -40,11 +42,31 @@ class Listing:
     notes: tuple[str, ...] = ()
 
 
-def builds() -> Listing:
-    """One row per build that `--pg` can name."""
-    rows = [asdict(entry) for entry in catalog()]
-    notes = () if rows else (str(no_catalogue()),)
-    return Listing(rows, ("label", "version", "provenance", "patches"), ("label", "version", "provenance"), notes)
+def builds(ask: bool = False) -> Listing:
+    """One row per build that `--pg` can name, with the newest minor known of its major.
+
+    Known are those that can be named; with `ask` those that postgresql.org lists.
+    """
+    entries = catalog()
+    newest: dict[str, str] = {}
+    for entry in sorted(entries, key=lambda entry: age(entry.version)):
+        newest[_major(entry.version)] = entry.version
+    released = own_builds.releases() if ask else ()
+    missing = [one for one in released if one.supported and newest.get(one.major) != one.newest]
+    newest |= {release.major: release.newest for release in released}
+    rows = [{**asdict(entry), "newest": newest[_major(entry.version)]} for entry in entries]
+    columns = ("label", "version", "newest", "provenance", "patches")
+    whole = columns[:-1]
+    if not rows:
+        return Listing(rows, columns, whole, (str(no_catalogue()),))
+    notes = tuple(f"{release.newest} is released: bench pin {release.newest} adds it" for release in reversed(missing))
+    if not ask:
+        notes = ("newest: of those here; --newest asks postgresql.org",)
+    return Listing(rows, columns, whole, notes)
+
+
+def _major(version: str) -> str:
+    return re.split(r"\D", version, maxsplit=1)[0]
 
 
 def configs() -> Listing:
@@ -191,7 +213,14 @@ def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
         show(listing(), as_json)
 
 
-_add("builds", "List the builds that --pg can name.", builds)
+@list_.command(name="builds")
+@click.option("--newest", is_flag=True, help="Ask postgresql.org for the newest minor of each supported major.")
+@JSON
+def list_builds(newest: bool, as_json: bool) -> None:
+    """List the builds that --pg can name, yours of ~/.config/pgbed/builds.toml among them."""
+    show(builds(ask=newest), as_json)
+
+
 _add("configs", "List the configs (sets of settings) that --config can name.", configs)
 _add("workloads", "List workloads with their generations, scales and steps.", workloads)
 _add("kernels", "List the kernels that servers can run under here.", kernels)

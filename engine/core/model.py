@@ -50,7 +50,7 @@ class Build:
     binaries: the store path's hash part, or the sha256 of `bin/postgres` for a local install.
     `provenance` is `source`, `prebuilt`, `local`, or `attached`: a server that was running already, at `server`, of
     which there is no `prefix`, and whose `digest` names the cluster and its version. `initdb_args` are added to every
-    `initdb`.
+    `initdb`. `source` says what a tree or a revision was: its commit, and the hash of what differs from it.
     """
 
     label: str
@@ -63,6 +63,7 @@ class Build:
     patches: tuple[str, ...] = ()
     initdb_args: tuple[str, ...] = ()
     server: str = ""  # where to connect to, without a password
+    source: str = ""
 
     @property
     def attached(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.core.build_spec import build_label
 from engine.core.errors import UserError
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
@@ -41,8 +42,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     builds: Annotated[
         tuple[str, ...],
-        about("Builds to compare, the base first. NAME=/path is an install of your own, NAME=postgresql://USER@HOST/DB "
-              "a server that is running already.", metavar="LABEL,…", flag="--pg"),
+        about("Builds to compare, the base first. 16.3+FILE.patch is that version patched, 16.3:O3 (:lto, :cassert, "
+              ":CFLAGS=FLAGS) compiled in another way; NAME=/path an install of your own or a source tree, built as it "
+              "is, NAME=git:/path@REVISION a commit; NAME=postgresql://USER@HOST/DB a server that is running already.",
+              metavar="LABEL,…", flag="--pg"),
     ] = ()  # fmt: skip
     base: Annotated[
         str | None, about("Build to compare the others with.", metavar="LABEL", unset="the first of --pg")
@@ -366,8 +369,8 @@ def argument_of(workload_name: str) -> tuple[str, dict[str, Any]]:
 
 
 def name_of(build: str) -> str:
-    """How a build is called: its label, or the name of an install of the user's own."""
-    return build.partition("=")[0]
+    """How a build is called: its label, or the name that comes before it."""
+    return build.partition("=")[0] if is_attached(build) else build_label(build)
 
 
 def is_attached(build: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
-from engine.core.request import is_attached, shown
+from engine.core.request import is_attached, name_of, shown
 from engine.core.route import Route
 from engine.core.text import visible
 from engine.guest import kernels as known_kernels
@@ -17,7 +17,7 @@ from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.postgres import builds, configs, programs
+from engine.postgres import builds, configs, from_source, programs
 from engine.postgres.attached import left_in
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.foreign import look
@@ -52,7 +52,7 @@ def confirm(
     confirmed = configs.overrides(settings)
     for config in manifest.configs.values() if manifest.attached is None else ():  # else nobody sets them
         configs.check_recorded(config, confirmed)
-    given = {spec.partition("=")[0]: spec for spec in specs}
+    given = {name_of(spec): spec for spec in specs}
     for name in given.keys() - {build.label for build in manifest.builds}:
         raise UserError(f"--pg {visible(shown(given[name]))}: this run has no build of that name")
     if _finished(run, manifest) and not (manifest.attached and left_in(run)):
@@ -125,9 +125,12 @@ def _connection(build: Build, spec: str | None, run: Path) -> str:
 
 def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, progress: Callable[[str], None]) -> None:
     if build.label not in known and spec is None:
+        if from_source.made_here(build, out / ".builds"):
+            return
+        place = "SOURCE" if build.source else visible(build.prefix)
         raise UserError(
             f"build '{build.label}' of this run is not in the catalog; "
-            f"if you trust this install, confirm it with --pg {build.label}={visible(build.prefix)}"
+            f"if you trust this {'source' if build.source else 'install'}, confirm it with --pg {build.label}={place}"
         )
     (found,) = builds.resolve([spec or build.label], progress, out / ".builds", exact=True)
     for what in ("prefix", "version", "digest", "initdb_args"):

@@ -152,10 +152,9 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     for spec in request.builds:
         if is_attached(spec):
             continue  # whoever plans connects to nothing
-        if "=" in spec:
+        checked = builds.check(spec)
+        if checked.install:
             builds.resolve([spec], lambda _: None)
-        elif spec not in [entry.label for entry in builds.catalog()]:
-            raise builds.unknown_label(spec)
     request, asked, reason = _decided(request, out)
     guess = asked.guess(request, _rough_settings(request, asked.changes, environment.machine(out)), out)
     return {

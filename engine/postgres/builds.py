@@ -10,23 +10,25 @@ Environment:
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from engine.core.build_spec import BuildSpec, parsed_build, unknown_variant, variant
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build
 from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host import programs
 from engine.host.account import unprivileged
-from engine.postgres import nix
+from engine.postgres import from_source, nix, own_builds, source
+from engine.postgres.derivation import Change
 from engine.postgres.nix import Progress
+from engine.postgres.own_builds import OwnBuild
+from engine.postgres.source import Source
 
 BUILTIN = "-builtin"
 PREBUILT = "-prebuilt"
@@ -64,6 +66,7 @@ class CatalogEntry:
     tarball: Tarball | None = None
     drv: str = ""
     out: str = ""
+    own: OwnBuild | None = None  # an entry of the user's own table
 
     @property
     def prebuilt_label(self) -> str:
@@ -73,21 +76,61 @@ class CatalogEntry:
 
 
 def catalog() -> tuple[CatalogEntry, ...]:
-    """Every build that can be named, oldest version first; none without the wrapper."""
+    """Every build that can be named, oldest version first, the user's own among them; none without the wrapper.
+
+    Raises UserError for a table that cannot be understood.
+    """
     path = os.environ.get("PGBED_CATALOG")
     if not path:
         return ()
     where = f"the list of builds in {path}"
     try:
-        return converted(parsed(Path(path).read_bytes(), where), tuple[CatalogEntry, ...], where)
+        shipped = converted(parsed(Path(path).read_bytes(), where), tuple[CatalogEntry, ...], where)
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    known = {entry.label: entry for entry in shipped}
+    for label, own in own_builds.own_builds().items():
+        if label not in known:
+            known |= {entry.label: entry for entry in _own_entries(label, own, known)}
+        elif (pinned := known[label].tarball) is None or pinned.hash != own.source:
+            raise UserError(f"{own_builds.table_path()}: build '{label}' is another one of pgbed's own: rename it")
+    return tuple(sorted(known.values(), key=lambda entry: age(entry.version))) if len(known) > len(shipped) else shipped
+
+
+def _own_entries(label: str, own: OwnBuild, known: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
+    """The entry and, from 17 on, its twin with the builtin locale provider."""
+    base = known.get(own.base)
+    if own.base and (base is None or base.provenance != "source"):
+        where = f"{own_builds.table_path()}: build '{label}'"
+        raise UserError(f"{where}: '{visible(own.base)}' is no build from source that comes before it")
+    check_name(label)
+    tarball = base.tarball if base else Tarball(f"postgresql-{label}.tar.bz2", own.source, "")
+    entry = CatalogEntry(
+        label=label,
+        version=base.version if base else label,
+        attr="postgresql-" + label.replace(".", "_"),
+        provenance="source",
+        patches=(*(base.patches if base else ()), *(Path(patch).name for patch in own.patches)),
+        tarball=tarball,
+        drv=base.drv if base else "",
+        own=own,
+    )
+    yield entry
+    if int(re.match(r"\d+", entry.version)[0]) >= 17 and not label.endswith(BUILTIN):  # type: ignore[index]
+        yield replace(entry, label=label + BUILTIN, initdb_args=from_source.BUILTIN_ARGS)
+
+
+def age(version: str) -> tuple[int, int, str, int]:
+    """A key that sorts versions as they were released: 17beta1, 17rc1, 17.0, 17.11."""
+    found = re.match(r"(\d+)([a-z]*)(?:\.?(\d+))?", version)
+    major, stage, number = (found[1], found[2], found[3]) if found else ("0", "", None)
+    return int(major), not stage, stage, int(number or 0)
 
 
 def resolve(
     specs: Sequence[str], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
 ) -> tuple[Build, ...]:
-    """The servers for `specs`, each a catalog label or `NAME=PREFIX` for an install of the user's own.
+    """The servers for `specs`, each as `engine.core.build_spec` has them.
 
     Builds what is missing; what it takes from the store is kept alive by links in the folder `roots`, if given.
     Over hostpkgs a source that is not available is replaced by the same version prebuilt, and labelled so, unless
@@ -96,34 +139,125 @@ def resolve(
     """
     builds: dict[str, Build] = {}
     for spec in specs:
-        build = _resolve_one(spec, on_progress, roots, exact)
+        build = _resolve_one(check(spec), on_progress, roots, exact)
         builds.setdefault(build.label, build)
     return tuple(builds.values())
 
 
-def _resolve_one(spec: str, on_progress: Progress, roots: Path | None, exact: bool) -> Build:
-    name, is_local, prefix = spec.partition("=")
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A spec that can be had, as far as is known without building: a catalog `entry`, a `source`, or an install."""
+
+    spec: BuildSpec
+    entry: CatalogEntry | None = None
+    source: Source | None = None
+
+    @property
+    def install(self) -> bool:
+        """Whether it is there already, as the user's own install."""
+        return self.entry is None and self.source is None
+
+
+def check(text: str) -> Checked:
+    """Looks up what a spec names, and builds nothing. Raises UserError for what there is not."""
+    spec = parsed_build(text)
     known = {entry.label: entry for entry in catalog()}
-    if is_local:
-        if name in known:
-            raise UserError(f"'{name}' is the label of another build: give {prefix} another name")
-        return local_build(name, Path(prefix).expanduser())
-    if spec not in known:
-        raise unknown_label(spec)
-    wanted = known[spec]
-    prebuilt = known.get(wanted.prebuilt_label) if nix.over_hostpkgs() and not exact else None
+    if spec.label in known and not (spec.kind == "label" and spec.place == spec.label and spec.plain):
+        which = f"give {visible(spec.place)} another name" if spec.named else f"name it: NAME={visible(text)}"
+        raise UserError(f"'{spec.label}' is the label of another build: {which}")
+    if spec.kind != "path" or not source.is_install(spec.path):
+        check_name(spec.label)
+    for word in spec.variants:
+        variant(word)
+    if spec.kind == "label":
+        if spec.place not in known:
+            raise unknown_label(spec.place)
+        entry = known[spec.place]
+        for patch in spec.patches:
+            if not Path(patch).expanduser().is_file():
+                raise UserError(f"build '{spec.label}': there is no patch file {visible(patch)}")
+        if not spec.plain and entry.provenance != "source":
+            raise UserError(
+                f"{visible(text)}: {entry.label} was built by others; only what is built here can be changed"
+            )
+        return Checked(spec, entry=entry)
+    if spec.kind == "revision":
+        return Checked(spec, source=source.revision_of(spec.label, spec.path, spec.revision))
+    if source.is_tree(spec.path) and not source.is_install(spec.path):
+        return Checked(spec, source=source.tree_at(spec.label, spec.path))
+    if not spec.plain and source.is_install(spec.path):
+        raise UserError(f"{visible(text)}: an install is built already; variants are for what is built here")
+    if not spec.path.exists() and ":" in spec.place:
+        head, _, word = spec.place.rpartition(":")
+        raise unknown_variant(word) if Path(head).expanduser().exists() else _no_build(spec)
+    if not source.is_install(spec.path):
+        raise _no_build(spec)
+    return Checked(spec)
+
+
+def _no_build(spec: BuildSpec) -> UserError:
+    place = visible(str(spec.path))
+    if not spec.path.is_dir():
+        return UserError(f"build '{spec.label}': there is no folder {place}")
+    return UserError(
+        f"build '{spec.label}': {place} is neither an install (bin/postgres) nor a source tree of PostgreSQL "
+        "(configure or meson.build, and src/backend)"
+    )
+
+
+def _resolve_one(checked: Checked, on_progress: Progress, roots: Path | None, exact: bool) -> Build:
+    spec, wanted = checked.spec, checked.entry
+    if checked.source is not None:
+        return from_source.build_source(spec.label, checked.source, on_progress, roots, variants=spec.variants)
+    if wanted is None:
+        return local_build(spec.label, spec.path)
+    known = {entry.label: entry for entry in catalog()}
+    prebuilt = known.get(wanted.prebuilt_label) if nix.over_hostpkgs() and not exact and spec.plain else None
     for entry in (wanted, prebuilt) if prebuilt else (wanted,):
-        at_hand = _prefix_at_hand(entry)
+        at_hand = _prefix_at_hand(entry) if spec.plain else None
         if at_hand is None and not _can_be_realised(entry):
             continue
-        if entry.label != spec:
-            on_progress(f"{spec}: its source tarball is not available (BENCH_TARBALLS); using {entry.label} instead")
+        if at_hand is None and (entry.own or not spec.plain):
+            return _made(spec, entry, on_progress, roots)
+        if entry is not wanted:
+            missing = "its source tarball is not available (BENCH_TARBALLS)"
+            on_progress(f"{spec.label}: {missing}; using {entry.label} instead")
         link = roots / entry.attr if roots is not None else None
-        return _record_of(entry, at_hand or nix.realise(entry.label, entry.drv, on_progress, link))
-    source = wanted.tarball.name if wanted.tarball else wanted.attr
+        build = _record_of(entry, at_hand or nix.realise(entry.label, entry.drv, on_progress, link))
+        return replace(build, label=spec.label) if spec.named else build
+    source_name = wanted.tarball.name if wanted.tarball else wanted.attr
     raise UserError(
-        f"build '{spec}' is not available here: there is no prebuilt server of it, and its source cannot be "
-        f"fetched with this package set; put {source} into a folder and set BENCH_TARBALLS to that folder"
+        f"build '{spec.label}' is not available here: there is no prebuilt server of it, and its source cannot be "
+        f"fetched with this package set; put {source_name} into a folder and set BENCH_TARBALLS to that folder"
+    )
+
+
+def _made(spec: BuildSpec, entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Build:
+    """A build of the user's own table, or one that is patched or compiled in another way."""
+    drv, change = _beginning(entry)
+    patches = tuple(Path(patch).expanduser().resolve() for patch in spec.patches)
+    change = from_source.varied(replace(change, patches=(*change.patches, *patches)), spec.variants)
+    build = from_source.changed(spec.label, entry.version, drv, change, on_progress, roots)
+    return replace(build, initdb_args=entry.initdb_args)
+
+
+def _beginning(entry: CatalogEntry) -> tuple[str, Change]:
+    """The derivation that an entry is made of, and what is changed of it."""
+    if entry.own is None:
+        return entry.drv, Change()
+    if not entry.own.base:
+        assert entry.tarball is not None
+        tarball = {"url": own_builds.tarball_url(entry.version), "sha256": entry.tarball.hash}
+        return from_source.recipe_of(entry.label, int(entry.version.partition(".")[0])).drv, Change(
+            tarball=tarball | {"name": entry.tarball.name}
+        )
+    drv, change = _beginning(next(each for each in catalog() if each.label == entry.own.base))
+    own = entry.own
+    return drv, replace(
+        change,
+        patches=(*change.patches, *(Path(patch).expanduser().resolve() for patch in own.patches)),
+        cflags=(*change.cflags, *own.cflags),
+        configure_flags=(*change.configure_flags, *own.configure_flags),
     )
 
 
@@ -133,13 +267,18 @@ def unknown_label(spec: str) -> UserError:
     return unknown("build", spec, known) if known else nix.no_catalogue()
 
 
+def check_name(name: str) -> None:
+    """Raises UserError for a name that no folder could have everywhere."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
+
+
 # -- what is already here ------------------------------------------------------------------------------------------
 
 
 def local_build(name: str, prefix: Path) -> Build:
     """A PostgreSQL that the user built or installed; its version is asked of the binary, its digest is the binary's."""
-    if not NAME.fullmatch(name):
-        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
+    check_name(name)
     prefix = prefix.absolute()  # it is run from another folder
     server = prefix / "bin" / "postgres"
     for program in (server, server.with_name("initdb")):
@@ -176,20 +315,17 @@ def _prefix_at_hand(entry: CatalogEntry) -> Path | None:
 
 def _record_of(entry: CatalogEntry, prefix: Path) -> Build:
     """The Build, with what the package itself says of its compiler and flags."""
-    own: dict[str, Any] = {}
-    record = prefix / "share" / "pgbed" / "build.json"
-    if record.exists():
-        own = json.loads(record.read_text())
-    build = Build(
-        label=entry.label,
-        version=entry.version,
-        prefix=str(prefix),
-        digest=nix.store_hash(prefix) or _sha256(prefix / "bin" / "postgres"),
-        provenance=entry.provenance,
-        patches=entry.patches,
-        initdb_args=entry.initdb_args,
+    return from_source.recorded(
+        Build(
+            label=entry.label,
+            version=entry.version,
+            prefix=str(prefix),
+            digest=nix.store_hash(prefix) or _sha256(prefix / "bin" / "postgres"),
+            provenance=entry.provenance,
+            patches=entry.patches,
+            initdb_args=entry.initdb_args,
+        )
     )
-    return replace(build, compiler=own.get("compiler", build.compiler), flags=own.get("flags", build.flags))
 
 
 def _sha256(path: Path) -> str:
@@ -202,14 +338,15 @@ def _sha256(path: Path) -> str:
 
 def _can_be_realised(entry: CatalogEntry) -> bool:
     """Whether Nix has a way to this build; puts its source into the store if the user has supplied it."""
-    if entry.tarball is None or nix.is_valid(entry.out):
+    if entry.tarball is None or (entry.out and nix.is_valid(entry.out)):
         return True
+    path = entry.tarball.path or nix.fixed_path(entry.tarball.sha256, entry.tarball.name)
     supplied = _supplied(entry.tarball)
     if supplied is not None:
-        if not nix.is_valid(entry.tarball.path):
+        if not nix.is_valid(path):
             nix.add_fixed(supplied, entry.tarball.name)
         return True
-    return not nix.over_hostpkgs() or nix.is_valid(entry.tarball.path)
+    return not nix.over_hostpkgs() or nix.is_valid(path)
 
 
 def _supplied(tarball: Tarball) -> Path | None:

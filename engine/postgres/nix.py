@@ -20,9 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from engine.core.errors import UserError
+from engine.core.text import visible
 
 Progress = Callable[[str], None]
 
+LOG_LINES = 12
 STORE_NAME = re.compile(r"/nix/store/([a-z0-9]{32})-[^/]+")
 STEP = re.compile(r"^(building|copying path|downloading) '(?:/nix/store/[a-z0-9]{32}-)?([^']+?)(?:\.drv)?'", re.M)
 MISMATCH = re.compile(
@@ -34,10 +36,22 @@ FAILED_BUILDER = re.compile(r"error: (builder for|Cannot build|build of)")
 NIX_ITSELF = re.compile(
     r"(building|copying path|downloading) '|(this|these) .*(derivation|path)s? will be |/nix/store/\S+$|warning: "
 )
+COMPILER_ERROR = re.compile(r":\d+(:\d+)?: (fatal )?error: |\*\*\* \[.*\] Error|: \*\*\*|FAILED at|^error: ")
+COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
 ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 POLL_S = 0.5
 SILENCE_S = 10.0
 MESSAGE_CHARS = 300
+LINE_CHARS = 60
+
+
+class BuildFailed(UserError):
+    """A builder ended with an error: the source does not compile, a patch does not apply. `lines` end its `log`."""
+
+    def __init__(self, message: str, log: Path, lines: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.log = log
+        self.lines = lines
 
 
 def over_hostpkgs() -> bool:
@@ -60,6 +74,18 @@ def is_valid(store_path: str) -> bool:
     return asked.returncode == 0
 
 
+def fixed_path(sha256: str, name: str) -> str:
+    """The store path that a file of this hash and name has once it is there."""
+    command = ["nix-store", "--print-fixed-path", "sha256", sha256, name]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise no_nix() from error
+    if asked.returncode != 0:
+        raise UserError(f"{name}: Nix cannot say where it would be: {last_words(asked.stderr)}")
+    return asked.stdout.strip()
+
+
 def add_fixed(file: Path, name: str) -> None:
     """Put `file` into the store as `name`. Its path is made of name and hash, so Nix then has nothing to fetch."""
     with TemporaryDirectory(dir=cache_folder()) as folder:
@@ -69,21 +95,34 @@ def add_fixed(file: Path, name: str) -> None:
         try:
             added = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
-            raise _no_nix() from error
+            raise no_nix() from error
     if added.returncode != 0:
-        raise UserError(f"{file} cannot be put into the Nix store: {_last_words(added.stderr)}")
+        raise UserError(f"{file} cannot be put into the Nix store: {last_words(added.stderr)}")
 
 
-def realise(label: str, drv: str, on_progress: Progress, link: Path | None) -> Path:
+def realise(
+    label: str, drv: str, on_progress: Progress, link: Path | None, *, visible_to_build: Path | None = None
+) -> Path:
     """The store path that `drv` makes, built or fetched unless it is there and kept by `link`.
 
-    `label` is for messages. Raises UserError when it is not available.
+    `label` is for messages. A sandbox shows the build the folder `visible_to_build`, if this user may ask for it.
+    Raises BuildFailed with the log's end where a builder ends with an error, UserError when it is not available.
     """
     log = cache_folder() / f"build-{label}.log"
     started = time.monotonic()
-    output = _run_logged(realise_command(drv, link), log, lambda doing: on_progress(f"{label}: {doing}"))
+    command = realise_command(drv, link)
+    if visible_to_build is not None:
+        command += ["--option", "extra-sandbox-paths", str(visible_to_build)]
+    output = _run_logged(command, log, lambda doing: on_progress(f"{label}: {doing}"))
     if output is None:
-        raise UserError(f"{explain_failure(label, log.read_text(errors='replace'))} (all of it: {log})")
+        text = log.read_text(errors="replace")
+        message = f"{explain_failure(label, text)} (all of it: {log})"
+        if MISMATCH.search(text) or not any(FAILED_BUILDER.match(line) for line in text.splitlines()):
+            raise UserError(message)
+        printed = tuple(visible(line) for line in _printed(text)[-LOG_LINES:])
+        for line in printed:
+            on_progress(f"{label} | {line}")
+        raise BuildFailed(message, log, printed)
     on_progress(f"{label}: ready after {time.monotonic() - started:.0f} s")
     return Path(output.strip()).resolve()
 
@@ -128,7 +167,7 @@ def _run_logged(command: list[str], log: Path, on_doing: Progress) -> str | None
                 process.terminate()
                 raise
     except FileNotFoundError as error:
-        raise _no_nix() from error
+        raise no_nix() from error
     return output if process.returncode == 0 else None
 
 
@@ -139,9 +178,11 @@ def _wait(process: subprocess.Popen[str], log: Path, on_doing: Progress) -> str:
         try:
             return process.communicate(timeout=POLL_S)[0]
         except subprocess.TimeoutExpired:
-            doing, now = doing_now(log.read_text(errors="replace")), time.monotonic()
+            text, now = log.read_text(errors="replace"), time.monotonic()
+        doing = doing_now(text)
         if doing and (doing != reported or now - reported_s > SILENCE_S):
-            on_doing(f"{doing} ({now - started:.0f} s)")
+            line = last_line(text)
+            on_doing(f"{doing} ({now - started:.0f} s){': ' if line else ''}{line}")
             reported, reported_s = doing, now
 
 
@@ -156,22 +197,39 @@ def doing_now(log: str) -> str:
     return f"{'fetching' if fetching else 'building'} {name}"
 
 
+def last_line(log: str) -> str:
+    """What the builder at work printed last, cut to what fits beside what Nix is at; empty before it prints."""
+    lines = _printed(log.rpartition("building '")[2])
+    line = visible(lines[-1]) if lines else ""
+    compiled = COMPILED.search(line)
+    line = compiled[1] if compiled else line
+    return line if len(line) <= LINE_CHARS else "…" + line[1 - LINE_CHARS :]
+
+
+def _printed(log: str) -> list[str]:
+    """The builder's own lines, without Nix's."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    failed = next((place for place, line in enumerate(lines) if FAILED_BUILDER.match(line)), len(lines))
+    return [line for line in lines[:failed] if not NIX_ITSELF.match(line)]
+
+
 def explain_failure(label: str, log: str) -> str:
     """One line from a failed `nix build`: the hash that did not match, or the last words of what failed."""
     mismatch = MISMATCH.search(log)
     if mismatch is None:
-        return f"build '{label}' failed: {_last_words(log)}"
+        return f"build '{label}' failed: {last_words(log)}"
     name, pinned, got = mismatch.groups()
     return f"build '{label}': download of {name} refused, its hash is {got} and the pinned one {pinned}"
 
 
-def _last_words(log: str) -> str:
+def last_words(log: str) -> str:
     """The end of a log as one line: what the builder printed last, else what Nix called an error."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    failed = next((place for place, line in enumerate(lines) if FAILED_BUILDER.match(line)), None)
     printed: list[str] = []
-    if failed is not None:
-        printed = [line for line in lines[:failed] if not NIX_ITSELF.match(line)][-3:]
+    if any(FAILED_BUILDER.match(line) for line in lines):
+        printed = _printed(log)
+        # A compiler's first error says more than what make has to say of it.
+        printed = [line for line in printed if COMPILER_ERROR.search(line)][:1] or printed[-3:]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")][:1]
     words = " | ".join(printed or errors or lines[-1:]) or "its log is empty"
     return words if len(words) <= MESSAGE_CHARS else "…" + words[-MESSAGE_CHARS:]
@@ -185,7 +243,7 @@ def no_catalogue() -> UserError:
     )
 
 
-def _no_nix() -> UserError:
+def no_nix() -> UserError:
     return UserError("Nix is not installed: start with ./bench, which installs it")
 
 

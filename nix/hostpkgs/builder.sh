@@ -17,7 +17,7 @@ runHook() {
 unpackPhase_default() {
   runHook preUnpack
   if [ -d "$src" ]; then
-    cp -r "$src" source
+    cp -pr "$src" source
     chmod -R u+w source
     cd source
   else
@@ -36,6 +36,7 @@ patchPhase_default() {
 }
 
 configurePhase_default() {
+  runHook preConfigure
   if [ -x ./configure ]; then
     # Flags hold no blanks; they come as one string.
     # shellcheck disable=SC2086

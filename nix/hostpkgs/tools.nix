@@ -13,6 +13,7 @@
   bison = "bison";
   bpftrace = "bpftrace";
   cacert = "";
+  ccache = "ccache";
   elfutils = "eu-stack";
   flex = "flex";
   glibc = "locale";

@@ -5,6 +5,7 @@
   stdenv,
   fetchurl,
   bison,
+  ccache,
   flex,
   perl,
   pkg-config,
@@ -19,6 +20,7 @@
 {
   label,
   version,
+  # Of the released tarball; null for the recipe of source trees, whose `src` and name engine.postgres.derivation sets.
   hash,
   patches ? [ ],
   cflags ? [ ],
@@ -46,6 +48,8 @@ let
   ++ lib.optional (lib.versionAtLeast version "15") "--with-zstd"
   ++ configureFlags;
 
+  isTree = hash == null;
+
   # What nix-side code knows; the compiler is asked at build time.
   record = {
     inherit label version;
@@ -60,10 +64,14 @@ stdenv.mkDerivation {
   # Variants differ in label only.
   version = label;
 
-  src = fetchurl {
-    url = "https://ftp.postgresql.org/pub/source/v${version}/postgresql-${version}.tar.bz2";
-    inherit hash;
-  };
+  src =
+    if isTree then
+      ""
+    else
+      fetchurl {
+        url = "https://ftp.postgresql.org/pub/source/v${version}/postgresql-${version}.tar.bz2";
+        inherit hash;
+      };
   inherit patches;
 
   # bison, flex and perl: from 17 on the tarball comes without generated files.
@@ -73,7 +81,8 @@ stdenv.mkDerivation {
     perl
     pkg-config
     systemtap-sdt
-  ];
+  ]
+  ++ lib.optional isTree ccache;
   buildInputs = [
     icu
     libsystemtap
@@ -91,10 +100,28 @@ stdenv.mkDerivation {
   CFLAGS = allCflags;
   configureFlags = allConfigureFlags;
 
+  # A tree is compiled again and again, by the same compiler with the same flags. The folder is named by
+  # engine.postgres.derivation; a sandbox may hide it.
+  preConfigure = lib.optionalString isTree ''
+    if [ -n "''${ccacheFolder:-}" ] && [ -w "$ccacheFolder" ]; then
+      export CC="ccache gcc" CCACHE_DIR=$ccacheFolder CCACHE_UMASK=007 CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+      # A build of which ccache cannot keep anything has no home to put it either.
+      export CCACHE_TEMPDIR=$PWD/.ccache
+    else
+      echo "compiling without ccache"
+    fi
+  '';
+
+  # Read by whoever derives another build from this one, and rewritten there.
+  buildRecord = builtins.toJSON record;
+
+  # Empty where somebody watches the build of a source of his own.
+  quiet = "-s";
+
   buildPhase = ''
     runHook preBuild
-    make -s -j"$NIX_BUILD_CORES"
-    make -s -j"$NIX_BUILD_CORES" -C contrib
+    make $quiet -j"$NIX_BUILD_CORES"
+    make $quiet -j"$NIX_BUILD_CORES" -C contrib
     runHook postBuild
   '';
 
@@ -106,7 +133,7 @@ stdenv.mkDerivation {
     rm -rf "$out/lib/pgxs" "$out/lib/postgresql/pgxs" "$out"/lib/*.a
     mkdir -p "$out/share/pgbed"
     compiler=$(gcc --version | head -n 1)
-    printf '%s\n' ${lib.escapeShellArg (builtins.toJSON record)} \
+    printf '%s\n' "$buildRecord" \
       | sed "s|@compiler@|$compiler|" > "$out/share/pgbed/build.json"
     runHook postInstall
   '';

@@ -5,6 +5,8 @@
 #   catalog    [ { label, version, attr, provenance, initdb_args, patches, tarball, drv, out } … ], JSON-able;
 #              `tarball` is null for a prebuilt, else { name, hash, path } of the source in the store; `drv` is the
 #              derivation and `out` what it makes, so that a server can be realised with nothing but the store
+#   recipes    [ { major, drv } … ], JSON-able: the derivation to make servers of that major and later ones from a source
+#              tree with, which it lacks: see engine/postgres/derivation.py
 {
   lib,
   callPackage,
@@ -54,6 +56,25 @@ let
     };
   };
 
+  # The same for source trees: the recipe as it is from some major version on, to be given a tree.
+  recipes =
+    map
+      (major: {
+        inherit major;
+        drv =
+          builtins.unsafeDiscardOutputDependency
+            (build {
+              label = major;
+              version = major;
+              hash = null;
+            }).drvPath;
+      })
+      [
+        "12"
+        "14"
+        "15"
+      ];
+
   # Oldest version first, as a person would list them; versions.nix is sorted by spelling once it is read.
   servers = lib.sort (one: other: builtins.compareVersions one.version other.version < 0) (
     lib.mapAttrsToList sourceOf (lib.filterAttrs (_: entry: entry ? source || entry ? from) versions)
@@ -93,4 +114,5 @@ in
   packages = named (server: server.attr);
   aliases = named (server: "postgresql_" + nameOf server.label);
   catalog = lib.concatMap listed servers;
+  inherit recipes;
 }

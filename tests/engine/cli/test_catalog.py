@@ -22,6 +22,7 @@ LABELS = ("12.11", "16.3", "17.0-prebuilt-builtin")
 def narrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """80 columns, and a list of builds as the flake writes it."""
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     entries = [
         {"label": label, "version": label.partition("-")[0], "attr": f"postgresql-{label}", "provenance": "source",
          "patches": ["0001-a-patch-of-mine.patch"] if label == "16.3" else [], "tarball": TARBALL}
@@ -40,9 +41,9 @@ def lines_of(listing: catalog.Listing, capsys: pytest.CaptureFixture[str]) -> Se
 
 def test_a_build_is_one_line_and_its_record_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of(catalog.builds(), capsys)
-    assert lines[0].split() == ["label", "version", "provenance", "patches"]
-    assert [line.split()[0] for line in lines[1:]] == list(LABELS)
-    assert lines[2].split() == ["16.3", "16.3", "source", "0001-a-patch-of-mine.patch"]
+    assert lines[0].split() == ["label", "version", "newest", "provenance", "patches"]
+    assert [line.split()[0] for line in lines[1:-1]] == list(LABELS)
+    assert lines[2].split() == ["16.3", "16.3", "16.3", "source", "0001-a-patch-of-mine.patch"]
     catalog.show(catalog.builds(), as_json=True)
     assert json.loads(capsys.readouterr().out)[0]["tarball"] == TARBALL
 

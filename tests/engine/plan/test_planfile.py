@@ -205,7 +205,7 @@ def test_clusters_that_are_kept_take_the_space_of_those_that_fit_into_the_time(
 
 def test_an_estimate_refuses_what_a_run_would(bench: Bench, label: str) -> None:
     assert "unknown build '16.33'" in refused(bench, "--pg", "16.33", "--estimate")
-    assert "is not an executable file" in refused(bench, "--pg", "mine=/nonexistent", "--estimate")
+    assert "there is no folder /nonexistent" in refused(bench, "--pg", "mine=/nonexistent", "--estimate")
     assert "unknown config 'cx8'" in refused(bench, "--pg", label, "--config", "cx8", "--estimate")
     assert "unknown probe 'plannr'" in refused(bench, "--pg", label, "--probes", "plannr", "--estimate")
 

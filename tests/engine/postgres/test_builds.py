@@ -59,6 +59,7 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_CATALOG", str(catalog))
     monkeypatch.setenv("PGBED_PACKAGE_SET", "hostpkgs")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("PGBED_SERVERS", raising=False)
     monkeypatch.delenv("BENCH_TARBALLS", raising=False)
 
@@ -203,7 +204,7 @@ def test_local_install_may_be_named_from_the_working_folder(prefix: Path, monkey
 
 
 def test_local_install_without_a_server_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"bin/postgres is not an executable file"):
+    with pytest.raises(UserError, match=r"is neither an install \(bin/postgres\) nor a source tree"):
         one(f"mine={tmp_path}")
 
 
