@@ -39,7 +39,7 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
     """Raises UserError when runs have different workloads: says what differs, and between which runs."""
     first = runs[0]
     for run in runs[1:]:
-        ours, theirs = (_measured_in(each) for each in (first, run))
+        ours, theirs = (measured_in(each) for each in (first, run))
         if ours != theirs:
             raise UserError(
                 f"{first.name} and {run.name} cannot be compared: measured in {ours} and in {theirs}, unlike loads; "
@@ -64,7 +64,7 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
                 )
 
 
-def _measured_in(run: RunResult) -> str:
+def measured_in(run: RunResult) -> str:
     """What takes turns in a run, and what else tells slices apart: how many servers there are, who is stopped."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
+    "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
     "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
 }
 
@@ -236,6 +237,7 @@ def compare(
 def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
     """Judges the comparison, and writes JUnit's file."""
     from engine.core.tolerance import strictest, tolerances
+    from engine.host import disk
     from engine.journal.manifest import read_manifest
     from engine.report import gate
 
@@ -244,7 +246,7 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
     judged = gate.judge(comparison, tolerated)
     if junit:
         try:
-            junit.write_text(gate.to_junit(comparison, judged))
+            disk.write_text(junit, gate.to_junit(comparison, judged))
         except OSError as error:
             raise UserError(f"{visible(str(junit))}: cannot write the result: {error.strerror}") from None
     return judged

@@ -1,7 +1,8 @@
-"""The version of this program."""
+"""Versions: of this program, and the order of those of PostgreSQL."""
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
@@ -12,3 +13,9 @@ def version() -> str:
         return installed_version("pgbed")
     except PackageNotFoundError:
         return "uninstalled"
+
+
+def order_of(postgres: str) -> tuple[int, ...]:
+    """By what versions of PostgreSQL are ordered: 17beta1 comes before 17.0."""
+    first, *more = [int(part) for part in re.findall(r"\d+", postgres)] or [0]
+    return (first, -1, *more) if re.search("[a-z]", postgres) else (first, *more)

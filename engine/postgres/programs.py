@@ -16,6 +16,7 @@ from pathlib import Path
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build
 from engine.core.text import visible
+from engine.core.version import order_of
 from engine.host.account import unprivileged
 from engine.host.programs import ask
 from engine.postgres import nix
@@ -74,7 +75,7 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
         return nix.realise(name, pinned, progress, roots / name) / "bin" / name
     if pinned:
         return Path(pinned)
-    there = [(_order(version), path) for version, path in _candidates(name, found)]
+    there = [(order_of(version), path) for version, path in _candidates(name, found)]
     if there:
         return max(there, key=lambda candidate: candidate[0])[1]
     searched, other = ("in none of the builds and not", ", add a build from source") if KNOWN[name] else ("not", "")
@@ -101,12 +102,6 @@ def _version(path: Path) -> str:
     except UserError:
         return ""
     return (told.group(1) or told.group(2)) if told else ""
-
-
-def _order(version: str) -> tuple[int, ...]:
-    """By what versions are ordered: 17beta1 comes before 17.0."""
-    first, *more = [int(part) for part in re.findall(r"\d+", version)] or [0]
-    return (first, -1, *more) if re.search("[a-z]", version) else (first, *more)
 
 
 def _record(path: Path) -> dict[str, str]:

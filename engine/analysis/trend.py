@@ -1,0 +1,262 @@
+"""Figures of many runs over time or versions, and where they changed for good.
+
+What the finished steps of each run came to is kept beside the runs, in one file that is made anew for a run that has
+changed since: ten thousand cells are then read in the time of one file. Points of one series were measured alike:
+workload and its options, design, config, kernel, arm, route and the machine. A point is the median of a run's cells of
+one build.
+
+Changes are found by Apache Otava: E-divisive means over windows (Matteson and James 2014), weak ones merged away until
+each that is left differs from its neighbours by Student's t-test (Fleming et al., ICPE 2023).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import msgspec
+
+from engine.analysis import comparability
+from engine.analysis.cells import METRICS
+from engine.analysis.results import CellResult, RunResult, load
+from engine.core.comparison import WorkloadSummary
+from engine.core.errors import UserError
+from engine.core.kernel import HOST
+from engine.core.record import converted
+from engine.core.version import order_of
+from engine.host.drift import value
+from engine.host.files import read_plain
+from engine.journal.runs import runs_in
+
+Order = Literal["date", "version"]
+INDEX = ".pgbed-trend"
+FORMAT = 1
+MAX_BYTES = 1 << 30
+LEVEL = 0.001  # of a change, as a test's; Otava looks with ten times that first
+FEWEST = 6  # points with which a change can be told from chance at that level
+WATCHED = ("manifest.json", "journal.db", "journal.db-wal")
+
+
+class Found(msgspec.Struct, frozen=True, array_like=True):
+    """What one build's cells of one step came to in one run. `series` is all that points of a series share."""
+
+    series: str
+    step: str
+    build: str
+    version: str
+    base: bool
+    cells: int
+    figures: dict[str, float]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """A run in the index; `seen` are sizes and times of its files when it was read."""
+
+    seen: tuple[tuple[int, int], ...]
+    created: str
+    found: tuple[Found, ...]
+
+
+class Index(msgspec.Struct, frozen=True, array_like=True):
+    """The file beside the runs: entries by the names of the runs' folders."""
+
+    format: int
+    runs: dict[str, Entry]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One build in one run: a figure, or its ratio to the run's base."""
+
+    run: str
+    created: str
+    build: str
+    version: str
+    cells: int
+    value: float
+
+
+class Change(msgspec.Struct, frozen=True):
+    """`before` is the last point of the old level, `after` the first of the new; `ratio` is of the levels' means."""
+
+    before: Point
+    after: Point
+    ratio: float
+    p: float
+
+
+class Series(msgspec.Struct, frozen=True):
+    """Points in order, and the changes among them. `changes` is None where there are too few points to say."""
+
+    series: str
+    step: str
+    metric: str
+    unit: str
+    points: tuple[Point, ...]
+    changes: tuple[Change, ...] | None
+
+
+def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Entry]:
+    """The runs below a folder, by name. Those that cannot be read, or have nothing finished, are left out.
+
+    What is in the index and has not changed is not read again; `progress` hears how many of those to read have been.
+    """
+    known = _read(out / INDEX)
+    seen = {run: _seen(run) for run in runs_in(out)}
+    stale = [run for run, now in seen.items() if run.name not in known or known[run.name].seen != now]
+    runs = {run.name: known[run.name] for run in seen if run not in stale}
+    for done, run in enumerate(stale):
+        progress(done, len(stale))
+        try:
+            runs[run.name] = _entry(load(run), seen[run])
+        except UserError:  # kept as one that has nothing, until it changes
+            runs[run.name] = Entry(seen[run], "", ())
+    if runs != known:
+        _write(out / INDEX, runs)
+    return runs
+
+
+def series(
+    runs: Iterable[tuple[str, Entry]],
+    metric: str,
+    step: str | None,
+    by: Order,
+    margin: float,
+    *,
+    against_base: bool = False,
+) -> list[Series]:
+    """One for each kind of measurement and step; by date the runs' bases have their own, as they do not change with it.
+
+    `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to those of the run's base.
+    Raises UserError where Apache Otava is not there.
+    """
+    unit = next((each.title for each in METRICS if each.name == metric), "")
+    points: dict[tuple[str, str], list[Point]] = {}
+    for run, entry in runs:
+        bases = {(each.series, each.step): each for each in entry.found if each.base}
+        for each in entry.found:
+            place = (each.series, each.step)
+            value = each.figures.get(metric)
+            of = bases[place].figures.get(metric) if place in bases else None
+            if step not in (None, each.step) or value is None or (against_base and (each.base or not of)):
+                continue
+            shown = value / of if against_base and of else value
+            own = (f"{each.series}, base", each.step) if each.base and by == "date" else place
+            points.setdefault(own, []).append(Point(run, entry.created, each.build, each.version, each.cells, shown))
+    return [
+        Series(*place, metric, "of the base" if against_base else unit, ordered, _changes(ordered, margin))
+        for place, found in sorted(points.items())
+        for ordered in [tuple(sorted(found, key=_by_version if by == "version" else _by_date))]
+    ]
+
+
+def _by_date(point: Point) -> tuple[str, str]:
+    return point.created, point.run
+
+
+def _by_version(point: Point) -> tuple[tuple[int, ...], str, str]:
+    return order_of(point.version), point.created, point.run
+
+
+def _changes(points: Sequence[Point], margin: float) -> tuple[Change, ...] | None:
+    if len(points) < FEWEST:
+        return None
+    try:
+        from otava.analysis import compute_change_points
+    except ImportError:
+        raise UserError("changes need Apache Otava: pip install --no-deps apache-otava==0.8.0") from None
+    values = [point.value for point in points]
+    if len(set(values)) == 1:
+        return ()
+    found, _ = compute_change_points(values, max_pvalue=LEVEL, min_magnitude=margin)
+    return tuple(
+        Change(points[each.index - 1], points[each.index], float(stats.mean_2 / stats.mean_1), float(stats.pvalue))
+        for each in found
+        for stats in [each.stats]
+        if stats.mean_1
+    )
+
+
+def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
+    manifest = result.manifest
+    versions = {build.label: build.version for build in manifest.builds}
+    found = []
+    cells: dict[tuple[str, str, bool, str], list[CellResult]] = {}
+    for cell in result.cells:
+        subject = cell.cell.subject
+        base = subject.build == manifest.base
+        place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""))
+        if cell.state == "finished" and not subject.arm:
+            cells.setdefault(place, []).append(cell)
+    for (name, build, base, version), own in cells.items():
+        for step in own[0].steps:
+            steps = [cell.steps[step] for cell in own if step in cell.steps]
+            values = {
+                metric.name: [value for each in steps if (value := each.figure(metric.name)) is not None]
+                for metric in METRICS
+            }
+            figures = {metric: median(each) for metric, each in values.items() if each}
+            found.append(Found(name, step, build, version, base, len(steps), figures))
+    return Entry(seen, manifest.created, tuple(found))
+
+
+def _series(result: RunResult, cell: CellResult) -> str:
+    """What was measured, in words that end with a digest of all that the words leave out."""
+    manifest, subject = result.manifest, cell.cell.subject
+    workload = manifest.workload_of(subject)
+    cpu = value(manifest.environment, "cpu", "model"), value(manifest.environment, "cpu", "threads")
+    alike = (
+        comparability.of_workload(workload, "identity", dict[str, Any]),
+        workload.get("clients"),
+        [step.get("name") for step in workload.get("steps", ())],
+        comparability.measured_in(result),
+        manifest.route.words,
+        manifest.tunables,
+        *cpu,
+        value(manifest.environment, "memory", "total_bytes"),
+    )
+    digest = hashlib.sha256(msgspec.json.encode(alike, order="deterministic")).hexdigest()[:8]
+    words = (
+        converted(workload, WorkloadSummary, "manifest.json: workload").text,
+        subject.config,
+        "" if subject.kernel == HOST else f"kernel {subject.kernel}",
+        manifest.design,
+        f"{cpu[0]} with {cpu[1]} threads" if all(cpu) else "",
+        digest,
+    )
+    return ", ".join(filter(None, words))
+
+
+def _seen(run: Path) -> tuple[tuple[int, int], ...]:
+    found = []
+    for name in WATCHED:
+        try:
+            status = (run / name).stat()
+            found.append((status.st_size, status.st_mtime_ns))
+        except OSError:
+            found.append((-1, 0))
+    return tuple(found)
+
+
+def _read(path: Path) -> dict[str, Entry]:
+    """What the index holds; nothing where it is not there, or is not one of this format."""
+    try:
+        index = msgspec.msgpack.decode(read_plain(path, MAX_BYTES), type=Index)
+    except (OSError, UserError, msgspec.MsgspecError):
+        return {}
+    return index.runs if index.format == FORMAT else {}
+
+
+def _write(path: Path, runs: dict[str, Entry]) -> None:
+    """Beside runs that only somebody else may change there is no index: they are read each time."""
+    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        try:
+            whole.write_bytes(msgspec.msgpack.encode(Index(FORMAT, runs)))
+            whole.replace(path)
+        finally:
+            whole.unlink(missing_ok=True)

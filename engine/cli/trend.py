@@ -1,0 +1,80 @@
+"""The command `bench trend`: figures of many runs over time, and where they changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, cast
+
+import click
+import msgspec
+
+from engine.cli.options import FOLDER, JSON
+from engine.cli.output import echo, echo_json
+from engine.core.errors import UserError, unknown
+from engine.journal.runs import default_out
+
+
+@click.command(short_help="Show a figure over many runs, and where it changed.")
+@click.argument("folders", nargs=-1, type=FOLDER, metavar="[OUT]…")
+@click.option("--step", metavar="STEP", help="This step only, with a chart [default: all steps].")
+@click.option(
+    "--metric", default="rate_per_s", show_default=True, metavar="NAME",
+    help="The figure, by its key in bench compare --json.",
+)  # fmt: skip
+@click.option(
+    "--by",
+    type=click.Choice(["date", "version"]),
+    default="date",
+    show_default=True,
+    help="What the runs stand in order of.",
+)
+@click.option(
+    "--against-base", is_flag=True, help="Show ratios to each run's base, which a slower machine leaves as they are."
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1),
+    default=0.02,
+    show_default=True,
+    metavar="FRACTION",
+    help="Smallest change to name.",
+)
+@JSON
+def trend(
+    folders: tuple[Path, ...], step: str | None, metric: str, by: str, against_base: bool, margin: float, as_json: bool
+) -> None:
+    """Show a figure of all runs below the folders OUT over time or versions, and where it changed for good.
+
+    OUT is a folder that holds runs [default: where runs are kept]. Runs that were measured alike stand in one series:
+    same workload and options, design, config, kernel and machine. A change is named with the builds before and after
+    it. What was read is kept in the file .pgbed-trend of each folder.
+    """
+    from engine.analysis import trend as trends
+    from engine.analysis.cells import METRICS
+    from engine.report.trend import lines
+
+    if metric not in (each.name for each in METRICS):
+        raise unknown("metric", metric, [each.name for each in METRICS])
+    order = cast(Literal["date", "version"], by)
+    found: list[tuple[str, trends.Entry]] = []
+    for folder in folders or (default_out(),):
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder; name one that holds runs")
+
+        def heard(done: int, of: int, folder: Path = folder) -> None:
+            if of >= 20 and done % 20 == 0:
+                echo(f"{folder}: reading run {done + 1} of {of}", err=True)
+
+        found += trends.entries(folder, heard).items()
+    series = trends.series(found, metric, step, order, margin, against_base=against_base)
+    if not series:
+        known = sorted({each.step for _, entry in found for each in entry.found})
+        if step is not None and known and step not in known:
+            raise unknown("step", step, known)
+        where = ", ".join(map(str, folders or (default_out(),)))
+        raise UserError(f"{where}: no finished run has {metric}{f' in {step}' if step else ''}")
+    if as_json:
+        echo_json(msgspec.to_builtins(series))
+        return
+    for line in lines(series, by, charts=step is not None):
+        echo(line)
