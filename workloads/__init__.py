@@ -8,6 +8,7 @@ from importlib import import_module
 
 from workloads.base import Joins, Workload
 from workloads.names import NotRegistered, pick
+from workloads.presets import preset
 
 # Each workload's name, the module that holds it, and, unless it is WORKLOAD, as what (MODULE:NAME). Those of
 # PGBED_WORKLOADS (NAME=MODULE, with commas between) are added.
@@ -54,8 +55,8 @@ def workloads() -> tuple[Workload, ...]:
 
 
 def of_preset(name: str) -> str:
-    """The workload that has a named plan. Raises UnknownName."""
-    return pick("preset", name, {row["preset"]: each.name for each in workloads() for row in each.presets()})
+    """The workload of a preset. Raises UnknownName."""
+    return preset(name).workload
 
 
 def joining() -> tuple[str, ...]:

@@ -309,10 +309,6 @@ class Workload(Protocol):
 
     def sizes(self) -> Listing: ...
 
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        """The named plans there are: `preset` (the value of the option), `question`, `steps`, `probes`."""
-        ...
-
 
 @runtime_checkable
 class Joins(Protocol):

@@ -112,6 +112,7 @@ def about(text: str, **more: Any) -> Meta:
 
 Clients = Annotated[int, Meta(ge=1, le=MAX_CLIENTS), about("Clients, each with a table of its own.", metavar="N")]
 Steps = Annotated[tuple[str, ...], about("Only these steps, e.g. l.i0,l.x,l.i1.", metavar="STEP,…")]
+PresetName = Annotated[str | None, about("Run a named plan (see bench list presets).", metavar="NAME")]
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engine.analysis import comparability
+from engine.analysis import comparability, published
 from engine.analysis.answer import answer
 from engine.analysis.cells import ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
@@ -42,7 +42,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         if (judged := judged_by(step.kind, step.totals)) is not None
     }
     swept = sweeps(cells, ratios, units)
-    return Comparison(
+    comparison = Comparison(
         base=cells.names[cells.base],
         runs=tuple(run.name for run in cells.runs),
         margin=cells.margin,
@@ -66,6 +66,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         sweeps=swept,
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
+    return replace(comparison, published=published.tables(comparison, cells.runs[0].manifest))
 
 
 def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:

@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from statistics import median
-from typing import Any
 
-from engine.analysis import change_points
+from engine.analysis import change_points, published
 from engine.analysis.cells import ComparedCells
 from engine.core.comparison import RATE, Ratio
 from engine.core.model import Subject, judged_by
 from engine.core.record import converted
 from engine.core.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 from engine.journal.reader import JournalReader
-from workloads import workload
-from workloads.names import UnknownName
 
 MIN_POINTS = 2
 MOST_LEVELS = 4  # that are told
@@ -41,18 +38,19 @@ def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, st
     )
 
 
-def _published(record: Mapping[str, Any]) -> PublishedSweep | None:
-    """What was published of the plan that a workload's record names; by the program's own tables, not the record's."""
-    try:
-        presets = workload(str(record.get("name"))).presets()
-    except (UnknownName, ValueError):
-        return None
-    options = converted(record.get("options") or {}, dict[str, Any], "manifest.json: workload: options")
-    table = next((row.get("published") for row in presets if row["preset"] == options.get("preset")), None)
-    if table is None:
-        return None
-    ratios = {number: tuple(rate / row[0] for rate in row[1:]) for number, row in table["rates"].items()}
-    return PublishedSweep(table["source"], table["names"][0], tuple(table["names"][1:]), ratios)
+def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep | None:
+    """What was published of the sweep, where the plan is of a preset that has such a table."""
+    found = published.named(cells.runs[0].manifest)
+    values = {point.step: f"{point.value:g}" for point in points}
+    for table in found.published if found is not None else ():
+        ratios = {
+            values[line.step]: tuple(value / line.values[0] for value in line.values[1:])
+            for line in table.lines
+            if line.step in values and line.figure is None
+        }
+        if ratios and found is not None:
+            return PublishedSweep(found.source, table.subjects[0], table.subjects[1:], ratios)
+    return None
 
 
 def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, points: Sequence[Point]) -> Sweep:
@@ -66,8 +64,9 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
         verdicts = _verdicts([ratio for ratio in ratios if ratio.subject == peak.subject], points)
         parts.append(f"{peak.subject} peaks at {_rate(peak.rate_per_s)} {unit} with {peak.value:g}{against}{verdicts}")
     text = f"{low:g} to {high:g} {what}: {'; '.join(parts)}."
-    published = _published(cells.runs[0].manifest.workload)
-    return Sweep(what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)), published)
+    return Sweep(
+        what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)), _published(cells, points)
+    )
 
 
 def _rate(per_s: float) -> str:

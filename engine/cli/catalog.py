@@ -21,6 +21,7 @@ from engine.guest.kernels import catalog as known_kernels
 from engine.host import scheduler
 from engine.journal.manifest import slices_of
 from engine.journal.runs import runs_in
+from engine.plan.presets import rows as preset_rows
 from engine.postgres import configs as config_tables
 from engine.postgres import own_builds
 from engine.postgres.builds import age, catalog
@@ -94,9 +95,7 @@ def workloads() -> Listing:
     found = [each.sizes() for each in registry.workloads()]
     columns = tuple(dict.fromkeys(column for sizes in found for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in found for note in sizes.notes)
-    notes += tuple(
-        f"--preset {row['preset']}: {row['question']}" for each in registry.workloads() for row in each.presets()
-    )
+    notes += ("plans that are ready, and publications to set results beside: bench list presets",)
     joining = registry.joining()
     notes += (f"beside another workload, as insert+{joining[0]}: {', '.join(joining)}",) if joining else ()
     return Listing([row for sizes in found for row in sizes.rows], columns, columns, notes)
@@ -120,8 +119,13 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
             for each in known
         ],
         "options": [{"workload": each.name, **asdict(option)} for each in known for option in options_of(each.options)],
-        "presets": [preset for each in known for preset in each.presets()],
+        "presets": preset_rows(),
     }
+
+
+def presets() -> Listing:
+    """One row per preset: what it answers, and of which publication."""
+    return Listing(preset_rows(), ("preset", "workload", "question", "date"), ("preset",))
 
 
 def probes(out: Path) -> Listing:
@@ -203,7 +207,7 @@ def _cell(value: Any) -> str:
 
 @click.group(name="list")
 def list_() -> None:
-    """List builds, configs, workloads, kernels or runs."""
+    """List builds, configs, workloads, presets, kernels or runs."""
 
 
 def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
@@ -223,6 +227,7 @@ def list_builds(newest: bool, as_json: bool) -> None:
 
 _add("configs", "List the configs (sets of settings) that --config can name.", configs)
 _add("workloads", "List workloads with their generations, scales and steps.", workloads)
+_add("presets", "List the plans that --preset can name, and of which publication they are.", presets)
 _add("kernels", "List the kernels that servers can run under here.", kernels)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from engine.core.incidents import incidents, most_telling
 from engine.core.model import Build, Sla, Subject, baseline
+from engine.core.published import PublishedTable
 from engine.core.sweep import Sweep
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
@@ -419,7 +420,7 @@ class Comparison:
     run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
     were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`; `s` where it
     is judged by a time; `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
-    `route` is how clients connect.
+    `route` is how clients connect; `published` are tables of the publication that a preset is of.
     """
 
     base: str
@@ -444,6 +445,7 @@ class Comparison:
     design: str = "cells"
     route: str = "the Unix socket"
     sweeps: tuple[Sweep, ...] = ()
+    published: tuple[PublishedTable, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,26 +21,34 @@ from engine.core.record import parsed_toml
 from engine.core.request import Request, further_of, request_of
 from engine.core.text import visible
 from engine.host.files import read_text
+from engine.plan import presets
 from workloads import workload
 from workloads.names import UnknownName
 from workloads.options import checked, given, options_of
 
 
 def read(path: Path) -> Request:
-    """The request that a file holds. Raises UserError, naming file and entry, for what is no plan."""
+    """The request that a file holds, a preset in it as it is. Raises UserError, with file and entry, for no plan."""
     where = f"plan {visible(str(path))}"
     entries = parsed_toml(read_text(path, "plan"), where)
     try:
-        return request(entries)
+        return _checked(entries)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 
 
 def request(entries: Mapping[str, Any]) -> Request:
-    """The request of these entries, checked against its workload's options.
+    """The request of these entries, and of the preset that they name, checked against its workload's options.
 
     Raises UserError for an unknown name, or a value of another type or out of bounds.
     """
+    try:
+        return _checked(presets.expanded(entries))
+    except (UnknownName, ValueError) as error:
+        raise refused(error) from None
+
+
+def _checked(entries: Mapping[str, Any]) -> Request:
     try:
         asked = request_of(entries)
         chosen = workload(asked.workload)

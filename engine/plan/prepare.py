@@ -28,7 +28,7 @@ from engine.guest import kernels
 from engine.host import disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, guests, planfile, routes, running
+from engine.plan import abreast, guests, planfile, presets, routes, running
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.loads import Load, loads, recorded
 from engine.plan.schedule import interleave, subjects
@@ -200,9 +200,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
         nix.fetch_bpftrace(progress, out / ".builds")
-    notices: tuple[str, ...] = ()
+    notices = presets.notices(request)
     if HOST in request.kernels:
-        notices = selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
+        notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
     notices += servers.notices if servers else abreast.notices(request, asked.steps)

@@ -212,8 +212,7 @@ def _resolve_one(checked: Checked, on_progress: Progress, roots: Path | None, ex
     if wanted is None:
         return local_build(spec.label, spec.path)
     known = {entry.label: entry for entry in catalog()}
-    prebuilt = known.get(wanted.prebuilt_label) if nix.over_hostpkgs() and not exact and spec.plain else None
-    for entry in (wanted, prebuilt) if prebuilt else (wanted,):
+    for entry in _candidates(wanted, known, exact or not spec.plain):
         at_hand = _prefix_at_hand(entry) if spec.plain else None
         if at_hand is None and not _can_be_realised(entry):
             continue
@@ -259,6 +258,30 @@ def _beginning(entry: CatalogEntry) -> tuple[str, Change]:
         cflags=(*change.cflags, *own.cflags),
         configure_flags=(*change.configure_flags, *own.configure_flags),
     )
+
+
+def available(label: str) -> str | None:
+    """The label under which a build can be had here: its own, over hostpkgs also the prebuilt one's; None for none."""
+    known = {entry.label: entry for entry in catalog()}
+    candidates = _candidates(known[label], known, False) if label in known else ()
+    return next((each.label for each in candidates if _prefix_at_hand(each) or _can_be_realised(each)), None)
+
+
+def newest(majors: int) -> tuple[str, ...]:
+    """The newest release of each of the newest majors that can be had here, the oldest first."""
+    found: dict[int, str] = {}
+    for entry in catalog():  # the oldest version first
+        release = re.fullmatch(r"(\d+)\.\d+", entry.version)
+        plain = not entry.initdb_args and not entry.patches and entry.provenance == "source"
+        if release and plain and (label := available(entry.label)):
+            found[int(release[1])] = label
+    return tuple(found[major] for major in sorted(found)[-majors:])
+
+
+def _candidates(wanted: CatalogEntry, known: Mapping[str, CatalogEntry], exact: bool) -> tuple[CatalogEntry, ...]:
+    """The build, and the same version prebuilt where a source may be replaced by it."""
+    prebuilt = known.get(wanted.prebuilt_label) if nix.over_hostpkgs() and not exact else None
+    return (wanted, prebuilt) if prebuilt else (wanted,)
 
 
 def unknown_label(spec: str) -> UserError:

@@ -23,6 +23,7 @@ from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
 from engine.report import (
     beside_tables,
+    published_tables,
     scheduler_tables,
     slices,
     sweep_tables,
@@ -234,7 +235,7 @@ def _all_sections(
     further = (wait_tables, scheduler_tables, timing_tables, transaction_tables)
     more = [] if brief else [section for tables in further for section in tables.sections(comparison, notes)]
     beside = beside_tables.sections(comparison, notes)
-    every = [*swept, *shown, *beside, *more]
+    every = [*swept, *shown, *published_tables.sections(comparison, notes), *beside, *more]
     return [section for section in every if section.rows]
 
 

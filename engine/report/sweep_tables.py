@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from engine.core.comparison import RATE, Comparison
-from engine.core.sweep import PublishedSweep, Sweep
+from engine.core.sweep import Sweep
 from engine.report import tables
 
 ACROSS = 3  # subjects in one table of 80 columns
@@ -22,8 +22,6 @@ def sections(comparison: Comparison, notes: tables.Notes, *, brief: bool = False
             yield _medians(comparison, sweep, names)
             if not brief:
                 yield _repeats(comparison, sweep, names, notes)
-        if sweep.published is not None and len({subject.kernel for subject in comparison.subjects}) > 1:
-            yield from _beside_published(comparison, sweep, sweep.published, notes)
 
 
 def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tables.Section:
@@ -46,26 +44,6 @@ def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tabl
     )
     section.add(f"{sweep.name} at peak", *("-" if peak is None else f"{peak.value:g}" for peak in shown))
     return section
-
-
-def _beside_published(
-    comparison: Comparison, sweep: Sweep, published: PublishedSweep, notes: tables.Notes
-) -> Iterable[tables.Section]:
-    """Ratios only: the published rates are of another machine."""
-    others = comparison.names[1:]
-    for start in range(0, len(others), ACROSS):
-        names = others[start : start + ACROSS]
-        section = tables.Section(
-            f"Ratio to {comparison.base} by number of {sweep.name}; beside it published ones, to {published.base}"
-            f"{notes.mark((f'published: {published.source}',))}",
-            (sweep.name, *names, *published.names),
-        )
-        for point in sweep.points:
-            ours = (tables.ratio_text(comparison.ratio(name, point.step, RATE)) or "-" for name in names)
-            found = published.ratios.get(f"{point.value:g}")
-            theirs = map("{:.3f}".format, found) if found else ("-",) * len(published.names)
-            section.add(f"{point.value:g}", *ours, *theirs)
-        yield section
 
 
 def _median(comparison: Comparison, name: str, step: str) -> str:

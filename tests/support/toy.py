@@ -84,9 +84,6 @@ class Toy:
         row = {"workload": self.name, "questions": 1000, "steps": "ask"}
         return Listing((row,), ("workload", "questions"), steps={"ask": "SELECT 1"})
 
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        return ()
-
 
 WORKLOAD: Workload = Toy()
 

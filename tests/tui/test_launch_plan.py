@@ -217,11 +217,12 @@ def test_rows_of_ones_own_take_the_scales_place_and_back() -> None:
 def test_a_preset_brings_its_own_steps_and_sizes() -> None:
     kind = launch_fields.load(with_options(TWO, scale="io", steps=["l.i1"], clients=4), OFFER)[0]
     assert kind.greater is not None
-    plan = kind.greater()
+    assert kind.greater().options["preset"] not in ("quick-look", "believable"), "which are ready plans"
+    plan = with_workload(kind.greater(), "insert", "planner-delete")
     assert plan.options == {"clients": 4, "preset": "planner-delete"}
     assert [item.name for item in launch_items.steps(plan, OFFER)] == ["l.i0", "l.x", "grow", "vacuum", "after"]
     assert all(item.toggle is None for item in launch_items.steps(plan, OFFER))
-    back = launch_fields.load(plan, OFFER)[0].lesser
+    back = launch_fields.load(kind.greater(), OFFER)[0].lesser
     assert back is not None and back().options == {"clients": 4}
     other = with_workload(plan, "pgbench-select", "select-scaling")
     assert other.options == {"preset": "select-scaling"}, "which has numbers of clients of its own"

@@ -20,7 +20,7 @@ from tui.launch import ready as launch_ready
 from tui.launch.items import Choices
 from tui.launch.panel import Panel
 from tui.launch.plan import version_key
-from tui.launch.ready import READY
+from tui.launch.ready import ready_plans
 from tui.launch.screen import LaunchScreen
 from tui.screens.over import LineScreen
 
@@ -52,7 +52,7 @@ def test_the_newest_releases_are_from_source_where_that_can_be_had(tmp_path: Pat
 
 
 def test_each_ready_plan_is_one_that_can_be_run() -> None:
-    for ready in READY:
+    for ready in ready_plans(OFFER):
         plan = ready.made(Request(builds=("16.3", "17.0"), configs=("cx5",), allow_concurrent=True))
         assert planfile.request(plan.entries()) == plan == request_of(plan.entries())
         assert (plan.builds, plan.configs, plan.allow_concurrent) == (("16.3", "17.0"), ("cx5",), True)
@@ -124,5 +124,5 @@ def test_times_and_amounts_are_typed_as_people_write_them(tmp_path: Path) -> Non
 
 def test_no_plan_is_changed_by_choosing_one_twice() -> None:
     """What a ready plan sets is all that differs from a new one."""
-    quick = READY[0].made(Request(repeats=9, options={"rows": 5000}))
+    quick = ready_plans(OFFER)[0].made(Request(repeats=9, options={"rows": 5000}))
     assert quick == replace(Request(), minutes=10.0)

@@ -17,7 +17,7 @@ ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other p
 
 def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     """The workload, and its options."""
-    presets = {str(row["preset"]): str(row["workload"]) for row in offer.presets}
+    presets = {str(row["preset"]): str(row["workload"]) for row in offer.presets if not row.get("title")}
     preset = offer.preset(plan)
     names = tuple(dict.fromkeys((*offer.descriptions, plan.workload)))
     description = str(preset["question"]) if preset else offer.descriptions.get(plan.workload, "")

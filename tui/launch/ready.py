@@ -8,23 +8,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.core.request import Request, refuse_password
+from engine.core.request import Request, refuse_password, request_of
 from tui.launch.items import Choices, Item, Question, Row
 from tui.launch.plan import version_key, with_build
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A plan by its name, with its time where that is all there is to say of its size.
+    """A plan by its name, with its time where that is all there is to say of its size: a preset with a title.
 
-    `fields` are those of the request that differ from the defaults, `options` the workload's.
+    `entries` are those of a plan file that differ from the defaults.
     """
 
     name: str
     time: str
     words: str
-    fields: Mapping[str, Any]
-    options: Mapping[str, Any]
+    entries: Mapping[str, Any]
     patch: bool = False  # one build is the user's own, of which the path is asked
 
     @property
@@ -34,22 +33,18 @@ class Ready:
 
     def made(self, plan: Request) -> Request:
         """This plan for the builds, configs and kernels of another one."""
-        kept = Request(builds=plan.builds, base=plan.base, configs=plan.configs, kernels=plan.kernels,
-                       overrides=plan.overrides, allow_concurrent=plan.allow_concurrent)  # fmt: skip
-        return replace(kept, **self.fields, options=dict(self.options))
+        kept = ("builds", "base", "configs", "kernels", "overrides", "allow_concurrent")
+        return replace(request_of(self.entries), **{name: getattr(plan, name) for name in kept})
 
 
-READY = (
-    Ready("quick look", "10 minutes", "the two newest releases under the smallest load: shows large differences only",
-          {"minutes": 10.0}, {}),
-    Ready("believable", "2 hours", "a larger load, and as many pairs as it takes until every step is known",
-          {"minutes": 120.0, "until_known": True},
-          {"rows": 4_000_000, "rows_written": 1_000_000, "query_seconds": 30}),
-    Ready("one patch", "", "an install of your own against the newest release: writes and queries, an hour at most",
-          {"minutes": 60.0, "until_known": True},
-          {"rows": 2_000_000, "rows_written": 1_000_000, "query_seconds": 20, "steps": ["l.i1", "qr100"]},
-          patch=True),
-)  # fmt: skip
+def ready_plans(offer: Choices) -> tuple[Ready, ...]:
+    """The presets that have a title, in their order."""
+    rows = sorted((row for row in offer.presets if row.get("title")), key=lambda row: int(row["place"]))
+    return tuple(
+        Ready(str(row["title"]), str(row["time"]), str(row["question"]), {**row["fields"], **row["options"]},
+              bool(row["own_build"]))
+        for row in rows
+    )  # fmt: skip
 
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:
@@ -72,7 +67,7 @@ def _here(row: Row) -> bool:
 
 def items(plan: Request, offer: Choices) -> Iterator[Item]:
     """The ready plans; the one that the plan is now is chosen."""
-    for ready in READY:
+    for ready in ready_plans(offer):
         chosen = bool(plan.builds) and ready.made(plan) == plan
         yield Item(
             ready.title,

@@ -150,9 +150,6 @@ class Combined:
     def sizes(self) -> Listing:
         return self.main.sizes()
 
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        return self.main.presets()
-
     def _parts(self, record: Record) -> list[tuple[Workload, Record]]:
         """Each part with its record; the programs that were found are of all of them."""
         programs = {"programs": record["programs"]} if "programs" in record else {}

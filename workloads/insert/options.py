@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from workloads.insert.steps import Generation, Step, generation
-from workloads.options import Clients, Steps, about, checked, options_of
+from workloads.options import Clients, PresetName, Steps, about, checked, options_of
 
 Rows = Annotated[int, Meta(ge=1000, le=10**12)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         about("Nominal length of each query step.", metavar="S", unset="the scale's", unit="s"),
     ] = None
     steps: Steps = ()
-    preset: Annotated[str | None, about("Run a named plan (see bench list workloads).", metavar="NAME")] = None
+    preset: PresetName = None
     clients: Clients = 1
     limiter: Annotated[Literal["reference", "catch-up"], about("Rate limiter of query steps.")] = "reference"
     insert_protocol: Annotated[

@@ -17,13 +17,12 @@ from workloads.base import Step as AnyStep
 from workloads.insert import estimates
 from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
 from workloads.insert.options import Options, recorded
-from workloads.insert.presets import PRESETS
 from workloads.insert.schema import table_name
 from workloads.insert.sizes import DEFAULT_SCALE, OWN_SIZES, SCALES
 from workloads.insert.spec import StepSpec, role_list
 from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps
-from workloads.names import pick
 from workloads.options import given
+from workloads.presets import preset
 
 HEADLINES = {
     "load": Headline("insert", "rows/s"),
@@ -46,9 +45,15 @@ class InsertBenchmark:
     options = Options
 
     def plan(self, options: Options) -> Plan:
-        if options.scale is not None and options.rows is not None:
-            raise ValueError("--scale and --rows exclude each other: a scale is a named number of rows")
-        if options.preset is None:
+        named = preset(options.preset) if options.preset else None
+        own = named.steps if named else ()
+        if own:
+            if options.scale or options.rows or options.steps:
+                raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
+            scale, steps = str(options.preset), tuple(msgspec.convert(dict(step), Step) for step in own)
+        else:
+            if options.scale is not None and options.rows is not None and options.preset is None:
+                raise ValueError("--scale and --rows exclude each other: a scale is a named number of rows")
             scale = options.scale or (f"{options.rows} rows" if options.rows else DEFAULT_SCALE)
             steps = plan_steps(
                 options.generation,
@@ -58,13 +63,8 @@ class InsertBenchmark:
                 rows_written=options.rows_written,
                 query_seconds=options.query_seconds,
             )
-            return Plan(self._record(options, scale, steps), own_server=_own_server(options))
-        if options.scale or options.rows or options.steps:
-            raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
-        preset = pick("preset", options.preset, PRESETS)
-        changed = msgspec.structs.replace(options, generation=preset.generation)
-        record = self._record(changed, preset.name, preset.steps)
-        return Plan(record, preset.settings, preset.probes, own_server=_own_server(options))
+        record, why = self._record(options, scale, steps), _own_server(options)
+        return Plan(record, named.settings, named.probes, own_server=why) if named else Plan(record, own_server=why)
 
     def _record(self, options: Options, scale: str, steps: tuple[Step, ...]) -> dict[str, Any]:
         return {
@@ -150,19 +150,6 @@ class InsertBenchmark:
         columns = ("workload", "generation", "scale", "rows", "rows_written", "query_seconds")
         names = dict.fromkeys(step for form in GENERATIONS.values() for step in form.steps)
         return Listing(rows, columns, tuple(notes), {name: describe(name) for name in names})
-
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        return tuple(
-            {
-                "preset": preset.name,
-                "workload": self.name,
-                "question": preset.question,
-                "generation": preset.generation,
-                "steps": [step.name for step in preset.steps],
-                "probes": list(preset.probes),
-            }
-            for preset in PRESETS.values()
-        )
 
 
 def _own_server(options: Options) -> str:

@@ -12,7 +12,7 @@ from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, 
 from workloads.options import checked, given, options_of
 from workloads.pgbench import command, copy_file
 from workloads.pgbench.copy_launch import FILE, SCRIPT, TABLE, CopySpec, script
-from workloads.pgbench.options import SHAPE, CopyOptions, Options
+from workloads.pgbench.options import SHAPE, CopyOptions, Options, check_scale, preset_parts
 from workloads.pgbench.scripts import Script
 from workloads.pgbench.spec import Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
@@ -39,17 +39,19 @@ class Copies:
     options = CopyOptions
 
     def plan(self, options: CopyOptions) -> Plan:
+        check_scale(options)
         first, *steps = plan_steps(COPY, COPY, options)
         size = round(options.copy_rows * copy_file.ROW_BYTES / 1e6)
+        named = f"{options.preset} " if options.preset else ""
         record: dict[str, Any] = {
             "name": self.name,
-            "title": f"{options.copy_rows:,} rows ({f'{size:,}' if size else 'under 1'} MB), truncate "
+            "title": f"{named}{options.copy_rows:,} rows ({f'{size:,}' if size else 'under 1'} MB), truncate "
             f"{options.copy_truncate}",
             "clients": max((step["clients"] for step in steps), default=1),
             "steps": [first, *steps],
             "options": given(options),
         }
-        return Plan(record, programs=(PROGRAM,), own_server=BESIDE)
+        return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=BESIDE)
 
     def check(self, record: Record) -> None:
         """Refuses a record that names no pgbench, or has invalid options."""
@@ -166,9 +168,6 @@ class Copies:
         row = {"workload": self.name, "steps": ""}
         note = f"{self.name}: {INIT}, then {COPY}.cN for each number N of --clients: {self.description}"
         return Listing((row,), ("workload",), (note,))
-
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        return ()
 
 
 def _beside(record: Record, step: Step, place: Place) -> Launch:

@@ -8,14 +8,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from workloads.options import MAX_CLIENTS, Steps, about, checked, options_of
+from workloads.options import MAX_CLIENTS, PresetName, Steps, about, checked, options_of
+from workloads.presets import preset
 
 Count = Annotated[int, Meta(ge=1, le=10**9)]
 
 DEFAULT_CLIENTS = (1, 2, 4, 8)
 DEFAULT_SECONDS = 10
 # Options that the steps of a plan already say, so that they are not compared by themselves.
-SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "preset")
+SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "preset", "scale")
 
 
 class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +60,10 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ),
     ] = None
     steps: Steps = ()
+    preset: PresetName = None
+    scale: Annotated[
+        Literal["quick", "cached", "io"] | None, about("Named size of a preset.", metavar="NAME", unset="quick")
+    ] = None
 
 
 class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,12 +132,6 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     index_tablespace: Annotated[str, about("The same of the tables' indexes.", metavar="NAME")] = ""
 
 
-class SelectOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of pgbench's script that only reads."""
-
-    preset: Annotated[str | None, about("Run a named plan (see bench list workloads).", metavar="NAME")] = None
-
-
 class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of pgbench with scripts of the user's own."""
 
@@ -165,9 +164,21 @@ def common(options: Options) -> Options:
     return Options(**{name: getattr(options, name) for name in Options.__struct_fields__})
 
 
+def check_scale(options: SweepOptions) -> None:
+    """Raises ValueError for a named size without a preset, whose it would be."""
+    if options.scale is not None and options.preset is None:
+        raise ValueError(f"--scale {options.scale} is a preset's; the size of pgbench's tables is --pgbench-scale")
+
+
+def preset_parts(options: SweepOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The settings and probes of the preset that is asked for. Raises UnknownName."""
+    named = preset(options.preset) if options.preset else None
+    return (named.settings, named.probes) if named else ((), ())
+
+
 def recorded(record: Mapping[str, Any]) -> Options:
     """The options of a plan's record; those that another version added are passed over."""
-    classes: dict[str, type[Options]] = {"pgbench": ScriptOptions, "pgbench-select": SelectOptions}
+    classes: dict[str, type[Options]] = {"pgbench": ScriptOptions}
     cls = classes.get(record["name"], Options)
     known = {option.name for option in options_of(cls)}
     return checked(cls, {name: value for name, value in record.get("options", {}).items() if name in known})

@@ -21,12 +21,10 @@ from typing import Any
 import msgspec
 
 from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
-from workloads.names import pick
 from workloads.options import checked as check_options
 from workloads.options import given, options_of
 from workloads.pgbench import command
-from workloads.pgbench.options import SHAPE, Options, ScriptOptions, SelectOptions, common, recorded
-from workloads.pgbench.presets import PRESETS, Preset
+from workloads.pgbench.options import SHAPE, Options, ScriptOptions, check_scale, common, preset_parts, recorded
 from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, waits, writes
 from workloads.pgbench.spec import Found, Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
@@ -77,12 +75,10 @@ class Pgbench:
     def plan(self, options: Options) -> Plan:
         scripts = read_all(options.script) if isinstance(options, ScriptOptions) else (Script(BUILTIN[self._short]),)
         _check(options, scripts)
-        preset = _preset(options)
-        if preset is not None and options.clients is None:
-            options = msgspec.structs.replace(options, clients=preset.clients)
+        check_scale(options)
         first, *steps = plan_steps(self._short, "transactions", options)
         write = any(map(writes, scripts))
-        named, files = preset.name if preset else "", _files(scripts)
+        named, files = options.preset or "", _files(scripts)
         record: dict[str, Any] = {
             "name": self.name,
             "title": " ".join(filter(None, [named, f"scale {options.pgbench_scale}", options.protocol, files])),
@@ -94,7 +90,7 @@ class Pgbench:
             "writes": write,
         }
         beside = BESIDE if options.tablespace or options.index_tablespace else ""
-        return Plan(record, preset.settings if preset else (), programs=(PROGRAM,), own_server=beside)
+        return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
         """Refuses what this pgbench does not know, and scripts that it cannot read."""
@@ -255,12 +251,6 @@ class Pgbench:
         note = f"{self.name}: {INIT}, then {self._short}.cN for each number N of --clients: {self.description}"
         return Listing((row,), ("workload",), (note,))
 
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        if self.options is not SelectOptions:
-            return ()
-        steps = {name: [INIT, *(f"{self._short}.c{each}" for each in one.clients)] for name, one in PRESETS.items()}
-        return tuple(one.record(self.name, steps[name]) for name, one in PRESETS.items())
-
 
 def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
     """What a program that is to end soon writes to standard error. Raises ValueError where it does not begin or end."""
@@ -287,13 +277,6 @@ def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
     except KeyError:
         reason = "there is no user 'nobody' to run it as"
     raise ValueError(f"{call[0]} cannot read the scripts: {reason}")
-
-
-def _preset(options: Options) -> Preset | None:
-    """The named plan that was asked for. Raises UnknownName."""
-    if not isinstance(options, SelectOptions) or options.preset is None:
-        return None
-    return pick("preset", options.preset, PRESETS)
 
 
 def _check(options: Options, scripts: Sequence[Script]) -> None:
@@ -359,7 +342,7 @@ def _scripts(record: Record) -> tuple[Script, ...]:
     return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
 
 
-SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", SelectOptions)
+SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", Options)
 TPCB: Workload = Pgbench("pgbench-tpcb", "pgbench: five statements like TPC-B", "tpcb", Options)
 SIMPLE: Workload = Pgbench("pgbench-simple", "pgbench: one row updated, one inserted", "simple", Options)
 SCRIPTS: Workload = Pgbench("pgbench", "pgbench: scripts of your own (pgbench:FILE.sql)", "script", ScriptOptions)

@@ -72,22 +72,32 @@ def test_published_ratios_stand_beside_those_of_kernels(tmp_path: Path) -> None:
     """Of numbers of clients that were published, and only where kernels are compared."""
     planned: dict[str, Any] = {"builds": ("16.3",), "under": ("6.1", "6.12"), "kernels": (OLD, NEW), "guest": MACHINE}
     run = swept(tmp_path / "run", {"l.i1": 2, "l.i0": 50, "l.x": 64}, environments=of_cell, **planned)
-    path = run / "manifest.json"
+    path, names = run / "manifest.json", {"l.i1": "select.c2", "l.i0": "select.c50", "l.x": "select.c64"}
     manifest = json.loads(path.read_text())
+    for step in manifest["workload"]["steps"]:
+        step["name"] = names.get(step["name"], step["name"])
     manifest["workload"] |= {"name": "pgbench-select", "options": {"preset": "select-scaling"}}
     path.write_text(json.dumps(manifest | {"workload": manifest["workload"] | {"identity": {}, "non_default": []}}))
+    with sqlite3.connect(run / "journal.db") as database:
+        database.executemany("UPDATE step SET name = ? WHERE name = ?", [(new, old) for old, new in names.items()])
     comparison = compare([run])
     published = comparison.sweeps[0].published
     assert published is not None and (published.base, published.names) == ("2.6.9", ("2.6.22", "2.6.24", "2.6.25"))
-    assert [round(ratio, 3) for ratio in published.ratios["50"]] == [0.914, 0.562, 0.552]
+    assert [round(ratio, 3) for ratio in published.ratios["50"]] == [0.914, 0.562, 0.552] and len(published.ratios) == 2
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     lines = console.export_text().splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("Ratio to 6.1 by number of clients"))
-    rows = [line.split() for line in lines[start:] if line.split()[:1] in (["2"], ["50"], ["64"])][:3]
-    assert [row[2:] for row in rows] == [["0.907", "0.801", "0.575"], ["0.914", "0.562", "0.552"], ["-", "-", "-"]]
-    assert all(row[1].startswith("=") for row in rows), "ratios of equal kernels"
-    assert "(1) published: May 2008, AMD X2 4600+, median of 3; on a quad-core" in "\n".join(lines)
+    by_line, by_subject = comparison.published
+    assert (by_line.against, by_subject.against) == ("line", "subject")
+    assert [(column.ours, column.published) for column in by_subject.columns] == [
+        ("6.12", ""), ("", "2.6.22"), ("", "2.6.24"), ("", "2.6.25"),
+    ]  # fmt: skip
+    assert [line.step for line in by_line.lines] == ["select.c2", "select.c50"], "those that were published and done"
+    start = next(number for number, line in enumerate(lines) if "ratio to 6.1 (published: 2.6.9)" in line)
+    rows = [line.split() for line in lines[start:] if line.startswith("select.c")]
+    assert [row[-1] for row in rows[:2]] == ["0.907", "0.914"] and [row[1:] for row in rows[2:4]] == [
+        ["0.801", "0.575"], ["0.562", "0.552"],
+    ]  # fmt: skip
     assert max(map(len, lines[start : start + 6])) <= 80
     assert json.loads(render.to_json(comparison))["sweeps"][0]["published"]["ratios"]["2"][0] == 16352 / 18035
     swept(tmp_path / "builds", {"l.i1": 2, "l.i0": 50})

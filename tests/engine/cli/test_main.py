@@ -149,4 +149,7 @@ def test_a_preset_brings_its_workload_and_leaves_open_what_is_given(bench: Bench
     assert ["shared_buffers", "256MB"] in config["settings"]
     usual = json.loads(bench("--pg", label, "--preset", "select-scaling", "--estimate").stdout)
     assert len(usual["steps"]) == 14 and usual["plan"]["workload"] == "pgbench-select"
-    assert "--preset select-scaling: what does the kernel" in " ".join(bench("list", "workloads").stdout.split())
+    listed = {row["preset"]: row for row in json.loads(bench("list", "presets", "--json").stdout)}
+    assert listed["select-scaling"]["scales"] == ["quick", "cached"]
+    assert "unknown scale 'io'" in refused(bench, "--pg", label, "--preset", "select-scaling", "--scale", "io")
+    assert "is a preset's" in refused(bench, "--pg", label, "--workload", "pgbench-select", "--scale", "quick")

@@ -1,0 +1,145 @@
+"""Presets in plans: what a named one fills in where nothing was asked for, and which of its builds can be had here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.core.errors import UserError
+from engine.core.request import Request, is_attached, name_of
+from engine.postgres import builds
+from workloads import workload
+from workloads.options import Option, checked, given, options_of
+from workloads.presets import Preset, preset, presets
+
+SCALE = "quick"  # unless another is asked for
+NOT_ATTACHED = ("configs", "kernels", "interleave")  # of servers that are running already
+
+
+def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's entries, and those of the preset that it names where it has none of its own.
+
+    Raises UnknownName or ValueError for a name that is none, and UserError for a preset of which no build can be had.
+    """
+    name = entries.get("preset")
+    if not isinstance(name, str):
+        return dict(entries)
+    found = preset(name)
+    _check_workload(found, str(entries.get("workload", found.workload)))
+    scale = entries.get("scale") or SCALE
+    if found.scales:
+        filled = {"scale": scale, **found.entries(scale)}
+    elif entries.get("scale") is not None:
+        raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
+    else:
+        filled = found.entries(scale)
+    options = {each.name: each for cls in (Request, workload(found.workload).options) for each in options_of(cls)}
+    for given_name, value in entries.items():
+        if value is not None and given_name in options:
+            for other in _excluded(given_name, options):
+                filled.pop(other, None)
+    asked = entries.get("builds")
+    if asked and any(is_attached(str(build)) for build in asked):
+        for other in NOT_ATTACHED:
+            filled.pop(other, None)
+    return {**filled, **entries, **({} if asked else {"builds": list(_here(found))})}
+
+
+def notices(request: Request) -> tuple[str, ...]:
+    """What of the preset's builds is not among those that are compared, a line each."""
+    name = request.options.get("preset")
+    if not isinstance(name, str):
+        return ()
+    found, labels = preset(name), [name_of(build) for build in request.builds]
+    return tuple(lacking(found, labels))
+
+
+def lacking(found: Preset, labels: Sequence[str]) -> Iterable[str]:
+    """Which of the publication's builds are not among these, and which others stand in for them."""
+    for build in found.builds:
+        plain = [label for label in labels if published_label(label) == build]
+        other = next((each for each in found.instead.get(build, ()) for label in labels
+                      if published_label(label) == each), None)  # fmt: skip
+        if not plain and other:
+            yield f"{found.name}: {other} in place of {build}, which is not among the builds"
+        elif not plain:
+            yield f"{found.name}: {build} is missing"
+
+
+def published_label(label: str) -> str:
+    """The label that a publication has for a build: `17.0-prebuilt-builtin` is 17.0-builtin there."""
+    return label.replace(builds.PREBUILT, "")
+
+
+def _here(found: Preset) -> tuple[str, ...]:
+    """Those builds of a preset that can be had on this machine, or others in their place; each once."""
+    if found.newest:
+        return _newest(found)
+    chosen: dict[str, None] = {}
+    for build in found.builds:
+        label = next((one for each in (build, *found.instead.get(build, ())) if (one := builds.available(each))), None)
+        if label is not None:
+            chosen[label] = None
+    if not chosen and found.builds:
+        raise UserError(
+            f"preset {found.name}: none of its builds can be had here ({', '.join(found.builds)}): name others by --pg "
+            "LABEL,… (bench list builds), or put source tarballs into a folder and set BENCH_TARBALLS to it"
+        )
+    return tuple(chosen)
+
+
+def _newest(found: Preset) -> tuple[str, ...]:
+    if found.own_build:
+        raise UserError(f"preset {found.name}: compares an install of your own: --pg LABEL,NAME=/path")
+    labels = builds.newest(found.newest)
+    if len(labels) < found.newest:
+        raise UserError(f"preset {found.name}: no {found.newest} releases can be had here: name builds by --pg LABEL,…")
+    return labels
+
+
+def _check_workload(found: Preset, asked: str) -> None:
+    first = asked.partition("+")[0].partition(":")[0]
+    if first != found.workload:
+        raise ValueError(f"--preset {found.name} is of workload {found.workload}, not {first}: leave one of them out")
+
+
+def _excluded(name: str, options: Mapping[str, Option]) -> set[str]:
+    """The options that cannot be given together with one. Rows of one's own go with a preset's size."""
+    found = {*options[name].excludes, *(each.name for each in options.values() if name in each.excludes)}
+    return found - {"scale", "rows"}
+
+
+def rows() -> list[dict[str, Any]]:
+    """A row for each preset: what `bench list presets` and the Launch screen show of it. Raises ValueError."""
+    return [_row(found) for found in presets().values()]
+
+
+def _row(found: Preset) -> dict[str, Any]:
+    entries = found.entries(SCALE)
+    load = workload(found.workload)
+    known = {option.name for option in options_of(load.options)}
+    options = {name: value for name, value in entries.items() if name in known}
+    named = {} if found.title else {"preset": found.name, **({"scale": SCALE} if found.scales else {})}
+    plan = load.plan(checked(load.options, {**options, **named}))
+    return {
+        "preset": found.name,
+        "workload": found.workload,
+        "question": found.question,
+        **({"generation": plan.record["generation"]} if "generation" in plan.record else {}),
+        "steps": [step["name"] for step in plan.record["steps"]],
+        "probes": list(found.probes),
+        "publication": found.publication,
+        "date": found.date,
+        "builds": list(found.builds),
+        "instead": {build: list(others) for build, others in found.instead.items()},
+        "configs": list(entries.get("configs", ())),
+        "scales": list(found.scales),
+        "published": [table.title for table in found.published],
+        "title": found.title,
+        "time": found.time,
+        "newest": found.newest,
+        "own_build": found.own_build,
+        "place": found.place,
+        "fields": {name: value for name, value in found.plan.items() if name not in known},
+        "options": given(checked(load.options, {n: v for n, v in found.plan.items() if n in known})),
+    }

@@ -1,0 +1,124 @@
+"""Presets: their files, what they fill into a plan, and which of their builds can be had."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.plan import planfile, presets
+from workloads import workload
+from workloads.options import checked
+from workloads.presets import parsed
+from workloads.presets import presets as all_presets
+
+LABELS = ("13.7", "16.3", "17.0", "17.0-builtin", "18.6", "17.0-prebuilt", "17beta1")
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine that has some builds: all of the list but 17beta1, whose source cannot be fetched."""
+    tarball = {"name": "none.tar.bz2", "hash": "sha256-" + "A" * 44, "path": "/nix/store/" + "x" * 60}
+    entries = [
+        {"label": label, "version": label.partition("-")[0], "attr": label, "tarball": tarball,
+         "provenance": "prebuilt" if "prebuilt" in label else "source",
+         "initdb_args": ["--locale-provider=builtin"] if label.endswith("builtin") else []}
+        for label in LABELS
+    ]  # fmt: skip
+    (tmp_path / "catalog.json").write_text(json.dumps(entries))
+    servers = tmp_path / "servers"
+    for label in ("16.3", "17.0", "18.6"):
+        (servers / label / "bin").mkdir(parents=True)
+        (servers / label / "bin" / "postgres").touch()
+    monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "catalog.json"))
+    monkeypatch.setenv("PGBED_SERVERS", str(servers))
+    monkeypatch.setenv("PGBED_PACKAGE_SET", "hostpkgs")
+    monkeypatch.setenv("PATH", "/nonexistent")  # no Nix that could have more
+    return servers
+
+
+def test_every_preset_is_a_plan_at_each_of_its_scales() -> None:
+    rows = {row["preset"]: row for row in presets.rows()}
+    assert set(rows) == set(all_presets()) >= {"insert-2024-05", "planner-delete", "select-scaling", "quick-look"}
+    for name, found in all_presets().items():
+        assert all(set(map(len, (line.values for line in table.lines))) == {len(table.subjects)}
+                   for table in found.published)  # fmt: skip
+        for scale in found.scales or ("",):
+            asked = {"preset": name, "builds": ["16.3", "17.0"], **({"scale": scale} if scale else {})}
+            request = planfile.request(asked)
+            assert planfile.request(request.entries()) == request, "once filled in nothing is added"
+            load = workload(request.workload)
+            plan = load.plan(checked(load.options, request.options))
+            steps = [step["name"] for step in plan.record["steps"]]
+            assert {line.step for table in found.published for line in table.lines} <= set(steps)
+
+
+def test_what_is_asked_for_is_on_top_of_a_preset() -> None:
+    request = planfile.request({"preset": "insert-2024-05", "rows": 5000, "builds": ["18.6"], "configs": ["cx5"]})
+    assert (request.options["rows"], request.options["scale"], request.builds) == (5000, "quick", ("18.6",))
+    assert request.configs == ("cx5",) and request.options["lookup_connection"] == "new"
+    large = planfile.request({"preset": "insert-2024-05", "scale": "cached"})
+    assert large.configs == ("cx9a2_c8r32",) and "rows" not in large.options
+    known = planfile.request({"preset": "insert-2024-05", "until_known": True})
+    assert known.repeats is None, "which exclude each other"
+
+
+def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> None:
+    request = planfile.request({"preset": "insert-2024-05"})
+    assert request.builds == ("16.3", "17.0", "17.0-builtin")
+    assert presets.notices(request) == (
+        "insert-2024-05: 17.0 in place of 17beta1, which is not among the builds",
+        "insert-2024-05: 17.0-builtin in place of 17beta1-builtin, which is not among the builds",
+    )
+    (one,) = presets.notices(
+        planfile.request({"preset": "insert-2024-05", "builds": ["17beta1=/opt", "16.3-prebuilt"]})
+    )
+    assert one.startswith("insert-2024-05: 17beta1-builtin is missing")
+    assert planfile.request({"preset": "quick-look"}).builds == ("17.0", "18.6")
+    for server in here.glob("*/bin/postgres"):
+        server.unlink()
+    with pytest.raises(UserError, match="preset insert-2024-05: none of its builds can be had here"):
+        planfile.request({"preset": "insert-2024-05"})
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    for entries, said in (
+        ({"preset": "insert-2024"}, "unknown preset 'insert-2024' .nearest: insert-2024-05"),
+        ({"preset": "select-scaling", "scale": "io"}, "unknown scale 'io'"),
+        ({"preset": "select-scaling", "workload": "insert"}, "is of workload pgbench-select, not insert"),
+        ({"preset": "planner-delete", "scale": "quick"}, "a plan of its own"),
+        ({"preset": "one-patch"}, "compares an install of your own"),
+    ):
+        with pytest.raises(UserError, match=said):
+            planfile.request(entries)
+
+
+GOOD = """
+question = "?"
+workload = "insert"
+[[published]]
+title = "t"
+subjects = ["a", "b"]
+lines = [{ step = "l.i0", values = [1, 2] }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (("[1, 2]", "[1]"), "t: l.i0: 1 values of 2"),
+        (("[1, 2]", "[1, nan]"), "Expected `float` > 0.0|nan"),
+        (("[1, 2]", "[1, -2]"), "> 0"),
+        (('"?"', "1"), "Expected `str`"),
+        (('workload = "insert"', 'workload = "insert"\nwork = 1'), "unknown field `work`"),
+        (("[[published]]", '[plan]\nbuilds = ["x"]\n[[published]]'), "builds is no entry of a preset's plan"),
+        (("[[published]]", "[scales.huge]\n[[published]]"), "Invalid enum value 'huge'"),
+        (('"t"', '"t'), "line 5"),
+    ],
+)
+def test_a_file_is_read_strictly(changed: tuple[str, str], said: str) -> None:
+    assert parsed("x", GOOD).published[0].lines[0].values == (1, 2)
+    with pytest.raises(ValueError, match=f"preset x: .*({said})"):
+        parsed("x", GOOD.replace(*changed))

@@ -1,0 +1,157 @@
+"""Presets: plans that answer a known question, as TOML files in the folder `presets` beside the workload that they use.
+
+A file's name is the preset's. Its tables are `Preset`'s fields; what it has of a plan is what a plan file has, and what
+it has of a publication stands beside what was measured here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from workloads.names import pick
+
+Figure = Annotated[float, Meta(gt=0)]
+Name = Annotated[str, Meta(min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Meta(max_length=600, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
+Scale = Literal["quick", "cached", "io"]
+ELSEWHERE = ("preset", "scale", "builds", "base", "workload", "arms")  # no entries of `plan`: they are fields
+FIXED = ("overrides", "probes")  # the same at each scale
+FOLDER = "presets"
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a published table: a figure of a step, a value for each of the table's subjects."""
+
+    step: Name
+    values: tuple[Figure, ...]
+    figure: Name | None = None  # the table's, where it has one for all
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published table. Only ratios of its values are used: the machine was another one.
+
+    `figure` is one of a cell's step (`engine.core.comparison.CellStep`), with points for what is in another:
+    `roles.insert.cpu_s`. By "subject" values are set against the first subject's, by "line" against the first line's.
+    Its subjects are those of one kind; kernels and configs need not have the names of ours.
+    """
+
+    title: Text
+    subjects: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=12)]
+    lines: Annotated[tuple[Line, ...], Meta(min_length=1, max_length=64)]
+    figure: Name = "rate_per_s"
+    against: tuple[Literal["subject", "line"], ...] = ("subject",)
+    among: Literal["build", "config", "kernel"] = "build"
+    size: Text = ""  # at which it was measured
+    remark: Text = ""
+
+    def __post_init__(self) -> None:
+        for line in self.lines:
+            if len(line.values) != len(self.subjects):
+                raise ValueError(f"{self.title}: {line.step}: {len(line.values)} values of {len(self.subjects)}")
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A preset. `builds` are the publication's, the base first; `instead` has others for those that cannot be had.
+
+    `plan` are entries as in a plan file, and those of a `scale` on top of them. A preset with `steps` of its own has no
+    scales. With `newest` releases in place of builds, and a `title`, it is one of the Launch screen's ready plans, its
+    `place` there from 1, and takes `time`; `own_build` asks for an install of the user's.
+    """
+
+    question: Text
+    workload: Name
+    publication: Text = ""
+    date: Text = ""
+    machine: Text = ""
+    title: Text = ""
+    time: Text = ""
+    builds: tuple[Name, ...] = ()
+    newest: Annotated[int, Meta(ge=0, le=4)] = 0
+    own_build: bool = False
+    place: int = 0
+    instead: Mapping[Name, tuple[Name, ...]] = {}
+    plan: Mapping[str, Any] = {}
+    scales: Mapping[Scale, Mapping[str, Any]] = {}
+    steps: tuple[Mapping[str, Any], ...] = ()
+    published: tuple[Table, ...] = ()
+    remarks: tuple[Text, ...] = ()
+    name: str = ""  # the file's
+
+    def __post_init__(self) -> None:
+        for entries, refused in (
+            (self.plan, ELSEWHERE),
+            *((own, (*ELSEWHERE, *FIXED)) for own in self.scales.values()),
+        ):
+            for entry in entries:
+                if entry in refused:
+                    raise ValueError(f"{entry} is no entry of a preset's plan")
+
+    @property
+    def source(self) -> str:
+        """What was published, and when."""
+        return ", ".join(filter(None, (self.publication, self.date)))
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """NAME=VALUE each, on top of every config."""
+        return tuple(map(str, self.plan.get("overrides", ())))
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """The probes that are attached unless others are asked for."""
+        return tuple(map(str, self.plan.get("probes", ())))
+
+    def entries(self, scale: str) -> dict[str, Any]:
+        """The entries of a plan file that it stands for at this scale. Raises UnknownName for another.
+
+        Settings and probes come with the workload's own plan.
+        """
+        sizes: dict[str, Mapping[str, Any]] = dict(self.scales.items())
+        plan = {name: value for name, value in self.plan.items() if name not in FIXED}
+        return {**plan, **(pick("scale", scale, sizes) if sizes else {})}
+
+
+def parsed(name: str, text: str) -> Preset:
+    """The preset that a file holds. Raises ValueError, with name and place, for what is none."""
+    try:
+        found = msgspec.convert({**tomllib.loads(text), "name": name}, Preset)
+    except (ValueError, RecursionError) as error:  # those of tomllib and msgspec are ValueErrors
+        raise ValueError(f"preset {name}: {error}") from None
+    return found
+
+
+def presets() -> dict[str, Preset]:
+    """All that there are, by name. Raises ValueError for a file that holds none."""
+    from workloads import modules  # which needs this for its own `of_preset`
+
+    return _read(tuple(dict.fromkeys(_folders(modules().values()))))
+
+
+def preset(name: str) -> Preset:
+    """Raises UnknownName."""
+    return pick("preset", name, presets())
+
+
+@cache
+def _read(folders: tuple[Path, ...]) -> dict[str, Preset]:
+    files = [file for folder in folders for file in sorted(folder.glob("*.toml"))]
+    return {file.stem: parsed(file.stem, file.read_text("utf-8")) for file in files}
+
+
+def _folders(modules: Iterable[str]) -> Iterable[Path]:
+    """Those beside the modules; a module that is not there is complained of where its workload is asked for."""
+    for module in modules:
+        try:
+            spec = find_spec(module.partition(":")[0])
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.origin is not None:
+            yield Path(spec.origin).parent / FOLDER
