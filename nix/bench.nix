@@ -5,6 +5,7 @@
 #   PGBED_RECIPES       JSON of the derivations that source trees are built by
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
+#   PGBED_CHARTS        those that go into reports
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
@@ -38,6 +39,7 @@ let
   inherit ((builtins.fromTOML (builtins.readFile ../pyproject.toml)).project) version;
   sources = callPackage ./sources.nix { };
   flamegraph = callPackage ./flamegraph.nix { };
+  charts = callPackage ./charts.nix { };
 
   application = sources {
     name = "pgbed-application";
@@ -61,6 +63,7 @@ let
     export PGBED_RECIPES=@out@/share/pgbed/recipes.json
     export PGBED_PACKAGE_SET=${packageSetName}
     export PGBED_FLAMEGRAPH=${flamegraph}
+    export PGBED_CHARTS=${charts}
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
     export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}
     export PGBED_SERVER_PATH=${locale}/bin

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "interface": ("engine.cli.watch:open_interface", "Open the terminal interface."),
     "serve": ("engine.cli.serve:serve", "Open the terminal interface in a browser."),
     "flame": ("engine.cli.flame:flame", "Write a flame graph of sampled stacks."),
+    "report": ("engine.cli.report:report", "Write a comparison as a page for the browser."),
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),

@@ -420,6 +420,7 @@ class Manifest:
     attached: Attached | None = None  # all its builds are servers that were running already
     arms: dict[str, dict[str, Any]] = field(default_factory=dict)
     tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.core.tolerance
+    request: dict[str, Any] = field(default_factory=dict)  # as a plan file has it; without connection strings
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""

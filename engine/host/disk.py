@@ -69,3 +69,32 @@ def write_text(path: Path, text: str) -> None:
         if path.is_file():
             path.unlink()
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Raises UserError where a file that the user names cannot be made: before the work that it takes."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file")
+    if not folder.is_dir():
+        raise UserError(f"{path}: cannot be written: the folder {folder} is missing")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"{path}: cannot be written: no permission to write into {folder}")
+
+
+def replace_text(path: Path, text: str) -> int:
+    """Writes a file that the user names, whole or not at all: beside it, then in its place. Returns its bytes.
+
+    What is there and is no plain file (a device, a pipe) is written to. Raises OSError.
+    """
+    encoded = text.encode("utf-8", "backslashreplace")
+    if path.exists() and not path.is_file():
+        write_text(path, text)
+        return len(encoded)
+    part = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
+    try:
+        part.write_bytes(encoded)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return len(encoded)

@@ -359,6 +359,20 @@ class JournalReader:
         found = converted(rows, list[tuple[int, int, int, bytes]], self._table("role_second"))
         return [(role, t_ns, dt_ns, _counts(service, "journal.db")) for role, t_ns, dt_ns, service in found]
 
+    def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
+        """Fields of all intervals of a connection in order, for who takes them all at once: those of `Count`."""
+        assert set(names) <= set(Count._fields)
+        rows = self._rows("role_second", ", ".join(names), "role_id = ?", role, order="t_ns")
+        return converted(rows, list[tuple[int, ...]], self._table("role_second"))
+
+    def packed_services(self, role: int) -> list[tuple[int, bytes]]:
+        """The service times of all intervals of a connection in order, as they are stored: (t_ns, histogram).
+
+        Nothing says yet that a histogram is undamaged.
+        """
+        rows = self._rows("role_second", "t_ns, service", "role_id = ?", role, order="t_ns")
+        return converted(rows, list[tuple[int, bytes]], self._table("role_second"))
+
     def waits(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, str | None]]:
         """What a step's connections waited for at the ends of their intervals: (role, t_ns, dt_ns, event), in order."""
         where = f"{_OF_STEP} AND {_WITHIN}"

@@ -285,6 +285,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         allow_slow_probes=request.allow_slow_probes,
         attached=servers.attached if servers else None,
         tolerated=tolerated,
+        request={**request.entries(), "builds": [shown(build) for build in request.builds]},
     )
     return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})
 

@@ -54,7 +54,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
         console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(_all_sections(comparison, notes, published=published, brief=brief), console, plain)
+    _print_sections(all_sections(comparison, notes, published=published, brief=brief), console, plain)
     _print_footer(footer(comparison, notes), console, plain)
 
 
@@ -129,12 +129,13 @@ def to_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
-def to_markdown(comparison: Comparison, *, published: bool = False) -> str:
-    """The same tables as on the terminal, for a ticket or a page."""
+def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> str:
+    """The same tables as on the terminal, and further ones, for a ticket or a page."""
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
-    parts += [_markdown_table(section) for section in _all_sections(comparison, notes, published=published)]
+    shown = (*all_sections(comparison, notes, published=published), *further)
+    parts += [_markdown_table(section) for section in shown]
     parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison, notes)))
     return "\n\n".join(parts) + "\n"
 
@@ -227,7 +228,7 @@ def _of_further(comparison: Comparison) -> list[str]:
     ]
 
 
-def _all_sections(
+def all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
     swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks

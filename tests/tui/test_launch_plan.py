@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.cli.run import run, take
+from engine.core.command_line import arguments, command
 from engine.core.errors import UserError
 from engine.core.request import Request, refuse_password, request_of
 from engine.plan import planfile
@@ -24,8 +25,6 @@ from tui.launch import items as launch_items
 from tui.launch import view as launch_view
 from tui.launch.items import Choices, Item
 from tui.launch.plan import (
-    arguments,
-    command,
     keep,
     with_base,
     with_build,

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widget import Widget
 
+from engine.core.command_line import arguments
 from engine.core.errors import UserError
 from engine.core.request import Request, name_of
 from tui import bench
@@ -21,7 +22,7 @@ from tui.launch import ready as launch_ready
 from tui.launch import view as launch_view
 from tui.launch.items import Choices, Item
 from tui.launch.panel import Panel
-from tui.launch.plan import arguments, with_build, with_config
+from tui.launch.plan import with_build, with_config
 from tui.launch.view import Look
 from tui.marks import Line
 from tui.screens.base import BenchScreen

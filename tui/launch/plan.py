@@ -1,7 +1,6 @@
-"""What choosing something on the Launch screen makes of a request, and the command line that says the same."""
+"""What choosing something on the Launch screen makes of a request."""
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,34 +10,8 @@ from msgspec.structs import replace
 
 from engine.core.errors import UserError
 from engine.core.request import Request
-from workloads.options import options_of
 
 _VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
-
-
-def arguments(request: Request) -> tuple[str, ...]:
-    """The options of `bench run` for a request."""
-    words: list[str] = []
-    for option in options_of(Request):
-        value = getattr(request, option.name)
-        if value != option.default or option.name == "builds":
-            words += option.arguments(value)
-        if option.name == "workload":
-            words += [word for name, own in request.options.items() for word in _words(name, own)]
-    return tuple(words)
-
-
-def _words(name: str, value: Any) -> tuple[str, ...]:
-    """An option of the workload: its flag is its name."""
-    flag = "--" + name.replace("_", "-")
-    if isinstance(value, bool):
-        return (flag,) if value else ()
-    return (flag, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
-
-
-def command(request: Request) -> str:
-    """What one would type for the same run."""
-    return shlex.join(("bench", *arguments(request)))
 
 
 def keep(request: Request, path: Path) -> None:

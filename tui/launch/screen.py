@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 from textual.binding import Binding
 
+from engine.core.command_line import arguments
 from engine.core.errors import UserError
 from engine.core.request import refuse_password, request_of
 from tui import bench
@@ -15,7 +16,7 @@ from tui.keys import key
 from tui.launch import items as launch_items
 from tui.launch import view as launch_view
 from tui.launch.making import PlanScreen
-from tui.launch.plan import arguments, keep
+from tui.launch.plan import keep
 from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from engine.core.command_line import arguments
 from engine.core.errors import UserError
 from engine.core.request import Request, request_of
 from engine.plan import planfile
 from engine.plan.loads import loads
 from engine.plan.schedule import interleave, subjects
 from tests.support.benchcall import Bench
-from tui.launch.plan import arguments, with_workload
+from tui.launch.plan import with_workload
 
 SELECT = "insert+pgbench-select"
 

@@ -13,12 +13,13 @@ import pytest
 import tomli_w
 from textual.pilot import Pilot
 
+from engine.core.command_line import command
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader, StepRow
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
 from tests.support.driving_launch import launched, settled
 from tui.launch import fields, items
-from tui.launch.plan import command, with_build, with_option, with_workload
+from tui.launch.plan import with_build, with_option, with_workload
 from tui.launch.screen import LaunchScreen
 
 WARM_TICKS = 8  # the seconds after which a stall is looked for, and some more

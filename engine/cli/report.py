@@ -1,0 +1,48 @@
+"""The command `bench report`: a comparison as a page for the browser, for a mail, or for a ticket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from engine.cli.options import FILE, FOLDER, RunArgument
+from engine.cli.output import echo
+from engine.core.errors import UserError
+from engine.host import disk
+from engine.journal.runs import default_out, find_run
+
+FORMATS = ("html", "md", "text")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
+@click.option("--out", "--to", "to", type=FILE,
+              help="File to write [default: RUN-report.html here; md and text are printed].")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(FORMATS), default="html", show_default=True,
+              help="A page for the browser, Markdown for a ticket, or text of 72 columns for a mail.")  # fmt: skip
+@click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
+@click.option("--runs", "folder", type=FOLDER, help="Folder that holds the runs [default: as for other commands].")
+def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, folder: Path | None) -> None:
+    """Write a comparison as one file: the answer, every step with its charts and tables, where the figures come from.
+
+    RUN is a run's name or folder [default: the newest]. Several runs are compared as one. The page holds all that it
+    needs and can be mailed; its figures are those of bench compare.
+    """
+    from engine.report import whole  # reads results, which loads more than the other commands need
+
+    folders = [find_run(run, folder or default_out()) for run in runs or (None,)]
+    if to is None and form == "html":
+        to = Path(f"{folders[0].resolve().name}-report.html")
+    if to is not None:
+        disk.check_writable(to)  # before the work
+    text = whole.report(folders, form, base)
+    if to is None:
+        echo(text.rstrip("\n"))
+        return
+    try:
+        size = disk.replace_text(to, text)
+    except OSError as error:
+        raise UserError(f"{to}: cannot be written: {error.strerror}; name another file with --out") from error
+    hint = "; open it in a browser" if form == "html" else ""
+    echo(f"{to.absolute()}: {size / 1e6:.1f} MB{hint}")

@@ -1,0 +1,237 @@
+"""The page: what stands in it as text, where its charts go, and what the browser may run.
+
+Everything that a record holds is text: Jinja escapes it, and what charts need is JSON in which no tag can begin. The
+browser runs nothing but the scripts whose hashes stand in the page's policy, and fetches nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+from engine.core.comparison import Comparison, Ratio
+from engine.core.errors import UserError
+from engine.core.record import visible_record
+from engine.core.text import visible
+from engine.core.version import version
+from engine.report import origins, percentile_tables, render
+from engine.report.html.charts import charts
+from engine.report.origins import Origins
+from engine.report.tables import ARROWS, Notes, Section, bounds, ratio_text, value_text
+
+LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
+LIBRARY = ("d3.min.js", "plot.umd.min.js")
+OWN = ("charts.js", "page.js")
+FIGURE = re.compile(r"[\s▲▼=~?<>!≥-]*($|[0-9.,]+( ?%| ?[kMGT]?B| [mu]?s)?\s*$|[0-9.]+-[0-9.]+$|[·o0-9]+$|nonzero$)")
+WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "not known", "?": "withheld", " ": "no verdict"}
+CLASSES = {"better": "better", "worse": "worse", "=": "same", "~": "unknown", "?": "withheld", " ": "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table of the page. `rows` are their cells as text; a row of one cell heads those after it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def words(self) -> tuple[bool, ...]:
+        """Which columns are of words: these stand to the left."""
+        rows = [row for row in self.rows if len(row) > 1]
+        return tuple(
+            place == 0 or any(not FIGURE.match(row[place]) for row in rows) for place in range(len(self.columns))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GridCell:
+    """What the first screen says of a step and a subject."""
+
+    sign: str
+    css: str
+    ratio: str
+    interval: str
+    verdict: str
+    reasons: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """A step's section of the page."""
+
+    name: str
+    id: str
+    unit: str
+    lines: tuple[tuple[str, GridCell], ...]  # subject, what is said of it
+    charts: tuple[tuple[str, str], ...]  # kind, title
+    tables: tuple[Part, ...]
+
+
+def page(comparison: Comparison, known: Origins) -> str:
+    """The whole page. Raises UserError when the libraries cannot be found, or a journal is damaged."""
+    scripts = [*_library(), *(_own(name) for name in OWN)]
+    notes = Notes()
+    sections = [*percentile_tables.sections(comparison), *render.all_sections(comparison, notes)]
+    folders = {run: Path(folder) for run, folder in comparison.folders.items()}
+    data = charts(comparison, folders)
+    ids = step_ids(comparison.steps)
+    by_step, others = parted(sections, comparison.steps)
+    steps = [
+        StepPart(
+            name=step,
+            id=ids[step],
+            unit=comparison.units.get(step, ""),
+            lines=tuple((subject.name, grid_cell(comparison.ratio(subject.name, step, comparison.judged_by(step))))
+                        for subject in comparison.others),
+            charts=tuple(_charts_of(data["steps"][step])),
+            tables=tuple(by_step.get(step, ())),
+        )
+        for step in comparison.steps
+    ]  # fmt: skip
+    template = Environment(
+        loader=DictLoader({"page": _own("page.html")}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template.filters["visible"] = visible
+    return template.get_template("page").render(
+        title=f"{', '.join(comparison.names[1:]) or comparison.base} against {comparison.base}",
+        policy=_policy(scripts),
+        style=Markup(_own("page.css")),
+        scripts=[Markup(script) for script in scripts],
+        data=Markup(in_script(visible_record(data | {"ids": ids}))),
+        comparison=comparison,
+        header=render.header(comparison),
+        grid=_grid(comparison, steps),
+        steps=steps,
+        comparability=_part(origins.comparability(comparison)),
+        subjects=_part(known.sections[0]) if known.sections else None,
+        further=[*others, *map(_part, known.sections[1:])],
+        commands=known.commands,
+        notes=render.footer(comparison, notes),
+        words=WORDS,
+        version=version(),
+    )
+
+
+def in_script(record: Any) -> str:
+    """JSON that can stand within a script element: no tag and no comment begins in it."""
+    text = json.dumps(record, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def step_ids(steps: Sequence[str]) -> dict[str, str]:
+    """How links name steps: `#qr100`. What is no plain word is numbered instead."""
+    plain = {step for step in steps if step.isascii() and step.replace(".", "").replace("-", "").isalnum()}
+    return {step: step if step in plain else f"step-{place}" for place, step in enumerate(steps, 1)}
+
+
+def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str, list[Part]], list[Part]]:
+    """The tables of each step, and those that are of none: a row of one cell, a step's name, begins its rows."""
+    by_step: dict[str, list[Part]] = {}
+    others = []
+    for section in sections:
+        rows: dict[str, list[tuple[str, ...]]] = {}
+        step = ""
+        for cells, _ in section.rows:
+            if len(cells) == 1 and cells[0] in steps:
+                step = cells[0]
+                continue
+            named, _, rest = cells[0].partition(" ")
+            if named in steps and rest:  # `l.i1 17.0` in a table of words
+                step, cells = named, (rest, *cells[1:])
+            rows.setdefault(step, []).append(cells)
+        for name, own in rows.items():
+            columns = (section.columns[0].replace("step and ", "").replace("step, ", ""), *section.columns[1:])
+            if name:
+                by_step.setdefault(name, []).append(Part(section.title, columns, tuple(own)))
+            else:
+                others.append(Part(section.title, section.columns, tuple(own)))
+    return by_step, others
+
+
+def grid_cell(ratio: Ratio | None) -> GridCell:
+    """What is said of a ratio, by sign, class for colour, and words."""
+    if ratio is None:
+        return GridCell("", "none", "-", "", "not measured", "")
+    sign = ratio.sign
+    shown = ratio_text(ratio).lstrip("▲▼=~? ")
+    return GridCell(
+        ARROWS.get(sign, sign.strip()), CLASSES[sign], shown or "-", bounds(ratio),
+        ratio.verdict_text or WORDS[sign], "; ".join(ratio.remarks),
+    )  # fmt: skip
+
+
+def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, Any]]:
+    return [
+        {
+            "step": step,
+            "base": value_text(metric, comparison.median(comparison.base, step.name, metric)),
+            "unit": "" if metric == "time_s" else step.unit,
+            "cells": [cell for _, cell in step.lines],
+        }
+        for step in steps
+        for metric in [comparison.judged_by(step.name)]
+    ]
+
+
+def _charts_of(data: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """The charts that there is something for: their kinds and titles."""
+    unit = data["unit"] if data["metric"] != "time_s" else "s"
+    if any(each["ratio"] is not None for each in data["ratios"]):
+        yield "ratio", "Ratio to the base: 95 % interval, and every pair of cells"
+    if data["cells"]:
+        yield "cells", f"Every cell, {unit}"
+    if any("t" in each for each in data["series"]):
+        yield "rate", f"Rate over time, {unit}"
+    if data["causes"]:
+        yield "causes", "Per operation, ratio to the base"
+    if data["roles"]:
+        yield "roles", "Server CPU by role, us per operation"
+    for role in data["heat"]:
+        yield f"heat {role}", f"How long {role} statements took, over time"
+
+
+def _part(section: Section) -> Part:
+    return Part(section.title, section.columns, tuple(cells for cells, _ in section.rows))
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _own(name: str) -> str:
+    return files("engine.report.html").joinpath(name).read_text(encoding="utf-8")
+
+
+def _library() -> list[str]:
+    folder = os.environ.get(LIBRARY_VARIABLE)
+    if not folder:
+        raise UserError(
+            f"charts are drawn by the libraries Observable Plot and D3, which {LIBRARY_VARIABLE} must name; start "
+            "bench by ./bench or nix run, which bring them, or write --format md or text"
+        )
+    try:
+        return [(Path(folder) / name).read_text(encoding="utf-8") for name in LIBRARY]
+    except OSError as error:
+        raise UserError(
+            f"{error.filename}: {error.strerror}; {LIBRARY_VARIABLE} must name a folder with {', '.join(LIBRARY)}"
+        ) from error

@@ -1,0 +1,160 @@
+"""The seconds of a step, reduced to what a chart of some hundred columns can show.
+
+A step of two hours has 7,200 seconds of each connection, and a report has a hundred such steps: so this is done on
+arrays. Each column keeps its least, mean and greatest rate, as a mean alone would hide a stall. The clock stands still
+where the server was paused, which is driven in slices: a time is that in which it worked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.errors import UserError
+from engine.core.model import role_place
+from engine.journal.reader import EventRow, JournalReader, StepRow
+from engine.report.tables import LUMPED_ROLES
+from engine.view.events import event_words, until_ns
+from engine.view.step_details import band
+from workloads.base import COUNTED_IN_ROWS
+from workloads.histogram import BUCKETS
+
+COLUMNS = 240
+HEAT_COLUMNS = 96
+MOST_EVENTS = 200  # of a cell's step; more could not be told apart
+MARKED = ("stall", "checkpoint", "autovacuum", "autovacuum_cancelled", "lock_wait", "mark", "suspended", "drift")
+SLIVER = 0.5  # of the usual interval: a shorter one has no rate of its own
+FAR_NS = 2**62
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+_BAND_OF = np.array([band(bucket) for bucket in range(BUCKETS)])
+BANDS = int(_BAND_OF[-1]) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """The intervals of a step: when each ended by the clock, and up to when the server had worked by then, in ns."""
+
+    started_ns: int
+    ends: Ints
+    worked: Ints
+
+    def at_s(self, t_ns: Sequence[int]) -> Floats:
+        """Moments as seconds of work since the step began."""
+        known, worked = np.concatenate(([self.started_ns], self.ends)), np.concatenate(([0], self.worked))
+        return np.interp(np.array(t_ns, np.float64), known, worked) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a step did per second, by columns: `t` is when each ended, in seconds of work."""
+
+    t: Floats
+    least: Floats
+    mean: Floats
+    greatest: Floats
+
+    def record(self) -> dict[str, list[float]]:
+        """The JSON form; of four digits, which is more than can be seen."""
+        named = (("t", self.t), ("min", self.least), ("mean", self.mean), ("max", self.greatest))
+        return {name: [float(f"{value:.4g}") for value in values] for name, values in named}
+
+
+def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | None]:
+    """The intervals of a step, and the rate that it is judged by; None where it has none."""
+    headline, roles = step.headline, reader.roles(step.id)
+    own = [role for role in roles if headline is not None and headline.live and role.kind == headline.role]
+    counted = "rows" if headline is not None and headline.role in COUNTED_IN_ROWS else "statements"
+    read = [row for role in own or roles[:1] for row in reader.numbers(role.id, ("t_ns", "dt_ns", counted))]
+    ends_of, lengths_of, done_of = np.array(read, np.int64).reshape(-1, 3).T
+    ends, tick = np.unique(ends_of, return_inverse=True)  # those of all connections are read in one go
+    lengths = np.zeros(len(ends), np.int64)
+    np.maximum.at(lengths, tick, lengths_of)
+    ticks = Ticks(step.started_ns, ends, np.cumsum(lengths))
+    if not own or not len(ends):
+        return ticks, None
+    return ticks, _columns(np.bincount(tick, weights=done_of).astype(np.int64), lengths)
+
+
+def _columns(done: Ints, lengths: Ints) -> Rates:
+    """Neighbouring intervals together, as many as make at most so many columns."""
+    if len(lengths) > 1 and lengths[-1] < SLIVER * np.median(lengths):  # which the step's end left over
+        done = np.append(done[:-2], done[-2] + done[-1])
+        lengths = np.append(lengths[:-2], lengths[-2] + lengths[-1])
+    edges = np.unique(np.linspace(0, len(done), min(COLUMNS, len(done)) + 1).astype(int))[:-1]
+    each = done * 1e9 / np.maximum(lengths, 1)
+    ends = np.append(edges[1:], len(done)) - 1
+    return Rates(
+        t=np.cumsum(lengths)[ends] / 1e9,
+        least=np.minimum.reduceat(each, edges),
+        mean=np.add.reduceat(done, edges) * 1e9 / np.maximum(np.add.reduceat(lengths, edges), 1),
+        greatest=np.maximum.reduceat(each, edges),
+    )
+
+
+def marks(events: Sequence[EventRow], ticks: Ticks) -> list[dict[str, Any]]:
+    """Stalls, checkpoints, vacuums and marks of a step: what, from when to when, in words."""
+    shown = [event for event in events if event.kind in MARKED]
+    shown.sort(key=lambda event: (event.kind != "stall", event.started_ns))  # the stalls, whatever is left out
+    bounds = ticks.at_s([t for event in shown for t in (event.started_ns, event.ended_ns or event.started_ns)])
+    return [
+        {
+            "kind": event.kind.removesuffix("_cancelled"),
+            "from": round(float(bounds[2 * place]), 3),
+            "to": round(float(bounds[2 * place + 1]), 3),
+            "text": event_words(event, until_ns(event, event.started_ns) if event.ended_ns is None else FAR_NS),
+        }
+        for place, event in enumerate(shown[:MOST_EVENTS])
+    ]
+
+
+class Heat:
+    """How long statements took, over time: counts by column and band of `engine.view.step_details`, cells added up."""
+
+    def __init__(self, end_s: float, columns: int) -> None:
+        self.end_s = end_s
+        self.columns = columns
+        self.counts: dict[tuple[str, str], Ints] = {}  # by kind of role, subject
+
+    def add(self, reader: JournalReader, step: StepRow, ticks: Ticks, subject: str) -> None:
+        """Takes in a cell's step."""
+        size = self.columns * BANDS
+        for role in sorted(reader.roles(step.id), key=lambda role: role_place(role.name)):
+            read = reader.packed_services(role.id) if role.kind not in LUMPED_ROLES else []
+            if not read or self.end_s <= 0:
+                continue
+            ends, services = zip(*read, strict=True)
+            lengths = np.fromiter(map(len, services), np.int64)
+            pairs = np.frombuffer(b"".join(services), dtype="<u4")[: lengths.sum() // 8 * 2].reshape(-1, 2)
+            if (lengths % 8).any() or pairs[:, 0].max(initial=0) >= BUCKETS:
+                raise UserError(f"{reader.run / 'journal.db'}: table role_second: damaged histogram")
+            # In the middle of the interval: what ends with a column is of that column.
+            places = (ticks.at_s(ends) / self.end_s - 0.5 / self.columns) * self.columns
+            columns = np.clip(np.rint(places), 0, self.columns - 1).astype(np.int64)
+            where = np.repeat(columns, lengths // 8) * BANDS + _BAND_OF[pairs[:, 0]]
+            known = self.counts.setdefault((role.kind, subject), np.zeros(size, np.int64))
+            # A statement that ends in another bucket than it was counted in before is taken out of that: minus one.
+            weights = np.ascontiguousarray(pairs[:, 1]).view("<i4")
+            known += np.rint(np.bincount(where, weights=weights, minlength=size)).astype(np.int64)
+
+    def record(self) -> dict[str, dict[str, list[list[int]]]]:
+        """The JSON form: {kind of role: {subject: [column, band, count]}}, without what is empty."""
+        found: dict[str, dict[str, list[list[int]]]] = {}
+        for (kind, subject), counts in self.counts.items():
+            (places,) = np.nonzero(counts > 0)
+            columns, bands = np.divmod(places, BANDS)
+            cells = np.stack((columns, bands, counts[places]), axis=1).tolist()
+            found.setdefault(kind, {})[subject] = cells
+        return found
+
+
+def heat_of(steps: Collection[Ticks]) -> Heat:
+    """A map as long as the longest of these steps, whose columns are no shorter than their intervals."""
+    own = [ticks.worked for ticks in steps if len(ticks.worked)]
+    intervals = min((len(worked) for worked in own), default=1)
+    return Heat(max((float(worked[-1]) / 1e9 for worked in own), default=0.0), min(HEAT_COLUMNS, intervals))

@@ -1,0 +1,177 @@
+"""Where the figures of a comparison come from, as tables: builds, settings, machines, observers, the command again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.command_line import command
+from engine.core.comparison import Comparison, middle
+from engine.core.errors import UserError
+from engine.core.format import size
+from engine.core.model import Manifest, config_key
+from engine.core.request import Request, request_of
+from engine.core.text import visible
+from engine.report.tables import Section, number, percent
+from workloads.names import UnknownName
+
+DASH = "-"
+ENVIRONMENT, OBSERVERS = "Environment", "Observers"
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """What is said of runs beside their figures: tables, the commands, how much the engine itself used."""
+
+    sections: tuple[Section, ...]
+    commands: tuple[str, ...]
+    machines: tuple[str, ...]
+
+
+def origins(comparison: Comparison, manifests: Sequence[Manifest]) -> Origins:
+    """Of all runs of a comparison."""
+    sections = (
+        subjects(comparison),
+        builds(comparison),
+        settings(comparison, manifests),
+        machine(manifests),
+        observers(comparison),
+    )
+    return Origins(
+        tuple(section for section in sections if section.rows),
+        tuple(dict.fromkeys(line for manifest in manifests for line in commands(manifest))),
+        tuple(dict.fromkeys(filter(None, map(machine_line, manifests)))),
+    )
+
+
+def subjects(comparison: Comparison) -> Section:
+    """What was compared with what."""
+    section = Section("What was compared", ("", "build", "config", "kernel", "compared with", "cells"))
+    for subject in comparison.subjects:
+        cells = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == subject.name}
+        base = comparison.baseline_of(subject.name)
+        against = "the base" if subject.name == comparison.base else base
+        section.add(subject.name, subject.build, subject.config, subject.kernel, against, str(len(cells)))
+    return section
+
+
+def comparability(comparison: Comparison) -> Section:
+    """Whether the cells are comparable: each check, those that failed first."""
+    section = Section("Are the cells comparable?", ("", "", "check", "found"))
+    for subject in comparison.others:
+        for place, check in enumerate(comparison.checks(subject.name)):
+            section.add(subject.name if place == 0 else "", "ok" if check.ok else "!", check.what, check.text)
+    return section
+
+
+def builds(comparison: Comparison) -> Section:
+    """The servers: which binaries, how they were compiled, from what."""
+    section = Section("Builds", ("", "version", "origin", "digest", "compiler", "flags", "patches"))
+    seen = set[tuple[str, str]]()
+    for build in comparison.builds:
+        if (build.label, build.digest) not in seen:
+            seen.add((build.label, build.digest))
+            initdb = f"; initdb {' '.join(build.initdb_args)}" if build.initdb_args else ""
+            patches = ", ".join(build.patches) or "none"
+            section.add(build.label, build.version, build.provenance + initdb, build.digest, build.compiler,
+                        build.flags, patches)  # fmt: skip
+    return section
+
+
+def settings(comparison: Comparison, manifests: Sequence[Manifest]) -> Section:
+    """Settings that are not the same under all subjects; a dash where one's version or config has none."""
+    known: dict[str, dict[str, str]] = {}
+    for manifest in manifests:
+        for subject in comparison.subjects:
+            config = manifest.configs.get(config_key(subject.config, subject.build))
+            if config is not None:
+                known.setdefault(subject.name, dict(config.settings))
+    section = Section("Settings that differ", ("setting", *known))
+    names = dict.fromkeys(name for own in known.values() for name in own)
+    for name in sorted(names):
+        values = [own.get(name, DASH) for own in known.values()]
+        if len(set(values)) > 1:
+            section.add(name, *values)
+    if not section.rows and len(known) > 1:
+        section.add("none", *[""] * len(known))
+    return section
+
+
+def machine(manifests: Sequence[Manifest]) -> Section:
+    """The machine of each run as it was before the first cell."""
+    known = [dict(_flat(manifest.environment)) for manifest in manifests]
+    section = Section(ENVIRONMENT, ("", *(manifest.run for manifest in manifests)))
+    for name in dict.fromkeys(name for own in known for name in own):
+        section.add(name, *(own.get(name, DASH) for own in known))
+    return section
+
+
+def machine_line(manifest: Manifest) -> str:
+    """The machine of a run in a line: processor, memory, kernel, where the data lay."""
+    known = dict(_flat(manifest.environment))
+    memory = known.get("memory.total_bytes", "")
+    parts = (
+        known.get("cpu.model"),
+        f"{known['cpu.threads']} threads" if "cpu.threads" in known else None,
+        size(float(memory)) if memory.isdigit() else None,
+        f"Linux {known['kernel.release']}" if "kernel.release" in known else None,
+        " on ".join(known[name] for name in ("storage.filesystem", "storage.device") if name in known),
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        elif value is not None and value != "":
+            yield f"{before}{name}", ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def observers(comparison: Comparison) -> Section:
+    """What watched the servers in each step, and what the servers' clients cost."""
+    section = Section(OBSERVERS, ("step and build", "probes", "client CPU\nus/op", "client CPU\n/ server's"))
+    for step in comparison.steps:
+        rows = []
+        for name in comparison.names:
+            cells = comparison.of(name, step)
+            if cells:
+                probes = ", ".join(sorted({probe for cell in cells for probe in cell.observers})) or "none"
+                client = middle([cell.client_cpu_us_per_op for cell in cells if cell.client_cpu_us_per_op is not None])
+                server = middle([cell.server_cpu_us_per_op for cell in cells if cell.server_cpu_us_per_op is not None])
+                share = client / server if client is not None and server else None
+                rows.append(((f"  {name}", probes, number(client), percent(share)), ""))
+        section.add_step(step, rows)
+    return section
+
+
+def commands(manifest: Manifest) -> Iterable[str]:
+    """What repeats a run: the command line, and what it cannot say."""
+    yield f"# run {visible(manifest.run)}, measured by pgbed {visible(manifest.engine)} on {visible(manifest.created)}"
+    try:
+        request = request_of(manifest.request) if manifest.request else _recorded(manifest)
+    except (UserError, UnknownName, ValueError) as error:
+        yield f"# its request cannot be read: {visible(str(error))}"
+        return
+    if not manifest.request:
+        yield "# as far as the record tells: it is older than the entry for this"
+    yield visible(command(request))
+
+
+def _recorded(manifest: Manifest) -> Request:
+    """The request of a run whose manifest does not hold it: without what was set on top of a config."""
+    options = manifest.workload.get("options")
+    entries: dict[str, Any] = {
+        "builds": [build.label for build in manifest.builds],
+        "configs": list(dict.fromkeys(cell.subject.config for cell in manifest.cells)),
+        "workload": manifest.workload.get("name"),
+        "repeats": manifest.repeats,
+        "aa": manifest.aa,
+        "seed": manifest.seed,
+        "margin": manifest.margin,
+        "interleave": manifest.interleave,
+        "probes": list(manifest.observers),
+        **(options if isinstance(options, dict) else {}),
+    }
+    return request_of(entries)

@@ -1,0 +1,255 @@
+"""`bench report`: a page, Markdown or a mail, with the figures of `bench compare`, and safe whatever is recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from engine.analysis.comparison import compare
+from engine.cli.main import main
+from engine.journal.packed import unpack
+from engine.journal.reader import JournalReader
+from engine.report import render, tables
+from engine.report.html import charts, page, series
+from engine.view.step_series import StepSeries
+from tests.support.browser import Browser
+from tests.support.made_run import SECOND_NS, make_run
+
+EVIL = "</script><img src=x onerror=owned=1><!--"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording of the demo: two builds in slices, with stacks, stalls and vacuums."""
+    packed = files("engine.cli").joinpath("demo.tar.xz").read_bytes()
+    return unpack(packed, "the demo", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stand-in for the libraries, which the page does not depend on. The real ones: see the outside tests."""
+    folder = tmp_path_factory.mktemp("library")
+    for name in page.LIBRARY:
+        (folder / name).write_text(f"/* {name} */")
+    return folder
+
+
+def written(run: Path, to: Path, *more: str, library: Path | None = None) -> str:
+    """The report as `bench report` writes it."""
+    environment = {page.LIBRARY_VARIABLE: str(library)} if library else {}
+    done = CliRunner().invoke(main, ["report", str(run), "--out", str(to), *more], env=environment)
+    assert done.exit_code == 0, done.output
+    assert str(to) in done.stdout
+    assert [each.name for each in to.parent.iterdir() if each.name.startswith(to.name)] == [to.name]
+    return to.read_text()
+
+
+def data_of(text: str) -> dict[str, Any]:
+    """What the charts of a page are drawn from."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def evil_run(path: Path) -> Path:
+    """A run whose every word would be markup."""
+    run = make_run(path, builds=("16.3" + EVIL, "17.0" + EVIL), repeats=3, effects={("17.0" + EVIL, "l.i1"): 0.9})
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["environment"]["cpu"]["model"] = EVIL
+    for build in manifest["builds"]:
+        build |= {"compiler": EVIL, "flags": EVIL, "patches": [EVIL]}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with sqlite3.connect(run / "journal.db") as journal:
+        found = journal.execute("SELECT id, attempt_id, started_ns FROM step").fetchall()
+        for step, attempt, began_ns in found:
+            for kind in ("mark", "stall", "autovacuum"):
+                data = {"text": EVIL, "relation": EVIL, "duration_s": 1.0, "causes": [{"name": EVIL, "text": EVIL}]}
+                journal.execute(
+                    "INSERT INTO event (attempt_id, step_id, kind, started_ns, ended_ns, role, data) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (attempt, step, kind, began_ns + SECOND_NS, began_ns + 2 * SECOND_NS, EVIL, json.dumps(data)),
+                )
+        journal.execute("UPDATE role_second SET wait_event = ?", (f"IO:{EVIL}",))
+    return run
+
+
+def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_path: Path) -> None:
+    text, known = written(recorded, tmp_path / "r.html", library=library), compare([recorded])
+    steps: Mapping[str, Any] = data_of(text)["steps"]
+    assert tuple(steps) == known.steps
+    for step, data in steps.items():
+        for other in known.others:
+            ratio = known.ratio(other.name, step, known.judged_by(step))
+            assert ratio is not None
+            (shown,) = [each for each in data["ratios"] if each["subject"] == other.name]
+            assert {name: shown[name] for name in ("ratio", "low", "high", "pairs")} == {
+                name: getattr(ratio, name) for name in ("ratio", "low", "high", "pairs")
+            }
+            assert f"<strong>{ratio.ratio:.3f}</strong>" in text and tables.bounds(ratio) in text
+        for cause in data["causes"]:
+            found = known.ratio(cause["subject"], step, cause["metric"])
+            assert found is not None and (found.ratio, found.low, found.high) == tuple(
+                cause[name] for name in ("ratio", "low", "high")
+            )
+        assert [each["value"] for each in data["cells"]] == [
+            value for name in known.names for value in known.values(name, step, known.judged_by(step))
+        ]
+    cells = [cell for section in render.all_sections(known, tables.Notes()) for row, _ in section.rows for cell in row]
+    plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
+    assert [cell for cell in cells if cell.strip() not in plain and "l.i1 " not in cell] == []
+    assert known.answer[0].text in plain
+    assert 'http-equiv="Content-Security-Policy"' in text and not re.search(r"""(src|href)=["']?(https?:)?//""", text)
+
+
+def test_seconds_are_those_of_the_live_chart_and_columns_keep_their_extremes(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with JournalReader(recorded) as reader:
+        for (_, name), step in charts.steps_of(reader).items():
+            ticks, rates = series.read_rates(reader, step)
+            shown = StepSeries(reader, step)
+            shown.catch_up()
+            if step.headline is None or not step.headline.live:
+                assert rates is None
+                continue
+            assert rates is not None
+            live = shown.active[step.headline.role]
+            if len(rates.mean) == len(live.value):  # no sliver at the end
+                assert rates.mean == pytest.approx(live.value), name
+            monkeypatch.setattr(series, "COLUMNS", 3)
+            _, few = series.read_rates(reader, step)
+            monkeypatch.undo()
+            assert few is not None and len(few.mean) == min(3, len(rates.mean))
+            assert (few.least.min(), few.greatest.max()) == (rates.least.min(), rates.greatest.max())
+            done = [sum(each.mean * [each.t[0], *(each.t[1:] - each.t[:-1])]) for each in (few, rates)]
+            assert done[0] == pytest.approx(done[1])
+            heat = series.heat_of([ticks])
+            heat.add(reader, step, ticks, "x")
+            role = step.headline.role
+            assert step.totals is not None
+            counted = sum(found.sum() for (kind, _), found in heat.counts.items() if kind == role)
+            assert counted in (0, sum(each.statements for each in step.totals.of_kind(role))), name
+
+
+def test_no_word_of_a_record_is_markup(library: Path, tmp_path: Path) -> None:
+    run = evil_run(tmp_path / "evil")
+    text = written(run, tmp_path / "r.html", library=library)
+    assert "<img" not in text and "&lt;img" in text
+    assert text.count("</script>") == 1 + len(page.LIBRARY) + len(page.OWN)
+    assert "<!--" not in text
+    assert "onerror" in str(data_of(text)["subjects"])
+    lines = written(run, tmp_path / "r.md", "--format", "md").splitlines()
+    assert [line for line in lines if "<img" in line and not line.startswith("    ")] == []  # but in a code block
+    assert page.in_script({"</script>\u2028": "<!--&"}) == '{"\\u003c/script\\u003e\\u2028":"\\u003c!--\\u0026"}'
+    assert page.step_ids(["qr100", "l.i1", "a b", EVIL]) == {
+        "qr100": "qr100", "l.i1": "l.i1", "a b": "step-3", EVIL: "step-4",
+    }  # fmt: skip
+
+
+def test_a_mail_has_72_columns_and_nothing_is_cut(recorded: Path, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "r", builds=("16.3", "17beta1-builtin"), repeats=4, aa=True, noise=0.1)
+    for run in (recorded, made):
+        text = written(run, tmp_path / "r.txt", "--format", "text")
+        assert max(map(len, text.splitlines())) <= 72
+        known, words = compare([run]), " ".join(text.split())
+        assert known.answer[0].text in words
+        for ratio in known.ratios:
+            if ratio.metric == "rate_per_s":
+                assert tables.ratio_text(ratio) in words and tables.bounds(ratio) in words
+        assert "bench --pg" in text and "Settings that differ" in text
+    shown = CliRunner().invoke(main, ["report", str(recorded), "--format", "md"])
+    assert shown.exit_code == 0 and "### Builds" in shown.stdout and "    bench --pg 14.10" in shown.stdout
+    assert render.to_markdown(compare([recorded])).splitlines()[0] in shown.stdout
+
+
+def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, library: Path, tmp_path: Path) -> None:
+    none = make_run(tmp_path / "none", failed={0: "killed by signal 9"}, unfinished=range(1, 6))
+    newer = make_run(tmp_path / "newer", repeats=1)
+    with sqlite3.connect(newer / "journal.db") as journal:
+        journal.execute("UPDATE meta SET value = '9' WHERE key = 'schema_major'")
+    damaged = make_run(tmp_path / "damaged", repeats=1)
+    with sqlite3.connect(damaged / "journal.db") as journal:
+        journal.execute("UPDATE role_second SET service = x'ffffffff01000000'")
+    to = tmp_path / "r.html"
+    for arguments, complaint in (
+        ((none, "--out", to), "none: no cell has finished, so there is nothing to report (left out: 16.3 repeat 1"),
+        ((newer, "--out", to), "schema"),
+        ((damaged, "--out", to), "table role_second: damaged histogram"),
+        ((recorded, "--out", tmp_path), "is a directory"),
+        ((recorded, "--out", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: the folder /nowhere is missing"),
+        ((recorded, "--out", "/proc/r.html"), "/proc/r.html: cannot be written: "),
+        ((tmp_path / "nothing",), "unknown run"),
+    ):
+        done = CliRunner().invoke(
+            main,
+            ["report", *map(str, arguments)],
+            env={page.LIBRARY_VARIABLE: str(library), "PGBED_OUT": str(tmp_path)},
+        )
+        assert done.exit_code == 2 and complaint in done.stderr, done.output
+        assert len(done.stderr.splitlines()) == 1 and not to.exists()
+    for folder in ("", "/nowhere"):
+        done = CliRunner().invoke(
+            main, ["report", str(recorded), "--out", str(to)], env={page.LIBRARY_VARIABLE: folder}
+        )
+        assert done.exit_code == 2 and page.LIBRARY_VARIABLE in done.stderr and not to.exists()
+
+
+@pytest.mark.outside
+def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
+    written(recorded, tmp_path / "r.html")
+    with Browser() as browser:
+        browser.open(tmp_path / "r.html")
+        # The first screen: the answer, every step, whether cells are comparable.
+        for part in (".answer", "#grid tr:last-child", "#comparability"):
+            assert browser.evaluate(f"document.querySelector('{part}').getBoundingClientRect().top") < 800
+        browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+        marks = "svg [aria-label] :is(path, rect, circle, line)"
+        empty = f"[...document.querySelectorAll('figure')].filter(f => f.querySelectorAll('{marks}').length < 2)"
+        assert browser.evaluate(f"{empty}.map(f => f.ariaLabel)") == []
+        assert browser.evaluate("document.querySelectorAll('figure').length") > 15
+        assert browser.evaluate(
+            "[...document.querySelectorAll('figure svg')].every(s => s.getAttribute('role') === 'img' && s.ariaLabel)"
+        )
+        links = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))"
+        assert browser.evaluate(f"{links}.filter(a => a[0] !== '#' || !document.getElementById(a.slice(1)))") == []
+        browser.evaluate("location.hash = 'qr100'")
+        assert 0 <= browser.evaluate("document.getElementById('qr100').getBoundingClientRect().top") < 200
+        # Figures behind a chart, and their copy.
+        rows = "document.querySelector('[data-step=qr100][data-chart=ratio] details').open = true"
+        browser.evaluate(f"{rows}; new Promise(done => setTimeout(done, 200))")
+        table = "document.querySelector('[data-step=qr100][data-chart=ratio] details table')"
+        assert "18.6-prebuilt" in browser.evaluate(f"{table}.textContent")
+        copied = browser.evaluate("tsv(textsOf(document.querySelector('#grid')))")
+        assert copied.startswith("step\t14.10-prebuilt\t18.6-prebuilt\nl.i0\t")
+        browser.evaluate("document.querySelector('select').value = 'work done'")
+        browser.evaluate("document.querySelector('select').dispatchEvent(new Event('change'))")
+        paper = "getComputedStyle(document.body).backgroundColor"
+        light = browser.evaluate(paper)
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        assert browser.evaluate(paper) != light
+        browser.resize(390, 844)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+        assert browser.problems == []
+
+
+@pytest.mark.outside
+def test_a_browser_runs_nothing_of_a_hostile_record(tmp_path: Path) -> None:
+    written(evil_run(tmp_path / "evil"), tmp_path / "r.html")
+    with Browser() as browser:
+        browser.open(tmp_path / "r.html")
+        browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+        browser.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        browser.evaluate("new Promise(done => setTimeout(done, 500))")
+        assert browser.evaluate("typeof owned") == "undefined"
+        assert browser.evaluate("document.querySelectorAll('img').length") == 0
+        assert "<img src=x" in browser.evaluate("document.querySelector('h1').textContent")
+        assert browser.problems == []
