@@ -31,7 +31,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. Raises UserError
     when a path is no run, when the runs have different workloads, and when there is no such base.
     """
-    from engine.analysis import verdicts  # loads scipy, which only those who compare should pay for
+    from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
 
     cells = compared_cells(paths, base)
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
@@ -64,6 +64,7 @@ def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
         route=cells.runs[0].manifest.route.words,
         units=units,
         sweeps=swept,
+        attributions=attribution.attributions(cells, ratios),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     return replace(comparison, published=published.tables(comparison, cells.runs[0].manifest))

@@ -112,6 +112,31 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
     return Interval(math.exp(found.mean), math.exp(found.mean - half), math.exp(found.mean + half), found.pairs)
 
 
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
+    """Student's t interval of the mean of pairs' differences; no bounds of fewer than two."""
+    if len(values) < 2:
+        return None, None
+    half = _t(confidence, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - half, fmean(values) + half
+
+
+def share_interval(
+    parts: Sequence[float], wholes: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float | None, float | None]:
+    """The interval of sum(parts) / sum(wholes), both of the same pairs: that of a ratio estimator.
+
+    Its error is that of the mean of part - share x whole, over the mean whole, with Student's t (W. G. Cochran,
+    Sampling Techniques, 1977, chapter 6). No bounds of fewer than two pairs, or where the wholes add up to nothing.
+    """
+    count, whole = len(parts), sum(wholes)
+    if count < 2 or not whole:
+        return None, None
+    share = sum(parts) / whole
+    residuals = [p - share * w for p, w in zip(parts, wholes, strict=True)]
+    half = _t(confidence, count - 1) * stdev(residuals) * math.sqrt(count) / abs(whole)
+    return share - half, share + half
+
+
 def p_value(evidence: Evidence) -> float:
     """How probable it is that pairs of equal sides differ by so much: Student's paired t, two-sided.
 

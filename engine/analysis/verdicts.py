@@ -101,6 +101,11 @@ def _place(ratio: Ratio) -> tuple[str, ...]:
     return ratio.step, ratio.metric, ratio.config, ratio.kernel, ratio.workload
 
 
+def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pair]:
+    """The pairs of a step that its ratios rest on."""
+    return _sides(cells, step, subject).pairs
+
+
 def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
     """The spread of each subject's cells in each metric."""
     metrics = cells.metrics

@@ -12,6 +12,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
+from engine.core.attribution import Attribution
 from engine.core.incidents import incidents, most_telling
 from engine.core.model import Build, Sla, Subject, baseline
 from engine.core.published import PublishedTable
@@ -420,7 +421,8 @@ class Comparison:
     run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
     were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`; `s` where it
     is judged by a time; `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
-    `route` is how clients connect; `published` are tables of the publication that a preset is of.
+    `route` is how clients connect; `published` are tables of the publication that a preset is of. `attributions` say of
+    each rate that is not the same what makes the difference.
     """
 
     base: str
@@ -446,6 +448,7 @@ class Comparison:
     route: str = "the Unix socket"
     sweeps: tuple[Sweep, ...] = ()
     published: tuple[PublishedTable, ...] = ()
+    attributions: tuple[Attribution, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -507,6 +510,10 @@ class Comparison:
     def answer_for(self, subject: str) -> str:
         """The answer for a subject; empty for the base and for doubles."""
         return next((answer.text for answer in self.answer if answer.subject == subject), "")
+
+    def attribution(self, subject: str, step: str) -> Attribution | None:
+        """What makes the difference in time per operation, where the rates are not the same."""
+        return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
         """What stands out beside a rate that is not the same, the largest ratios first."""

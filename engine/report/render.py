@@ -22,6 +22,7 @@ from engine.core.comparison import RATE, TIME, Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
 from engine.report import (
+    attribution_tables,
     beside_tables,
     published_tables,
     scheduler_tables,
@@ -236,7 +237,8 @@ def all_sections(
     further = (wait_tables, scheduler_tables, timing_tables, transaction_tables)
     more = [] if brief else [section for tables in further for section in tables.sections(comparison, notes)]
     beside = beside_tables.sections(comparison, notes)
-    every = [*swept, *shown, *published_tables.sections(comparison, notes), *beside, *more]
+    causes = attribution_tables.sections(comparison, notes)
+    every = [*swept, *shown, *published_tables.sections(comparison, notes), *beside, *causes, *more]
     return [section for section in every if section.rows]
 
 

@@ -227,6 +227,24 @@ def test_a_stall_and_its_likeliest_cause_come_before_the_figures() -> None:
     assert len(lines) == 4
 
 
+def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
+    lock = {"name": "wait.lock", "base_us": 0.0, "us": 60.0, "share": 0.82, "low": 0.75, "high": 0.89, "known": True,
+            "event": "Lock:tuple"}  # fmt: skip
+    queue = {"name": "server_runq", "base_us": 1.0, "us": 9.0, "share": 0.12, "low": -0.4, "high": 0.6}
+    found = {"step": "l.i1", "subject": "17.0", "role": "insert", "base_us": 90.0, "us": 163.0, "low": 1.5, "high": 2.0,
+             "pairs": 3, "parts": [lock, queue], "causes": ["wait.lock", "server_runq"], "unexplained": 0.18,
+             }  # fmt: skip
+    comparison = read({**record(), "attributions": [found]})
+    row, subject = Row("l.i1", "rate_per_s"), subject_of(comparison, "17.0")
+    lines = texts(comparison_view.why(comparison, row, subject, ASCII, 60, 5))
+    assert [line.split() for line in lines[:3]] == [
+        ["82%", "lock", "waits", "(tuple)", "75%", "to", "89%"],
+        ["not", "known", "server", "waiting", "for", "a", "CPU", "(run", "queue)", "-40%", "to", "60%"],
+        ["18%", "unexplained"],
+    ]
+    assert lines[3].startswith("! 14.0s insert")
+
+
 def test_phases_of_statements_are_told_of_both_sides() -> None:
     raw = record()
     shares = {"16.3": {"parse": 0.1, "plan": 0.2, "other": 0.7}, "17.0": {"parse": 0.1, "plan": 0.31, "other": 0.59}}

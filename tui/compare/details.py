@@ -104,9 +104,13 @@ def further_dots(
 
 
 def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
-    """What may be behind a step's ratio: stalls, phases, and the figures per operation, those that differ first."""
+    """What may be behind a step's ratio: the two causes that make most of the difference in time per operation, stalls,
+    phases, and the figures per operation, those that differ first."""
     base = comparison.baseline_of(subject.name)
-    lines = _stall_lines(comparison, row.step, base, subject.name, columns)
+    lines = [
+        *_cause_lines(comparison, row.step, subject.name),
+        *_stall_lines(comparison, row.step, base, subject.name, columns),
+    ]
     phases = _phases(comparison, row.step, base, subject.name, glyphs)
     if phases:
         lines.append(line((phases, "")))
@@ -241,6 +245,20 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
     if spread.bimodal:
         return f"two modes, {spread.gap:.0%} apart"
     return f"varies by {spread.cv:.0%}" if spread.wide else ""
+
+
+def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
+    """The causes with their shares of the difference, and what is left."""
+    found = comparison.attribution(subject, step)
+    if found is None or not found.causes:
+        return []
+    named = [
+        line(
+            (f"{part.share_text:>9} ", "strong" if part.known else "dim"), part.title, (f"  {part.bounds_text}", "dim")
+        )
+        for part in found.named
+    ]
+    return [*named, line((f"{found.unexplained_text:>9} unexplained", "dim"))]
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:

@@ -1,0 +1,215 @@
+"""What makes a step slower or faster: the difference in time per operation, taken apart by what the connections did.
+
+A connection does one thing at a time, so that of its time per operation,
+
+    E = connections x seconds / operations,
+
+each part is where it was meanwhile: in its backend (on a CPU; ready, and waiting for one; waiting for something else),
+or in its client. The kernel counts CPU time and run-queue wait of both exactly (/proc/PID/schedstat). What backends
+waited for is known by looks at their wait events: of N that were seen, n waited for events of a class, so that the
+class took n / N of E (the usual estimate of a share from samples at random moments; its error is part of the scatter
+between cells). Waits by events, for the client too, are cut to the time in which the backend was off the CPU and its
+run queue: it has its event until it runs again, and reading what is in the page cache has an event and takes CPU. A
+phase of statements has that part of the backend's CPU time that it has of the samples of its stacks, or, where only the
+phases' times are known, of those. The time in which a client was waited for (ClientRead) is its CPU time, its run-queue
+wait, its limiter's sleep and its waits for a partner; what is left of it lies between the two (network, other
+connections of the same client). What is left of E is not accounted for; where the client works ahead of its server that
+can be less than nothing.
+
+The ratio of two times is taken apart as its logarithm, as everywhere here: with d the difference of a part between the
+cells of a pair, it makes
+
+    x = d / L,  L = (E' - E) / ln(E' / E)
+
+of ln(E' / E), the logarithmic mean L being the weight with which the x of all parts add up to it (B. W. Ang,
+Decomposition analysis for policymaking in energy, Energy Policy 32, 2004, p. 1131). The share of a part is sum x / sum
+ln(E' / E) over the pairs, a ratio estimator (`engine.analysis.statistics.share_interval`). A cell is one sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from engine.analysis import statistics, verdicts
+from engine.analysis.cells import ComparedCells
+from engine.analysis.results import StepResult
+from engine.core.attribution import PHASE, TITLES, Attribution, Part
+from engine.core.comparison import RATE, Ratio
+from engine.core.model import RoleTotals, judged_by, ops
+from engine.core.waits import by_kind, shares
+
+Parts = dict[str, float]  # us per op, by the names of `TITLES`
+
+WIDEST = 0.5  # an interval of a share that is wider, as far as it is below 1, says too little
+LEAST = 0.1  # what makes less of the difference is not named
+MOST_NAMED = 2
+
+
+def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribution, ...]:
+    """Of each step and subject whose rate is not the same as the baseline's, doubles left out."""
+    subjects = {name: subject for subject, name in cells.names.items()}
+    found = []
+    for ratio in ratios:
+        if ratio.metric != RATE or ratio.arm or ratio.verdict == "same" or ratio.ratio is None:
+            continue
+        pairs = verdicts.counted_pairs(cells, ratio.step, subjects[ratio.subject])
+        results = [tuple(cell.steps[ratio.step] for cell in pair) for pair in pairs]
+        if results and (one := attribution(ratio.step, ratio.subject, results, ratio)) is not None:  # type: ignore[arg-type]
+            found.append(one)
+    return tuple(found)
+
+
+def attribution(
+    step: str, subject: str, pairs: Sequence[tuple[StepResult, StepResult]], ratio: Ratio | None = None
+) -> Attribution | None:
+    """What makes the difference between the cells of these pairs, the base's first; None for a step without a rate.
+
+    Whether there is a difference is what the `ratio` of the rates says, or else the pairs' own.
+    """
+    every = [result for pair in pairs for result in pair]
+    headline = judged_by(every[0].kind, every[0].totals)
+    split = all(phases_of(result) for result in every)
+    looked = all(role.waits for result in every for role in _roles(result))
+    both = [tuple(parts_of(result, split=split, waits=looked) for result in pair) for pair in pairs]
+    known = [(base, other) for base, other in both if base is not None and other is not None]
+    if headline is None or len(known) < len(pairs):
+        return None
+    names = _in_order(name for pair in known for parts in pair for name in parts)
+    logs = [logs_of(pair, names) for pair in known]
+    low, high = _times(ratio, logs)
+    parts = _parts(names, known, logs, _grown(pairs))
+    reason = ""
+    if low is None or high is None:
+        reason = "one pair"
+    elif low <= 1 <= high:
+        reason = "the difference is within its error"
+    likely = [part for part in parts if part.name != "rest" and (part.share or 0.0) >= LEAST]
+    likely.sort(key=lambda part: -(part.share or 0.0))
+    causes = () if reason else tuple(likely[:MOST_NAMED])
+    base_us, us = (fmean(sum(pair[place].values()) for pair in known) for place in (0, 1))
+    return Attribution(
+        step, subject, headline.role, base_us, us, low, high, len(known), parts,
+        causes=tuple(part.name for part in causes),
+        unexplained=None if reason else 1.0 - sum(part.share or 0.0 for part in causes if part.known),
+        reason=reason,
+    )  # fmt: skip
+
+
+def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> Parts | None:
+    """A cell's time per operation of a connection, in us by part; None for a step that is not judged by a rate.
+
+    With `split` the server's CPU time is by phase, where phases are known; without `waits` no part of it is by looks.
+    """
+    totals, count = result.totals, ops(result.kind, result.totals)
+    headline, roles = judged_by(result.kind, totals), _roles(result)
+    if headline is None or headline.by != "rate" or not roles or not count or totals.apart:
+        return None
+
+    def per_op(of: Iterable[int]) -> float:
+        return sum(of) / 1000 / count
+
+    whole = totals.seconds * 1e6 * sum(role.connections for role in roles) / count
+    if whole <= 0:
+        return None
+    seen: Counter[str] = Counter()
+    for role in roles if waits else ():
+        seen.update(role.waits)
+    kinds = {kind: share * whole for kind, share in by_kind(shares(seen)).items()}
+    found: Parts = {}
+    off_cpu = whole
+    cpu = [(role.backend_cpu_ns, role.backend_runq_ns) for role in roles]
+    if all(ns is not None for both in cpu for ns in both):
+        found["server_cpu"] = per_op(used or 0 for used, _ in cpu)
+        found["server_runq"] = per_op(waited or 0 for _, waited in cpu)
+        off_cpu = max(0.0, whole - found["server_cpu"] - found["server_runq"])
+        phases = phases_of(result) if split else {}
+        if phases:
+            all_cpu = found.pop("server_cpu")
+            found = {f"{PHASE}{phase}": part * all_cpu for phase, part in phases.items()} | found
+    elif kinds:
+        found["server_running"] = kinds.get("", 0.0)
+    waited = {kind: value for kind, value in kinds.items() if kind}
+    cut = min(1.0, off_cpu / sum(waited.values())) if waited else 1.0
+    found |= {f"wait.{kind}": value * cut for kind, value in waited.items() if kind != "client"}
+    client = {
+        "client_cpu": per_op(role.client_cpu_ns for role in roles),
+        "client_runq": per_op(role.client_runq_ns for role in roles),
+        "limiter": per_op(role.limited_ns for role in roles),
+        "partner": per_op(role.coupled_ns for role in roles),
+    }
+    between = max(0.0, waited.get("client", 0.0) * cut - sum(client.values()))
+    found |= client | ({"client_wait": between} if kinds else {})
+    return found | {"rest": whole - sum(found.values())}
+
+
+def phases_of(result: StepResult) -> Mapping[str, float]:
+    """How the server CPU of what a step is judged by splits, as shares of 1; nothing where that is not known."""
+    roles = [name for name, role in result.totals.roles.items() if any(role is own for own in _roles(result))]
+    figures = [result.figures["probes"].get(name, {}) for name in roles]
+    if len(figures) != 1:  # of several roles only the shares of each are known
+        return {}
+    return figures[0].get("phases_sampled") or figures[0].get("phases") or {}
+
+
+def logs_of(pair: tuple[Parts, Parts], names: Sequence[str]) -> dict[str, float]:
+    """What each part makes of the logarithm of the ratio of the other's time to the base's; they add up to that."""
+    base, other = pair
+    before, after = sum(base.values()), sum(other.values())
+    mean = (after - before) / math.log(after / before) if after != before else before
+    return {name: (other.get(name, 0.0) - base.get(name, 0.0)) / mean for name in names}
+
+
+def _times(ratio: Ratio | None, logs: Sequence[Mapping[str, float]]) -> tuple[float | None, float | None]:
+    """Between which factors the time per operation differs."""
+    if ratio is not None:
+        return (None, None) if not ratio.low or not ratio.high else (1 / ratio.high, 1 / ratio.low)
+    low, high = statistics.mean_interval([sum(each.values()) for each in logs])
+    return (None, None) if low is None or high is None else (math.exp(low), math.exp(high))
+
+
+def _parts(
+    names: Sequence[str],
+    pairs: Sequence[tuple[Parts, Parts]],
+    logs: Sequence[Mapping[str, float]],
+    grown: Mapping[str, str],
+) -> tuple[Part, ...]:
+    wholes, found = [sum(each.values()) for each in logs], []
+    for name in names:
+        own = [each[name] for each in logs]
+        share = sum(own) / sum(wholes) if sum(wholes) else None
+        low, high = statistics.share_interval(own, wholes)
+        known = low is not None and high is not None and low > 0 and min(high, 1.0) - low <= WIDEST
+        base_us, us = (fmean(pair[place].get(name, 0.0) for pair in pairs) for place in (0, 1))
+        found.append(Part(name, base_us, us, share, low, high, known, grown.get(name, "")))
+    return tuple(found)
+
+
+def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
+    """By part the wait event whose share of the looks changed most."""
+    moved: dict[str, float] = {}
+    for base, other in pairs:
+        for sign, result in ((-1, base), (1, other)):
+            seen: Counter[str] = Counter()
+            for role in _roles(result):
+                seen.update(role.waits)
+            for event, share in shares(seen).items():
+                moved[event] = moved.get(event, 0.0) + sign * share
+    found: dict[str, str] = {}
+    for event in sorted(moved, key=lambda event: -abs(moved[event])):
+        (kind,) = by_kind({event: 1.0})
+        found.setdefault(f"wait.{kind}", event)
+    return found
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """The parts as `TITLES` has them, phases in place of all CPU."""
+    places = {name: place for place, name in enumerate(TITLES)}
+    return sorted(dict.fromkeys(names), key=lambda name: places.get(name, places["server_cpu"]))
+
+
+def _roles(result: StepResult) -> list[RoleTotals]:
+    headline = judged_by(result.kind, result.totals)
+    return result.totals.of_kind(headline.role) if headline is not None else []

@@ -1,0 +1,110 @@
+"""What makes the difference in time per operation between two sides: parts of the time, and how much of it each makes.
+
+`engine.analysis.attribution` finds it; tables, the terminal and reports show it in the words that are here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.core.text import visible
+
+# The parts, in the order in which they are listed; those of server CPU by phase stand in its place.
+TITLES = {
+    "server_cpu": "server CPU",
+    "server_running": "server running or waiting for a CPU",
+    "server_runq": "server waiting for a CPU (run queue)",
+    "wait.lock": "lock waits",
+    "wait.latch": "LWLock waits",
+    "wait.wal": "WAL waits",
+    "wait.io": "I/O waits",
+    "wait.other": "other waits",
+    "client_cpu": "client CPU",
+    "client_runq": "client waiting for a CPU (run queue)",
+    "limiter": "rate limiter",
+    "partner": "waits for its partner",
+    "client_wait": "between client and server",
+    "rest": "not accounted for",
+}
+PHASE = "server_cpu."  # begins the name of a phase's part
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a connection's time per operation, in us on either side (means of the cells).
+
+    `share` is how much of the difference it makes: below 0 it works against it. `low` and `high` bound that with 95 %
+    confidence, where there are pairs enough. `known`: the interval is narrow enough to say so, and lies above 0.
+    `event` is the wait event that grew (or shrank) most.
+    """
+
+    name: str
+    base_us: float
+    us: float
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    known: bool = False
+    event: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called; a wait with its event."""
+        if self.name.startswith(PHASE):
+            return f"{TITLES['server_cpu']} in {self.name.removeprefix(PHASE)}"
+        event = visible(self.event.partition(":")[2])
+        return f"{TITLES.get(self.name, self.name)}{f' ({event})' if event else ''}"
+
+    @property
+    def share_text(self) -> str:
+        """`82%`; `not known` where the interval is too wide."""
+        return f"{self.share:.0%}" if self.known and self.share is not None else "not known"
+
+    @property
+    def bounds_text(self) -> str:
+        """`75% to 89%`; empty without an interval."""
+        return "" if self.low is None or self.high is None else f"{self.low:.0%} to {self.high:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Why an operation of a step takes another time than with the baseline.
+
+    `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
+    ratio lies between `low` and `high` with 95 % confidence, unless there is one pair. `parts` add up to either time.
+    `causes` names those, at most two, that make most of the difference; `unexplained` is the share of the difference
+    that none of them is known to make. `reason` says why nothing is named.
+    """
+
+    step: str
+    subject: str
+    role: str
+    base_us: float
+    us: float
+    low: float | None
+    high: float | None
+    pairs: int
+    parts: tuple[Part, ...]
+    causes: tuple[str, ...] = ()
+    unexplained: float | None = None
+    reason: str = ""
+
+    @property
+    def named(self) -> list[Part]:
+        """The causes."""
+        return [part for name in self.causes for part in self.parts if part.name == name]
+
+    @property
+    def unexplained_text(self) -> str:
+        """`9%`; what works the other way makes it less than nothing."""
+        return "" if self.unexplained is None else f"{self.unexplained:.0%}"
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        more = self.us - self.base_us
+        head = f"{abs(more):,.1f} us {'more' if more > 0 else 'less'} per {self.role} operation"
+        if self.reason:
+            return f"{head}: causes not known ({self.reason})"
+        found = [f"{part.title} {part.share_text} [{part.bounds_text}]" for part in self.named]
+        return f"{head}: {'; '.join([*found, f'unexplained: {self.unexplained_text}'])}"

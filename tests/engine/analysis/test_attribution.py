@@ -1,0 +1,283 @@
+"""What makes an operation take longer, in made cells, and on real servers that are slowed down on purpose."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.analysis.attribution import Parts, attribution, logs_of
+from engine.analysis.comparison import compare, compared_cells
+from engine.analysis.statistics import share_interval
+from engine.core.attribution import Attribution
+from engine.core.comparison import Comparison
+from engine.core.model import Build, Cell, StepTotals
+from engine.journal.lock import is_locked
+from engine.report import render
+from tests.support.benchcall import Bench, connect, nothing_left
+from tests.support.made_run import Change, make_run
+from tests.support.programs import compiler
+
+SYNC_US, SLOW_SYNC_US = 1000, 5000  # of all builds but one, and of that
+LOOPS, MORE_LOOPS = 300_000, 1_500_000  # hogs are in the way of who has something to do
+# One statement in whose way all of it can be put; only a lock on the table keeps it from beginning.
+SCRIPT = """\\set aid random(1, 1000)
+UPDATE pgbench_accounts SET abalance = 1 + (sin(abalance) > 2)::int WHERE aid = :aid;
+"""
+SMALL = ("--pgbench-scale", "1", "--warmup-seconds", "0", "--clients", "1", "--set", "shared_buffers=32MB",
+         "--set", "synchronous_commit=on", "--set", "fsync=on")  # fmt: skip
+HOG = "while :; do :; done"
+HOGS = 10  # on each CPU
+PLANTED = {
+    "base": "",
+    "spinning": f"PLANTED_LOOPS={MORE_LOOPS}",
+    "syncing": f"PLANTED_SYNC_US={SLOW_SYNC_US}",
+    "locked": "",
+    "crowded": "",
+}
+
+
+def install(real: Build, folder: Path, library: Path, planted: str) -> Path:
+    """An install whose server has the library preloaded; its programs are those of another."""
+    (folder / "bin").mkdir(parents=True)
+    for entry in Path(real.prefix).iterdir():
+        if entry.name != "bin":
+            (folder / entry.name).symlink_to(entry)
+    for program in real.bin.iterdir():
+        if program.name != "postgres":
+            (folder / "bin" / program.name).symlink_to(program)
+    script = folder / "bin" / "postgres"
+    words = f"LD_PRELOAD={shlex.quote(str(library))} PLANTED_SYNC_US={SYNC_US} PLANTED_LOOPS={LOOPS} {planted}"
+    script.write_text(f'#!/bin/sh\nexport {words}\nexec {shlex.quote(str(real.bin / "postgres"))} "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+@contextmanager
+def trouble(bench: Bench) -> Iterator[None]:
+    """While a step of `locked` runs, somebody holds a lock on its table most of the time; beside `crowded` run hogs."""
+    ended = threading.Event()
+    hogs: list[subprocess.Popen[bytes]] = []
+
+    def stop_hogs() -> None:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+        hogs.clear()
+
+    def step_of(build: str) -> bool:
+        attempt = bench.attempts()[-1]
+        under_way = [step.name for step in bench.steps(attempt) if step.state == "running"]
+        return attempt.state == "running" and f"-{build}-" in attempt.cell and "init" not in under_way[:1]
+
+    def make() -> None:
+        while not ended.wait(0.02):
+            with suppress(psycopg.Error, ValueError, IndexError):
+                if step_of("locked"):
+                    with connect(bench) as holder:
+                        while (
+                            not ended.is_set() and holder.execute("SELECT to_regclass('pgbench_accounts')").fetchone()
+                        ):
+                            with holder.transaction():
+                                holder.execute("LOCK TABLE pgbench_accounts IN EXCLUSIVE MODE")
+                                time.sleep(0.03)
+                            time.sleep(0.005)
+                if not step_of("crowded"):
+                    stop_hogs()
+                elif not hogs:
+                    cpus = sorted(os.sched_getaffinity(0)) * HOGS
+                    hogs.extend(subprocess.Popen(["sh", "-c", HOG]) for _ in cpus)
+                    for hog, cpu in zip(hogs, cpus, strict=True):
+                        os.sched_setaffinity(hog.pid, {cpu})
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        stop_hogs()
+
+
+def slower(by: float, **values: object) -> Change:
+    """Makes 17.0 take so much longer in qr100, with other figures of its query role."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100":
+            return totals
+        used: dict[str, Any] = {
+            "backend_cpu_ns": round(0.4e9 * totals.seconds),
+            "backend_runq_ns": 0,
+            "client_cpu_ns": 0,
+        }
+        query = replace(totals.roles["query"], **used, waits={"": 80, "Client:ClientRead": 20}, wait_looks=100)
+        if cell.subject.build == "17.0":
+            query = replace(query, **values)  # type: ignore[arg-type]
+            totals = replace(totals, seconds=totals.seconds * (1 + by))
+        return replace(totals, roles={**totals.roles, "query": query})
+
+    return change
+
+
+def of_qr100(path: Path, change: Change, **how: Any) -> tuple[Comparison, Attribution | None]:
+    comparison = compare([make_run(path, change=change, **how)])
+    return comparison, comparison.attribution("17.0", "qr100")
+
+
+def test_waits_make_what_their_share_of_the_looks_says(tmp_path: Path) -> None:
+    """Of twice the time three tenths are for a lock and two for WAL: 0.6 and 0.4 of what is more."""
+    waits = {"": 40, "Client:ClientRead": 10, "Lock:tuple": 30, "IO:WALSync": 15, "LWLock:WALWrite": 5}
+    comparison, found = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
+    assert found is not None and found.role == "query" and not found.reason
+    assert found.us == pytest.approx(2 * found.base_us, rel=0.02)
+    for place in ("base_us", "us"):
+        assert sum(getattr(part, place) for part in found.parts) == pytest.approx(getattr(found, place))
+    lock, wal = found.named
+    assert (lock.name, lock.title, wal.name, wal.title) == (
+        "wait.lock", "lock waits (tuple)", "wait.wal", "WAL waits (WALSync)",
+    )  # fmt: skip
+    assert lock.share == pytest.approx(0.6, abs=0.02) and wal.share == pytest.approx(0.4, abs=0.02)
+    assert lock.known and wal.known and found.unexplained == pytest.approx(0.0, abs=0.04)
+    table = render.to_markdown(comparison).partition("What makes the difference in time per operation")[2]
+    assert re.search(
+        r"\| 17.0 \| [\d,.]+ to [\d,.]+ \|  \|  \|\n\| lock waits \(tuple\) \| \+\S+ \| \d+% \| \d+% to \d+%", table
+    )
+    assert re.search(r"\| unexplained \|  \| -?\d%", table)
+    record = json.loads(render.to_json(comparison))["attributions"]
+    assert [each["causes"] for each in record if each["step"] == "qr100"] == [["wait.lock", "wait.wal"]]
+
+
+def test_cpu_is_told_by_phase_where_all_cells_have_them(tmp_path: Path) -> None:
+    def planned(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100":
+            return totals
+        new = cell.subject.build == "17.0"
+        cpu_ns, seconds = round(totals.seconds * (1e9 if new else 0.5e9)), totals.seconds * (1.5 if new else 1.0)
+        samples = {"plan": 1200 if new else 200, "execute": 800}
+        stacks = {"stacks": {"samples": sum(samples.values()), "phases": samples, "seconds": seconds}}
+        query = replace(totals.roles["query"], backend_cpu_ns=cpu_ns, backend_runq_ns=0)
+        return replace(totals, seconds=seconds, roles={**totals.roles, "query": query}, probes={"query": stacks})
+
+    _, found = of_qr100(tmp_path / "r", planned)
+    assert found is not None
+    (only,) = found.named
+    assert (only.name, only.title, only.share_text) == ("server_cpu.plan", "server CPU in plan", "100%")
+
+    def some(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        made = planned(cell, step, totals)
+        return replace(made, probes={}) if cell.repeat == 1 else made
+
+    _, found = of_qr100(tmp_path / "some", some)
+    assert found is not None and [part.name for part in found.named] == ["server_cpu"]
+
+
+def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_path: Path) -> None:
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        own_ns = round(totals.seconds * 1e9 * (0.1, 0.9, 0.4)[cell.repeat - 1])
+        waits = {"": 90, "Client:ClientRead": 10}
+        return slower(1.0, backend_runq_ns=own_ns, waits=waits)(cell, step, totals)
+
+    comparison, found = of_qr100(tmp_path / "r", change)
+    assert found is not None and [(part.name, part.known) for part in found.named] == [("server_runq", False)]
+    assert found.unexplained == 1.0 and "not known" in found.text
+    assert "| unexplained |  | 100% |" in render.to_markdown(comparison)
+
+
+def test_what_is_the_same_uncertain_or_of_one_pair_has_no_causes(tmp_path: Path) -> None:
+    assert of_qr100(tmp_path / "same", slower(0.0), noise=0.0001)[1] is None
+    _, found = of_qr100(tmp_path / "wide", slower(0.01), noise=0.2)
+    assert found is not None and (found.causes, found.unexplained) == ((), None)
+    assert found.text.endswith("causes not known (the difference is within its error)")
+    comparison, found = of_qr100(tmp_path / "one", slower(1.0), repeats=1)
+    assert found is not None and found.reason == "one pair" and found.causes == ()
+    assert "What makes the difference" not in render.to_markdown(comparison)
+
+
+def test_servers_whose_processes_cannot_be_seen_are_told_by_looks_alone(tmp_path: Path) -> None:
+    unseen: dict[str, Any] = {"backend_cpu_ns": None, "backend_runq_ns": None}
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        made = slower(1.0, waits={"": 90, "Client:ClientRead": 10})(cell, step, totals)
+        return replace(made, roles={name: replace(role, **unseen) for name, role in made.roles.items()})
+
+    _, found = of_qr100(tmp_path / "r", change)
+    assert found is not None and found.named[0].name == "server_running"
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1),
+                       st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1)), min_size=1)
+)  # fmt: skip
+def test_what_the_parts_make_adds_up_to_the_logarithm_of_the_ratio(pairs: list[tuple[Parts, Parts]]) -> None:
+    for base, other in pairs:
+        whole = math.log(sum(other.values()) / sum(base.values()))
+        assert sum(logs_of((base, other), "abc").values()) == pytest.approx(whole, rel=1e-6, abs=1e-9)
+
+
+def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
+    chance, held = random.Random(1), 0
+    for _ in range(1000):
+        wholes = [chance.gauss(0.2, 0.04) for _ in range(5)]
+        parts = [0.6 * whole + chance.gauss(0, 0.01) for whole in wholes]
+        low, high = share_interval(parts, wholes)
+        assert low is not None and high is not None
+        held += low <= 0.6 <= high
+    assert 930 <= held <= 970
+    assert share_interval([0.1], [0.2]) == share_interval([0.1, 0.2], [1.0, -1.0]) == (None, None)
+
+
+def test_each_planted_slow_down_is_put_down_to_its_cause(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path, new_folder: Callable[[], Path]
+) -> None:
+    folder = new_folder()
+    library = compiler(tmp_path)("planted.so", (Path(__file__).parent / "planted.c").read_text(), "-shared", "-fPIC")
+    library = library.rename(folder / "planted.so")
+    library.chmod(0o755)
+    installs = [f"{name}={install(build(16), folder / name, library, how)}" for name, how in PLANTED.items()]
+    script = tmp_path / "planted.sql"
+    script.write_text(SCRIPT)
+    words = ("--workload", f"pgbench:{script}", "--seconds", "2", *SMALL, "--interleave", "cells", "--repeats", "3")
+    bench.detached("--pg", ",".join(installs), *words)
+    with trouble(bench):
+        while is_locked(bench.run):
+            time.sleep(0.1)
+    nothing_left(bench)
+    assert {attempt.state for attempt in bench.attempts()} == {"finished"}
+    cells = compared_cells([bench.run])
+    found: dict[str, Attribution] = {}
+    for subject, name in cells.names.items():
+        if subject != cells.base:
+            (step,) = (step for step in cells.steps if step != "init")
+            pairs = [(one.steps[step], other.steps[step]) for one, other in cells.pairs(subject, step)]
+            found[name] = attribution(step, name, pairs) or pytest.fail(name)
+    shares = {name: {part.name: part.share or 0.0 for part in each.parts} for name, each in found.items()}
+    assert shares["syncing"]["wait.wal"] > 0.5, found["syncing"]
+    assert shares["locked"]["wait.lock"] > 0.5, found["locked"]
+    # Tests run beside others: who needs more CPU also waits longer for it, and a few hogs more may make no difference.
+    likely = {
+        "syncing": {"wait.wal"},
+        "locked": {"wait.lock"},
+        "spinning": {"server_cpu", "server_runq"},
+        "crowded": {"server_runq", "client_runq"},
+    }
+    for name, each in found.items():
+        assert each.reason or each.causes[0] in likely[name], each
+    assert found["spinning"].reason or shares["spinning"]["server_cpu"] > 0.1, found["spinning"]
+    assert found["crowded"].reason or shares["crowded"]["server_cpu"] < 0.25, found["crowded"]
