@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -62,6 +62,11 @@ class BuildSpec:
         return not self.patches and not self.variants
 
     @property
+    def title(self) -> str:
+        """What it is, whatever it is called: the place with its patches and variants, as a label can have them."""
+        return "-".join((self.place, *map(_patch_slug, self.patches), *map(_variant_slug, self.variants)))
+
+    @property
     def path(self) -> Path:
         """The place as a path, `~` being the user's home."""
         return Path(self.place).expanduser()
@@ -79,7 +84,7 @@ def parsed_build(spec: str) -> BuildSpec:
             raise UserError(f"{visible(spec)}: a revision is named as NAME=git:PATH@REVISION")
         return BuildSpec(name, "revision", path, revision, variants=variants, named=True)
     base, *patches = rest.split("+") if _is_label(rest, name is not None) else [rest]
-    if (name is not None and "/" in base) or (name is not None and not _is_label(base, True)):
+    if name is not None and ("/" in base or not _is_label(base, True)):
         return BuildSpec(name, "path", rest, variants=variants, named=True)
     base, more = _variants(base)
     if not all(patches):
@@ -87,8 +92,8 @@ def parsed_build(spec: str) -> BuildSpec:
     if ":" in base:
         raise unknown_variant(base.partition(":")[2].partition(":")[0])
     variants = (*more, *variants)
-    label = name if name is not None else "-".join((base, *map(_patch_slug, patches), *map(_variant_slug, variants)))
-    return BuildSpec(label, "label", base, patches=tuple(patches), variants=variants, named=name is not None)
+    found = BuildSpec("", "label", base, patches=tuple(patches), variants=variants, named=name is not None)
+    return replace(found, label=found.title if name is None else name)
 
 
 def build_label(spec: str) -> str:

@@ -236,7 +236,8 @@ def _made(spec: BuildSpec, entry: CatalogEntry, on_progress: Progress, roots: Pa
     drv, change = _beginning(entry)
     patches = tuple(Path(patch).expanduser().resolve() for patch in spec.patches)
     change = from_source.varied(replace(change, patches=(*change.patches, *patches)), spec.variants)
-    build = from_source.changed(spec.label, entry.version, drv, change, on_progress, roots)
+    title = spec.title.replace(BUILTIN, "", 1) if entry.initdb_args else spec.title
+    build = from_source.changed(spec.label, title, entry.version, drv, change, on_progress, roots)
     return replace(build, initdb_args=entry.initdb_args)
 
 

@@ -113,7 +113,8 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
     if change.name:
         env["name"] = change.name
     for name, added in (("CFLAGS", change.cflags), ("configureFlags", change.configure_flags)):
-        env[name] = " ".join((env.get(name, ""), *added)).strip()
+        if added:
+            env[name] = " ".join((env.get(name, ""), *added)).strip()
     record = json.loads(env["buildRecord"])
     if change.cflags or change.configure_flags:
         record["flags"] = f"CFLAGS='{env['CFLAGS']}' {env['configureFlags']}"

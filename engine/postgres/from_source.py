@@ -87,10 +87,12 @@ def build_source(
     return replace(make(label, found.version, derived, on_progress, roots, change.ccache), source=title)
 
 
-def changed(label: str, version: str, drv: str, change: Change, on_progress: Progress, roots: Path | None) -> Build:
-    """The server of a known derivation, changed, and named in its own record as it is called."""
-    record = {"label": label, "version": version}
-    derived = derivation.derive(drv, replace(change, name=f"postgresql-{label}", record=record))
+def changed(
+    label: str, title: str, version: str, drv: str, change: Change, on_progress: Progress, roots: Path | None
+) -> Build:
+    """The server of a known derivation, changed; its own record has the `title`, whatever it is called here."""
+    record = {"label": title, "version": version}
+    derived = derivation.derive(drv, replace(change, name=f"postgresql-{title}", record=record))
     return make(label, version, derived, on_progress, roots)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -21,6 +20,7 @@ from engine.host.account import unprivileged
 from engine.postgres import builds, nix
 from probes import requirements
 from tests.support.benchcall import wait_for
+from tests.support.realnix import wrapper_environment
 
 RELEASED = b"what postgresql.org ships"
 STORE = "/nix/store/" + "a" * 32
@@ -368,11 +368,7 @@ def test_a_bpftrace_that_a_run_would_fetch_is_counted_on(
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     """The environment that the installed wrapper sets; ./check names the wrapper."""
-    wrapper = os.environ.get("PGBED_BENCH")
-    if not wrapper or shutil.which("nix") is None:
-        pytest.skip("needs Nix and the built application (PGBED_BENCH): run ./check")
-    lines = (Path(wrapper).parents[1] / "share" / "pgbed" / "environment").read_text().splitlines()
-    settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    settings = wrapper_environment()
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return settings
