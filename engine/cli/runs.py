@@ -15,7 +15,9 @@ from engine.core.text import visible
 from engine.host import disk
 from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
-from engine.journal.runs import find_run
+from engine.journal.manifest import read_manifest
+from engine.journal.runs import find_run, runs_in
+from engine.postgres import from_source
 
 
 @click.command()
@@ -57,3 +59,13 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     for folder in folders:
         freed = housekeeping.delete(folder, out, lambda text: echo(text, err=True))
         echo(f"removed {folder.name}: {size(freed)} freed")
+    _let_builds_go(out)
+
+
+def _let_builds_go(out: Path) -> None:
+    """Links to builds of trees that no run names any longer; all are kept where a run cannot be read."""
+    try:
+        wanted = {build.digest for run in runs_in(out) for build in read_manifest(run).builds}
+    except UserError:
+        return
+    from_source.prune(out / ".builds", wanted)

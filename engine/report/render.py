@@ -171,6 +171,8 @@ def header(comparison: Comparison) -> list[str]:
     lines.append(
         f"{workload.text}, {workload.clients} client{'s' if workload.clients != 1 else ''}; base {comparison.base}"
     )
+    sources = dict.fromkeys((build.label, build.version, build.source) for build in comparison.builds if build.source)
+    lines += [f"{label}: PostgreSQL {version}, {source}" for label, version, source in sources]
     if workload.non_default:
         lines.append(f"non-default workload options: {', '.join(workload.non_default)}")
     if comparison.route.startswith("TCP"):

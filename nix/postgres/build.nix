@@ -50,6 +50,10 @@ let
 
   isTree = hash == null;
 
+  # A tree is compiled again and again, by the same compiler with the same flags. Where it goes is known to make only:
+  # configure would write it into a header of every file, and ccache would know none of them again.
+  makePrefix = lib.optionalString isTree "prefix=$out";
+
   # What nix-side code knows; the compiler is asked at build time.
   record = {
     inherit label version;
@@ -100,17 +104,33 @@ stdenv.mkDerivation {
   CFLAGS = allCflags;
   configureFlags = allConfigureFlags;
 
-  # A tree is compiled again and again, by the same compiler with the same flags. The folder is named by
-  # engine.postgres.derivation; a sandbox may hide it.
-  preConfigure = lib.optionalString isTree ''
-    if [ -n "''${ccacheFolder:-}" ] && [ -w "$ccacheFolder" ]; then
-      export CC="ccache gcc" CCACHE_DIR=$ccacheFolder CCACHE_UMASK=007 CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
-      # A build of which ccache cannot keep anything has no home to put it either.
-      export CCACHE_TEMPDIR=$PWD/.ccache
+  # The folder of ccache is named by engine.postgres.from_source; a sandbox may hide it. What configure has found out is
+  # kept there, too, for the same script, flags and tools.
+  configurePhase =
+    if isTree then
+      ''
+        runHook preConfigure
+        found=
+        if [ -n "''${ccacheFolder:-}" ] && [ -w "$ccacheFolder" ]; then
+          export CC="ccache gcc" CCACHE_DIR=$ccacheFolder CCACHE_UMASK=007 CCACHE_TEMPDIR=$PWD/.ccache
+          export CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+          # Nobody writes headers while this runs; some are made just before.
+          export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
+          key=$({ cat configure; echo "$configureFlags $CFLAGS $PATH $buildInputs"; gcc --version; } | sha256sum)
+          found=$ccacheFolder/configure-''${key%% *}
+          if [ -e "$found" ]; then cp "$found" config.found; fi
+        else
+          echo "compiling without ccache"
+        fi
+        ./configure --quiet --prefix=/nonexistent --cache-file=config.found $configureFlags
+        if [ -n "$found" ] && [ -e config.found ] && [ ! -e "$found" ]; then
+          cp config.found "$found.$$"
+          mv "$found.$$" "$found"
+        fi
+        runHook postConfigure
+      ''
     else
-      echo "compiling without ccache"
-    fi
-  '';
+      null;
 
   # Read by whoever derives another build from this one, and rewritten there.
   buildRecord = builtins.toJSON record;
@@ -120,15 +140,15 @@ stdenv.mkDerivation {
 
   buildPhase = ''
     runHook preBuild
-    make $quiet -j"$NIX_BUILD_CORES"
-    make $quiet -j"$NIX_BUILD_CORES" -C contrib
+    make $quiet -j"$NIX_BUILD_CORES" ${makePrefix}
+    make $quiet -j"$NIX_BUILD_CORES" -C contrib ${makePrefix}
     runHook postBuild
   '';
 
   installPhase = ''
     runHook preInstall
-    make -s install
-    make -s -C contrib install
+    make -s install ${makePrefix}
+    make -s -C contrib install ${makePrefix}
     # The build system for extensions names the compiler and every header package: nothing here needs it.
     rm -rf "$out/lib/pgxs" "$out/lib/postgresql/pgxs" "$out"/lib/*.a
     mkdir -p "$out/share/pgbed"

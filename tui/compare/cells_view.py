@@ -92,7 +92,8 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     build = next((b for b in comparison.builds if (b.run, b.label) == (cell.run, cell.build)), None)
     if build is not None:
         patches = f", patches {', '.join(build.patches)}" if build.patches else ""
-        made = f"{build.label}: PostgreSQL {build.version}, {build.provenance}{patches}"
+        origin = build.source or build.provenance
+        made = f"{build.label}: PostgreSQL {build.version}, {origin}{patches}"
         lines += folded(f"{made}; compiler {build.compiler}; flags {build.flags}; {build.digest}", columns, "dim")
     return lines
 
