@@ -361,6 +361,8 @@ def _check_names(request: Request) -> None:
 
 def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -> dict[str, Build]:
     """The build of each spec. Where only a prebuilt is available, its label tells."""
+    for spec in specs:
+        builds.check(spec)  # all of them before the first is built, which may take minutes
     resolved: dict[str, Build] = {}
     for spec in specs:
         (build,) = builds.resolve([spec], progress, roots=out / ".builds")

@@ -126,14 +126,14 @@ def releases() -> tuple[Release, ...]:
 
 def _published(version: str) -> str:
     url = f"{tarball_url(version)}.sha256"
-    text = _fetched(url).decode(errors="replace")
+    text = _fetched(url, ", and --sha256 HEX needs none").decode(errors="replace")
     match = re.fullmatch(rf"([0-9a-f]{{64}})\s+\*?postgresql-{re.escape(version)}\.tar\.bz2\s*", text)
     if match is None:
         raise UserError(f"{url} holds no checksum of postgresql-{version}.tar.bz2, but '{visible(text[:60])}'")
     return match[1]
 
 
-def _fetched(url: str) -> bytes:
+def _fetched(url: str, otherwise: str = "") -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
             body: bytes = answer.read(ANSWER_MAX_BYTES)
@@ -143,8 +143,7 @@ def _fetched(url: str) -> bytes:
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UserError(
-            f"{url} cannot be reached: {visible(str(reason))}; PGBED_RELEASES names a mirror, and "
-            "`bench pin VERSION --sha256 HEX` needs none"
+            f"{url} cannot be reached: {visible(str(reason))}; PGBED_RELEASES names a mirror{otherwise}"
         ) from None
     return body
 

@@ -18,6 +18,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
+from engine.journal.manifest import read_manifest
 from engine.journal.writer import JournalWriter
 from tests.support.benchcall import LONG, Bench
 from tests.support.made_run import make_run
@@ -91,10 +92,18 @@ def test_tagging_keeps_order_and_each_word_once(tmp_path_factory: pytest.TempPat
 def test_a_deleted_run_is_gone_and_others_stay(out: Path) -> None:
     made(out, "two")
     (out / "probe-cost.json").write_text("[]")
+    named = read_manifest(out / "two").builds[0].digest
+    kept = [out / ".builds" / name for name in (f"built-{named}", "postgresql-16_3", "built-younger")]
+    (out / ".builds").mkdir()
+    for link in (*kept, out / ".builds" / "built-unnamed"):
+        link.symlink_to("/nix/store/none")
+        if link.name != "built-younger":
+            os.utime(link, (0, 0), follow_symlinks=False)
     done = Bench(out)("delete", "one", "--yes")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("removed one: ") and done.stdout.endswith(" freed\n")
-    assert sorted(path.name for path in out.iterdir()) == ["probe-cost.json", "two"]
+    assert sorted(path.name for path in out.iterdir()) == [".builds", "probe-cost.json", "two"]
+    assert sorted((out / ".builds").iterdir()) == sorted(kept)
 
 
 def test_several_runs_are_deleted_together_or_none_of_them(out: Path) -> None:

@@ -33,6 +33,7 @@ def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PGBED_SERVERS", raising=False)
+    monkeypatch.setenv("PGBED_CCACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return settings
@@ -63,8 +64,16 @@ def replaced(file: Path, old: str, new: str) -> None:
 
 
 def test_a_tree_is_built_as_it_is_and_kept_by_its_content(
-    tree: Path, build: Callable[[str], Build], tmp_path: Path
+    tree: Path,
+    build: Callable[[str], Build],
+    tmp_path: Path,
+    new_folder: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    compiled = new_folder() / "ccache"
+    compiled.mkdir()
+    compiled.chmod(0o777)  # whoever builds
+    monkeypatch.setenv("PGBED_CCACHE", str(compiled))
     clean = build(f"mine={tree}")
     head = smalltree.git(tree, "rev-parse", "HEAD")
     assert (clean.label, clean.version, clean.provenance) == ("mine", "18.99", "source")
@@ -74,6 +83,7 @@ def test_a_tree_is_built_as_it_is_and_kept_by_its_content(
     assert "gcc" in clean.compiler.lower()
     link = tmp_path / "roots" / f"built-{clean.digest}"
     assert str(link.resolve()) == clean.prefix
+    assert any(path.is_file() for path in compiled.rglob("*"))
     kept = subprocess.run(["nix-store", "--query", "--roots", clean.prefix], capture_output=True, text=True, check=True)
     assert str(link) in kept.stdout
 
@@ -246,7 +256,9 @@ def test_a_release_without_a_checksum_is_not_pinned(
 
 def test_where_nothing_is_reached_a_checksum_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_RELEASES", "http://127.0.0.1:1")
-    with pytest.raises(UserError, match=r"cannot be reached: .*refused; PGBED_RELEASES names a mirror.*--sha256 HEX"):
+    with pytest.raises(
+        UserError, match=r"cannot be reached: .*refused; PGBED_RELEASES names a mirror, and --sha256 HEX"
+    ):
         own_builds.pin("18.98")
     own_builds.pin("18.98", "AB" * 32)
     assert own_builds.own_builds()["18.98"].source.startswith("sha256-q6ur")
