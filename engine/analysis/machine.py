@@ -94,12 +94,10 @@ def _interval(from_ns: int, until_ns: int, busy_ns: int, steal_ns: int, own_ns: 
 def _of_cell(reader: JournalReader, step: int) -> Iterable[Interval]:
     """What the processes of one cell used: its server, the engine's connection to it, its clients."""
     yield from _used(_samples(reader, step, OWN_SOURCES))
-    started_ns = reader.step(step).started_ns
-    for role in reader.roles(step):
-        from_ns = started_ns
-        for second in reader.role_seconds(role.id):  # whose lengths leave pauses out
-            yield Interval(from_ns, second.t_ns, second.client_cpu_ns or 0)
-            from_ns = second.t_ns
+    from_ns = reader.step(step).started_ns
+    for t_ns, cpu_ns in reader.clients_cpu(step):
+        yield Interval(from_ns, t_ns, cpu_ns)
+        from_ns = t_ns
 
 
 def _samples(reader: JournalReader, step: int, sources: Sequence[str]) -> Iterable[tuple[int, int, dict[str, int]]]:

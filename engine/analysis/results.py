@@ -123,6 +123,7 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
                 seconds = (
                     metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
                     for role in reader.roles(step.id)
+                    if role.client == 1  # as the reference, which takes percentiles of its first client
                     for row in reader.role_seconds(role.id)
                 )
                 lines.append((cell, step.name, metrics.published(step.kind, step.totals, seconds)))

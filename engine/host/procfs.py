@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.core.closing import Closing
 
@@ -28,8 +29,7 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str,
     return {key: value if key.endswith("_now") else value - before.get(key, 0) for key, value in after.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """The counters of one process, all its threads together. Times in ns since it began.
 
     `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced,
@@ -155,11 +155,13 @@ class HeldFiles(Closing):
 class TaskReader(HeldFiles):
     """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
 
+    Without `io` two, and its I/O is 0.
+
     Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
     value seen. `start_ticks` tells two processes of the same pid apart.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, io: bool = True) -> None:
         super().__init__()
         self.pid = pid
         self._threads: dict[str, tuple[int, int, int, int, int]] = {}
@@ -167,9 +169,8 @@ class TaskReader(HeldFiles):
         self._folder = self._hold(f"/proc/{pid}")
         try:
             self.start_ticks = parse_stat(self._text("stat")).start_ticks
-            self._schedstat, self._status, self._io = (
-                self._hold(name, self._folder) for name in ("schedstat", "status", "io")
-            )
+            self._schedstat, self._status = (self._hold(name, self._folder) for name in ("schedstat", "status"))
+            self._io = self._hold("io", self._folder) if io else -1
         except BaseException:
             self.close()
             raise
@@ -215,8 +216,8 @@ class TaskReader(HeldFiles):
                     )
         own = (first.cpu_ns, first.runq_ns, first.timeslices, first.voluntary, first.involuntary)
         cpu_ns, runq_ns, timeslices, voluntary, involuntary = map(sum, zip(own, *self._threads.values(), strict=True))
-        return replace(
-            first, cpu_ns=cpu_ns, runq_ns=runq_ns, timeslices=timeslices, voluntary=voluntary, involuntary=involuntary
+        return first._replace(
+            cpu_ns=cpu_ns, runq_ns=runq_ns, timeslices=timeslices, voluntary=voluntary, involuntary=involuntary
         )
 
 

@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
@@ -27,7 +28,8 @@ from workloads.base import Headline, role_kind
 
 FAR_NS = 2**63 - 1  # later than any time
 _WITHIN = "t_ns > ? AND t_ns <= ?"
-_OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?)"
+_OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?1)"
+LAST_TICK_NS = 1_000_000_000  # a step's last interval may end this much later than the step
 # What journals of schema 1.1 and older call what is called otherwise since.
 OLD_NAMES = {
     "dbms": "server",
@@ -132,8 +134,7 @@ class RoleRow:
         return role_kind(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class RoleSecond:
+class RoleSecond(NamedTuple):
     """What one connection did in one interval, see table `role_second`; fields carry the columns' names."""
 
     role_id: int
@@ -338,25 +339,21 @@ class JournalReader:
 
     def role_seconds(self, role: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[RoleSecond]:
         """The intervals of a connection that end after one time, and not after another, in order."""
-        where = f"role_id = ? AND {_WITHIN}"
-        return self._read(RoleSecond, "role_second", where, role, after_ns, until_ns, order="t_ns")
+        step = "(SELECT step_id FROM role WHERE id = ?1)"
+        return self._intervals(RoleSecond, RoleSecond._fields, "role_id = ?1", step, role, after_ns, until_ns)
 
     def seconds(self, step: int, after_ns: int, until_ns: int) -> list[RoleSecond]:
         """The intervals of all connections of a step that end after one time, and not after another, in order."""
-        where = f"{_OF_STEP} AND {_WITHIN}"
-        return self._read(RoleSecond, "role_second", where, step, after_ns, until_ns, order="t_ns")
+        return self._intervals(RoleSecond, RoleSecond._fields, _OF_STEP, "?1", step, after_ns, until_ns)
 
     def counts(self, step: int, after_ns: int = 0) -> list[Count]:
         """What is counted of a step's intervals that end after a time, without their histograms, in order."""
-        where = f"{_OF_STEP} AND {_WITHIN}"
-        rows = self._rows("role_second", ", ".join(Count._fields), where, step, after_ns, FAR_NS, order="t_ns")
-        return converted(rows, list[Count], self._table("role_second"))
+        return self._intervals(Count, Count._fields, _OF_STEP, "?1", step, after_ns)
 
     def services(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, histogram.Counts]]:
         """The service times of a step's intervals that end after a time: (role, t_ns, dt_ns, histogram), in order."""
-        where = f"{_OF_STEP} AND {_WITHIN}"
-        rows = self._rows("role_second", "role_id, t_ns, dt_ns, service", where, step, after_ns, FAR_NS, order="t_ns")
-        found = converted(rows, list[tuple[int, int, int, bytes]], self._table("role_second"))
+        columns, of = ("role_id", "t_ns", "dt_ns", "service"), tuple[int, int, int, bytes]
+        found = self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
         return [(role, t_ns, dt_ns, _counts(service, "journal.db")) for role, t_ns, dt_ns, service in found]
 
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
@@ -375,10 +372,34 @@ class JournalReader:
 
     def waits(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, str | None]]:
         """What a step's connections waited for at the ends of their intervals: (role, t_ns, dt_ns, event), in order."""
-        where = f"{_OF_STEP} AND {_WITHIN}"
-        columns = "role_id, t_ns, dt_ns, wait_event"
-        rows = self._rows("role_second", columns, where, step, after_ns, FAR_NS, order="t_ns")
-        return converted(rows, list[tuple[int, int, int, str | None]], self._table("role_second"))
+        columns, of = ("role_id", "t_ns", "dt_ns", "wait_event"), tuple[int, int, int, str | None]
+        return self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
+
+    def clients_cpu(self, step: int) -> list[tuple[int, int]]:
+        """CPU time of all clients of a step in the intervals that end at a time: (t_ns, ns), in order."""
+        columns, of = ("t_ns", "client_cpu_ns"), tuple[int, int | None]
+        found = self._intervals(of, columns, _OF_STEP, "?1", step)
+        return [(t_ns, sum(cpu_ns or 0 for _, cpu_ns in own)) for t_ns, own in groupby(found, itemgetter(0))]
+
+    def _intervals(
+        self,
+        of: type[Row],
+        columns: Sequence[str],
+        which: str,
+        step: str,
+        id: int,
+        after_ns: int = 0,
+        until_ns: int = FAR_NS,
+    ) -> list[Row]:
+        """Columns of role_second within a time, in order. `which` rows and of which `step` are SQL, where ?1 is `id`.
+
+        They lie in order of time, those of all steps together, so it is said when the step was.
+        """
+        began, ended = (f"(SELECT {column} FROM step WHERE id = {step})" for column in ("started_ns", "ended_ns"))
+        within = f"t_ns > max(?2, {began}) AND t_ns <= min(?3, coalesce({ended} + {LAST_TICK_NS}, ?3))"
+        where, order = f"{which} AND {within}", "t_ns, role_id"
+        rows = self._rows("role_second", ", ".join(columns), where, id, after_ns, until_ns, order=order)
+        return converted(rows, list[of], self._table("role_second"))  # type: ignore[valid-type]
 
     def wait_seconds(self, step: int, after_ns: int = 0) -> list[WaitSecond]:
         """What a step's roles were seen waiting for, in order; none in journals before schema 1.6."""

@@ -58,7 +58,8 @@ CREATE TABLE IF NOT EXISTS role (                        -- one connection of on
     client_pid INTEGER NOT NULL
 );
 
--- One row per role and second. Counts are of this interval, not cumulative.
+-- One row per role and second. Counts are of this interval, not cumulative. Since 1.6 rows lie in order of time, so that
+-- those of hundreds of connections are written side by side; before, the key was (role_id, t_ns).
 CREATE TABLE IF NOT EXISTS role_second (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval
@@ -74,7 +75,7 @@ CREATE TABLE IF NOT EXISTS role_second (
     backend_write_bytes INTEGER,           -- made dirty less what was cancelled; can be negative
     client_cpu_ns INTEGER, client_runq_ns INTEGER, client_switches INTEGER,
     wait_event TEXT,                       -- type:event of pg_stat_activity at t_ns
-    PRIMARY KEY (role_id, t_ns)
+    PRIMARY KEY (t_ns, role_id)
 ) WITHOUT ROWID;
 
 -- Since 1.4. What became of a role's transactions in an interval, where not all ended in time at the first try.

@@ -15,7 +15,7 @@ import base64
 import binascii
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -55,6 +55,11 @@ class Wire:
             own = {"id": self._ids[table]}
         self._gathered.append(["insert", table, {**own, **_packed(values)}])
         return self._ids.get(table, 0)
+
+    def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Adds rows."""
+        for row in rows:
+            self.insert(table, dict(zip(columns, row, strict=True)))
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
         """Changes rows."""

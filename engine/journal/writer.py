@@ -6,11 +6,10 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -22,16 +21,15 @@ from engine.journal.database import check_schema, database_path, make_database, 
 from engine.journal.lock import take
 from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 
-# In place of `asdict`, which takes long, for hundreds a second.
-ROLE_SECOND = tuple(field.name for field in fields(RoleSecond))
-role_second = attrgetter(*ROLE_SECOND)
-
 
 class Rows(Protocol):
     """Where rows go: all that a writer needs. Rows of a transaction are there together, or none of them."""
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
         """Adds a row; returns its id."""
+
+    def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Adds rows, of which there may be hundreds."""
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
         """Gives the rows values whose columns are as `where` says; None there is no value."""
@@ -67,6 +65,9 @@ class Database:
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
         return self.connection.execute(_insertion(table, *values), tuple(values.values())).lastrowid or 0
+
+    def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self.connection.executemany(_insertion(table, *columns), rows)
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
         changes = ", ".join(f"{column} = ?" for column in values)
@@ -233,9 +234,9 @@ class JournalWriter:
             "role", step_id=step, client=client, name=name, backend_pid=backend_pid, client_pid=client_pid
         )
 
-    def add_role_second(self, second: RoleSecond) -> None:
-        """Records one connection's interval."""
-        self._insert("role_second", **dict(zip(ROLE_SECOND, role_second(second), strict=True)))
+    def add_role_seconds(self, seconds: Sequence[RoleSecond]) -> None:
+        """Records an interval of connections."""
+        self.rows.insert_all("role_second", RoleSecond._fields, seconds)
 
     def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:
         """Records what became of one connection's transactions in an interval."""

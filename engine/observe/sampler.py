@@ -19,11 +19,10 @@ from engine.host.counters import Host
 from engine.host.procfs import difference
 from engine.journal.reader import TRANSACTIONS
 from engine.journal.writer import JournalWriter
-from engine.observe import connection
 from engine.observe.ages import ActiveAges
 from engine.observe.causes import causes
 from engine.observe.clock import CLOCK_STEP_NS, clock_events
-from engine.observe.connection import RoleWatch
+from engine.observe.connections import HISTORY_S, Connection, Connections
 from engine.observe.evidence import Evidence, HostSecond, Partner
 from engine.observe.stall_snapshot import Snapshots
 from engine.observe.stalls import Change, StallRule
@@ -34,7 +33,7 @@ from engine.postgres.processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 from workloads import turns
 from workloads.base import Role, Step
-from workloads.page import READ_OFFSET_NS, Control, Page, Word
+from workloads.page import READ_OFFSET_NS, Control, Page
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000
@@ -110,15 +109,8 @@ class StepSampler:
         self._server_first = self._server = sources.server()
         self._host_first, self._device_first = self._host, self._device = sources.machine()
         self._engine_first_ns = self._engine_ns = time.process_time_ns()
-        self._asked = any(step.watched(name)[0] != "page" for _, name in step.roles)  # the server, for ages
-        self.roles: list[RoleWatch] = []
-        serving: dict[int, RoleWatch] = {}  # the first role of each client process
-        for slot, (client, name) in enumerate(step.roles if page is not None else ()):
-            assert page is not None
-            shared = serving.get(page.word(slot, Word.CLIENT_PID))
-            role = RoleWatch(slot, client, name, page, self._server, step.watched(name)[0], shared)
-            serving.setdefault(role.client_pid, role)
-            self.roles.append(role)
+        self._connections = Connections(step, page, self._server)
+        self.roles = self._connections.all
         known = [(role.name, role.backend_pid) for role in self.roles if role.backend_pid]
         self._waits = WaitLooks(sources.activity, known, page)
         self._anchor = Anchor.now()
@@ -128,7 +120,7 @@ class StepSampler:
         self._observed = Observed({}, ())
         self._active_ages = ActiveAges()
         self._snapshots = Snapshots(sources.activity, seen=sources.processes is not None)
-        self._host_seconds: deque[HostSecond] = deque(maxlen=connection.HISTORY_S)
+        self._host_seconds: deque[HostSecond] = deque(maxlen=HISTORY_S)
 
     def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
         """Opens the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
@@ -138,9 +130,11 @@ class StepSampler:
         self._ticked_active_ns = self.started_ns
         self._due_ns = self.started_ns + READ_OFFSET_NS + TICK_NS
         self.step = journal.begin_step(self.attempt, ordinal, name, kind, work, plan, self.started_ns)
-        for role in self.roles:
-            row = journal.add_role(self.step, role.client, role.name, role.backend_pid, role.client_pid)
-            role.begin(row, self.sources.rule, self.started_ns)
+
+        def add(role: Connection) -> int:
+            return journal.add_role(self.step, role.client, role.name, role.backend_pid, role.client_pid)
+
+        self._connections.begin(add, self.sources.rule, self.started_ns)
 
     def watch(self) -> None:
         """Does what is due: a tick each second, a look at statements in flight four times as often."""
@@ -159,10 +153,9 @@ class StepSampler:
         self.ended_ns = t_ns
         self._tick(max(t_ns, self._ticked_ns + 1), last=True)
         self._snapshots.close()
-        for role in self.roles:
-            for change in role.detector.finish(t_ns) if role.detector else ():
-                self._record_stall(role, change)
-            role.close()
+        for role, change in self._connections.finish(t_ns):
+            self._record_stall(role, change)
+        self._connections.close()
         self.seconds = (self._active_ns(self.ended_ns) - self.started_ns) / 1e9
         if self._page is not None and self._page.words[Control.PAUSED_NS]:
             self.wall_seconds = (self.ended_ns - self.started_ns) / 1e9
@@ -171,8 +164,7 @@ class StepSampler:
     def add_up(self) -> None:
         """Adds up the roles of a step that has ended; what their clients corrected after that is in it."""
         for name in dict.fromkeys(role.name for role in self.roles):
-            connections = [role for role in self.roles if role.name == name]
-            found = connection.totals(connections, self.seconds, self._watched.watched(name)[1])
+            found = self._connections.totals(name, self.seconds, self._watched.watched(name)[1])
             waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks
             self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_looks=looks)
 
@@ -199,7 +191,7 @@ class StepSampler:
 
         A backend that was stopped while it told what it does would have the one that asks wait for it at full speed.
         """
-        return not self._asked or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
+        return not self._connections.asked or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
@@ -220,21 +212,20 @@ class StepSampler:
         if device:
             journal.add_sample(self.step, t_ns, dt_ns, "device", of_device)
         self._server, self._host, self._device = server, host, device
-        changes: list[tuple[RoleWatch, Change]] = []
+        changes: list[tuple[Connection, Change]] = []
         active_ns = self._active_ns(t_ns)
         worked_ns = active_ns - self._ticked_active_ns
         if last or worked_ns >= min(dt_ns, LEAST_WORKED_NS):
             self._ticked_active_ns = active_ns
-            for role in self.roles:
-                waits = self._observed.waits.get(role.backend_pid)
-                second, found = role.tick(t_ns, max(1, worked_ns), server, waits)
-                journal.add_role_second(second)
-                if role.fresh_outcomes:
-                    journal.add_role_outcome(role.row, t_ns, role.fresh_outcomes)
-                changes += [(role, change) for change in found]
+            seconds, outcomes, times, changes = self._connections.tick(
+                t_ns, max(1, worked_ns), server, self._observed.waits
+            )
+            journal.add_role_seconds(seconds)
+            for role, counts in outcomes:
+                journal.add_role_outcome(role.row, t_ns, counts)
             for seen in self._waits.take(self.step, t_ns, max(1, worked_ns)):
                 journal.add_wait_second(seen)
-            if times := [(role.client, *each) for role in self.roles for each in role.fresh_times]:
+            if times:
                 journal.add_sample(self.step, t_ns, dt_ns, TRANSACTIONS, {"ended": times})
         # Only now, when every role's second is known: a stall may be the partner's doing.
         for role, change in changes:
@@ -249,11 +240,11 @@ class StepSampler:
 
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
-        if self._asked and self._page is not None and self._page.words[Control.TURNS]:
+        if self._connections.asked and self._page is not None and self._page.words[Control.TURNS]:
             self._observed = self._observe()  # at the tick the server may be stopped for another's slice
-        elif self._asked:
+        elif self._connections.asked:
             self._observe(self.sources.rule.in_flight_floor_s)
-        changes = [(role, change) for role in self.roles for change in role.look(t_ns)]
+        changes = self._connections.look(t_ns)
         if changes:
             self._observed = self._observe()  # the last tick's may be from before the stall
         for role, change in changes:
@@ -298,14 +289,10 @@ class StepSampler:
         now_ns = time.monotonic_ns()
         active_ns = self._active_ns(now_ns)
         self._active_ages.remember(now_ns, active_ns)
-        for role in self.roles:
-            wait = observed.waits.get(role.backend_pid)
-            if wait is not None and active_ns != now_ns and self._asked:
-                wait = dataclasses.replace(wait, age_ns=self._active_ages.of(wait.age_ns))
-            role.observe(wait)
+        self._connections.observe(observed.waits, self._active_ages.of if active_ns != now_ns else int)
         return observed
 
-    def _record_stall(self, role: RoleWatch, change: Change) -> None:
+    def _record_stall(self, role: Connection, change: Change) -> None:
         self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)
         stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
         journal = self.sources.journal
@@ -326,21 +313,26 @@ class StepSampler:
         roles = {other.backend_pid: f"{other.name} role" for other in self.roles}
         return roles | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums}
 
-    def _explain(self, role: RoleWatch, change: Change) -> tuple[dict[str, Any], ...]:
-        now_ns = time.monotonic_ns()
+    def _explain(self, role: Connection, change: Change) -> tuple[dict[str, Any], ...]:
+        now_ns, connections = time.monotonic_ns(), self._connections
+        ages_ns = connections.in_flight_ns(now_ns).tolist()
+
+        def partner(other: Connection) -> Partner:
+            return Partner(other.name, ages_ns[other.slot], connections.seconds(other))
+
         evidence = Evidence(
             role=role.name,
             backend_pid=role.backend_pid,
             client_pid=role.client_pid,
             started_ns=change.stall.started_ns,
             ended_ns=change.stall.ended_ns or now_ns,
-            seconds=tuple(role.seconds),
+            seconds=connections.seconds(role),
             partners=[
-                _partner(other, now_ns)
+                partner(other)
                 for other in self.roles
                 if other.client == role.client and other is not role and self._load(other) == self._load(role)
             ],
-            others=[_partner(other, now_ns) for other in self.roles if self._load(other) != self._load(role)],
+            others=[partner(other) for other in self.roles if self._load(other) != self._load(role)],
             host=tuple(self._host_seconds),
             events=tuple(self.sources.recent),
             vacuums=self._observed.vacuums,
@@ -349,7 +341,7 @@ class StepSampler:
         )
         return tuple(cause.record() for cause in causes(evidence))
 
-    def _load(self, role: RoleWatch) -> str:
+    def _load(self, role: Connection) -> str:
         """The further load that a role is of; empty for the step's own."""
         return role.name if any(each.role == role.name for each in self._watched.beside) else ""
 
@@ -386,7 +378,3 @@ class StepSampler:
         return self.sources.journal.add_event(
             kind, started_ns, data, ended_ns=ended_ns, attempt=self.attempt, step=self.step
         )
-
-
-def _partner(role: RoleWatch, t_ns: int) -> Partner:
-    return Partner(role.name, role.in_flight_ns(t_ns), tuple(role.seconds))

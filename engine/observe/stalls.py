@@ -162,7 +162,6 @@ class Detector:
         self,
         t_ns: int,
         dt_ns: int,
-        *,
         rows: int,
         statements: int,
         in_flight_ns: int = 0,

@@ -160,7 +160,7 @@ def _role_rows(reader: JournalReader, result: RunResult) -> Rows:
 
 
 def _seconds(reader: JournalReader, result: RunResult) -> Rows:
-    plain = [name for name in RoleSecond.__slots__ if name not in ("role_id", "t_ns", "dt_ns", "service", "response")]
+    plain = [name for name in RoleSecond._fields if name not in ("role_id", "t_ns", "dt_ns", "service", "response")]
     quantiles = (f"{metrics.quantile_name(q)}_us" for q in metrics.QUANTILES)
     yield "cell", "step", "role", "client", "t_s", "dt_s", *plain, *quantiles
     for place, step in _steps(result):

@@ -267,7 +267,7 @@ class StepRunner:
             page.words[Control.START_NS] = sampler.started_ns
             self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
-            yield from self._watch(sampler, partial(_done, page), partial(self._check_clients, page, launcher))
+            yield from self._watch(sampler, _done(page), partial(self._check_clients, page, launcher))
             yield Phase.DONE
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
@@ -441,9 +441,17 @@ class StepRunner:
         return reason
 
 
-def _done(page: Page) -> bool:
-    """Whether all roles have done their work, or cannot."""
-    return all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
+def _done(page: Page) -> Callable[[], bool]:
+    """Says whether all roles have done their work, or cannot."""
+    slot = 0
+
+    def done() -> bool:
+        nonlocal slot
+        while slot < page.roles and page.word(slot, Word.STATE) >= State.DONE:  # it stays so
+            slot += 1
+        return slot == page.roles
+
+    return done
 
 
 def _pace(sampler: StepSampler) -> Pace:

@@ -125,20 +125,19 @@ def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[Place, 
 def _sampled(reader: JournalReader, step: int, wanted: str, after_ns: int, until_ns: int) -> list[ProbeFrame]:
     """The intervals of a role's connections (of all roles for none) as frames."""
     sums: dict[tuple[int, str], ProbeFrame] = {}
-    for role in reader.roles(step):
-        if wanted and role.name != wanted:
+    names = {role.id: role.name for role in reader.roles(step)}
+    for second in reader.seconds(step, after_ns, until_ns):
+        name = names[second.role_id]
+        if (wanted and name != wanted) or second.backend_cpu_ns is None:
             continue
-        for second in reader.role_seconds(role.id, after_ns, until_ns):
-            if second.backend_cpu_ns is None:
-                continue
-            data = {
-                "processes": 1,
-                "oncpu_us": second.backend_cpu_ns // 1000,
-                "runq_us": (second.backend_runq_ns or 0) // 1000,
-                "switches": second.backend_switches or 0,
-            }
-            key = (second.t_ns, role.name)
-            if key in sums:  # several clients
-                data = {name: value + sums[key].data[name] for name, value in data.items()}
-            sums[key] = ProbeFrame(step, second.t_ns, second.dt_ns, SAMPLED, role.name, data, {})
+        data = {
+            "processes": 1,
+            "oncpu_us": second.backend_cpu_ns // 1000,
+            "runq_us": (second.backend_runq_ns or 0) // 1000,
+            "switches": second.backend_switches or 0,
+        }
+        key = (second.t_ns, name)
+        if key in sums:  # several clients
+            data = {field: value + sums[key].data[field] for field, value in data.items()}
+        sums[key] = ProbeFrame(step, second.t_ns, second.dt_ns, SAMPLED, name, data, {})
     return [sums[key] for key in sorted(sums)]

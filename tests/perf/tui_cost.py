@@ -89,12 +89,12 @@ class Step:
         for role in self.roles:
             count = 20 if stalled else int(self._random.gauss(8000, 400))
             counts = {histogram.index(int(self._random.lognormvariate(6, 1))): count // 40 for _ in range(40)}
-            self.journal.add_role_second(
+            self.journal.add_role_seconds([
                 RoleSecond(
                     role, t_ns, SECOND_NS, count, count, 2_000_000, 4000, histogram.pack(counts), None,
                     600_000_000, 10_000_000, 900, 0, 0, 100_000_000, 1_000_000, 900, "Client:ClientRead",
                 )
-            )  # fmt: skip
+            ])  # fmt: skip
         for source in ("server", "engine", "monitor", "process:walwriter", "process:checkpointer", "process:bgwriter"):
             data = {"cpu_ns": 50_000_000, "runq_ns": 1_000_000, "processes_now": 9}
             self.journal.add_sample(self.id, t_ns, SECOND_NS, source, data)
@@ -173,7 +173,7 @@ def _base_seconds(journal: JournalWriter, seconds: int) -> None:
             count = int(source.gauss(8000, 400))
             service = histogram.pack({histogram.index(300): count})
             t_ns = started_ns + second * SECOND_NS
-            journal.add_role_second(RoleSecond(role, t_ns, SECOND_NS, count, count, 0, 3000, service))
+            journal.add_role_seconds([RoleSecond(role, t_ns, SECOND_NS, count, count, 0, 3000, service)])
     journal.commit()
 
 

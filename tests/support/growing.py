@@ -57,7 +57,9 @@ class Growing:
                 "max_us": 400,
                 "service": counts,
             }
-            self.journal.add_role_second(RoleSecond(self.roles[name], self.hand.at_ns, SECOND_NS, **(second | values)))
+            self.journal.add_role_seconds(
+                [RoleSecond(self.roles[name], self.hand.at_ns, SECOND_NS, **(second | values))]
+            )
         self.journal.commit()
 
     def stall(self, role: str = "insert", causes: tuple[str, ...] = ()) -> int:

@@ -69,7 +69,7 @@ class Abreast:
             counts = histogram.pack({histogram.index(120): max(1, round(done) * 10)})
             worked_ns = SECOND_NS // len(ops)
             second = RoleSecond(self.roles[side], self.hand.at_ns, worked_ns, round(done) * 10, 0, 0, 120, counts)
-            self.journal.add_role_second(second)
+            self.journal.add_role_seconds([second])
 
     def stall(self, side: int) -> int:
         """A stall of a side begins now."""

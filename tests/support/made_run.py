@@ -264,15 +264,17 @@ def add_seconds(journal: JournalWriter, step: int, totals: StepTotals, started_n
             row = journal.add_role(step, client, name, 1000 + client, 2000 + client)
             for second in range(1, 13):
                 statements = role.statements // 12 // clients
-                journal.add_role_second(
-                    RoleSecond(
-                        role_id=row,
-                        t_ns=started_ns + second * SECOND_NS,
-                        dt_ns=SECOND_NS,
-                        statements=statements,
-                        rows=role.rows // 12 // clients,
-                        in_flight_ns=0,
-                        max_us=3000,
-                        service=histogram.pack({histogram.index(300): statements}),
-                    )
+                journal.add_role_seconds(
+                    [
+                        RoleSecond(
+                            role_id=row,
+                            t_ns=started_ns + second * SECOND_NS,
+                            dt_ns=SECOND_NS,
+                            statements=statements,
+                            rows=role.rows // 12 // clients,
+                            in_flight_ns=0,
+                            max_us=3000,
+                            service=histogram.pack({histogram.index(300): statements}),
+                        )
+                    ]
                 )

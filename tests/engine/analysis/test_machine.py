@@ -53,8 +53,8 @@ def abreast(tmp_path: Path) -> tuple[Path, list[int]]:
             role = journal.add_role(step, 1, "query", 1, 2)
             # It was driven for half of the second: that is its length, but not when its time was used.
             for t_ns in (SECOND_NS, 2 * SECOND_NS):
-                journal.add_role_second(
-                    RoleSecond(role, t_ns, SECOND_NS // 2, 1, 1, 0, 0, b"", client_cpu_ns=170_000_000)
+                journal.add_role_seconds(
+                    [RoleSecond(role, t_ns, SECOND_NS // 2, 1, 1, 0, 0, b"", client_cpu_ns=170_000_000)]
                 )
     return path, steps
 

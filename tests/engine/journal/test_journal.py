@@ -44,7 +44,7 @@ def written(run: Path) -> JournalWriter:
     attempt = journal.begin_attempt("001-a", 10, {"x": 1})
     step = journal.begin_step(attempt, 0, "l.i0", "load", 100, {"name": "l.i0"}, 11)
     role = journal.add_role(step, 1, "insert", 4711, 4712)
-    journal.add_role_second(RoleSecond(role, 20, 9, 5, 500, 0, 300, b"abcdefgh"))
+    journal.add_role_seconds([RoleSecond(role, 20, 9, 5, 500, 0, 300, b"abcdefgh")])
     journal.add_sample(step, 20, 9, "host", {"user_ns": 3})
     journal.add_event("stall", 15, {"depth": 0}, attempt=attempt, step=step, role="insert")
     journal.add_differences(step, {"wal": {"": {"wal_bytes": 7}}})
@@ -251,6 +251,39 @@ def test_slices_of_older_journals_lack_what_later_ones_tell_of_them(tmp_path: Pa
         journal.add_slice(late)
     with JournalReader(run) as reader:
         assert reader.slices(1) == [early, late]
+
+
+def test_intervals_of_older_journals_lie_in_another_order(tmp_path: Path) -> None:
+    """And two steps may have been at the same time by the clock, which begins anew when the machine does."""
+    run = tmp_path / "run"
+    with written(run) as journal:
+        other = journal.add_role(2, 1, "insert", 1, 2)
+        journal.add_role_seconds([RoleSecond(other, t_ns, 5, 1, 1, 0, 0, b"") for t_ns in (50, 45)])
+        late = journal.add_role(1, 2, "insert", 3, 4)
+        journal.add_role_seconds([RoleSecond(role, 30, 10, 2, 2, 0, 0, b"", client_cpu_ns=7) for role in (1, late)])
+        journal.add_role_seconds([RoleSecond(other, 25, 5, 1, 1, 0, 0, b"")])
+
+    def read() -> list[tuple[int, int]]:
+        with JournalReader(run) as reader:
+            assert [second.t_ns for second in reader.role_seconds(other)] == [45, 50], "not before its step began"
+            assert reader.clients_cpu(1) == [(20, 0), (30, 14)]
+            assert reader.seconds(1, 20, 30) == [second for second in reader.seconds(1, 0, 99) if second.t_ns == 30]
+            return [(count.t_ns, count.role_id) for count in reader.counts(1)]
+
+    now = read()
+    assert now == [(20, 1), (30, 1), (30, late)]
+    with sqlite3.connect(run / "journal.db") as connection:
+        ((table,),) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'role_second'")
+        connection.execute("ALTER TABLE role_second RENAME TO newer")
+        connection.execute(table.replace("(t_ns, role_id)", "(role_id, t_ns)"))
+        connection.execute("INSERT INTO role_second SELECT * FROM newer")
+        connection.execute("DROP TABLE newer")
+        connection.execute("UPDATE meta SET value = '5' WHERE key = 'schema_minor'")
+    assert read() == now
+    with JournalWriter.open(run) as journal:
+        journal.add_role_seconds([RoleSecond(1, 31, 1, 1, 1, 0, 0, b"")])
+    with JournalReader(run) as reader:
+        assert [count.t_ns for count in reader.counts(1, 20)] == [30, 30, 31]
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:

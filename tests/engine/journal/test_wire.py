@@ -44,7 +44,7 @@ def write_a_cell(journal: JournalWriter) -> int:
     role = journal.add_role(step, 1, "insert", 21, 22)
     stall = journal.add_event("stall", 120, {}, attempt=attempt, step=step, role="insert")
     journal.commit()
-    journal.add_role_second(RoleSecond(role, 130, 10, 5, 50, 0, 7, b"\x00\xff", None, 1, 2, 3, 4, -5, 6, 7, 8, None))
+    journal.add_role_seconds([RoleSecond(role, 130, 10, 5, 50, 0, 7, b"\x00\xff", None, 1, 2, 3, 4, -5, 6, 7, 8, None)])
     journal.add_sample(step, 130, 10, "server", {"cpu_ns": 1})
     journal.update_event(stall, 131, {"depth": 1.0})
     journal.add_differences(step, {"wal": {"": {"wal_bytes": 5}}})

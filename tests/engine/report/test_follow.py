@@ -49,7 +49,7 @@ class UnderWay:
         row = self.journal.add_role(self.step, 1, name, 1, 2)
         for second, rows in enumerate(rates, 1):
             t_ns = self.started_ns + second * SECOND_NS
-            self.journal.add_role_second(RoleSecond(row, t_ns, SECOND_NS, statements, rows, 0, 0, b""))
+            self.journal.add_role_seconds([RoleSecond(row, t_ns, SECOND_NS, statements, rows, 0, 0, b"")])
         self.journal.commit()
 
 

@@ -1,0 +1,366 @@
+"""The connections of a step, read all together once a second: their counters, their processes, their stalls.
+
+There may be hundreds, and what is done for each by itself, however little, is done hundreds of times a second. So what
+is read of them are the rows of arrays.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.model import RoleTotals
+from engine.host.procfs import Task, TaskReader
+from engine.journal.reader import RoleSecond
+from engine.observe.evidence import RoleSecond as SeenSecond
+from engine.observe.histograms import Histograms
+from engine.observe.stall_snapshot import StallSnapshot
+from engine.observe.stalls import Change, Detector, StallRule
+from engine.observe.tasks import Tasks, Used
+from engine.postgres.activity import Wait
+from engine.postgres.processes import ServerSample
+from workloads import histogram
+from workloads.base import Step
+from workloads.page import (
+    CONTROL_WORDS,
+    ERROR_OFFSET,
+    OUTCOMES,
+    RESPONSE_OFFSET,
+    SERVICE_OFFSET,
+    SLOT_WORDS,
+    Control,
+    Page,
+    State,
+    Word,
+    page_bytes,
+)
+
+HISTORY_S = 60  # of seconds kept to explain a stall
+SATURATED = 0.9  # of one core: from here on the client, not the server, may set the rate
+TOLD = (Word.CLIENT_CPU_NS, Word.CLIENT_RUNQ_NS, Word.CLIENT_VOLUNTARY, Word.CLIENT_INVOLUNTARY, Word.CLIENT_STATE)
+
+Ints = npt.NDArray[np.int64]
+
+
+class Connection:
+    """What is known of one connection by itself. `row` is its id in the journal."""
+
+    def __init__(self, slot: int, client: int, name: str, page: Page) -> None:
+        self.slot = slot
+        self.client = client
+        self.name = name
+        self.row = 0
+        self.page = page
+        self.backend_pid = self.word(Word.BACKEND_PID)
+        self.client_pid = self.word(Word.CLIENT_PID)
+        self.is_here = not page.words[Control.ELSEWHERE]  # else the client's pid is another machine's
+        self.detector: Detector | None = None
+        self.stall_event = 0
+        self.snapshot: StallSnapshot | None = None  # of its newest stall
+        self.history: deque[SeenSecond] = deque(maxlen=HISTORY_S)  # up to this tick, see `Connections.seconds`
+        self.history_ticks = 0
+
+    def word(self, word: Word) -> int:
+        """One counter."""
+        return self.page.word(self.slot, word)
+
+
+Found = tuple[Connection, Change]
+
+
+class Ticked(NamedTuple):
+    """An interval of all connections, and what it shows of stalls.
+
+    `outcomes` are of those whose transactions did not all end well; `times` are transactions that are timed one by one:
+    (client, when it ended, how long it took).
+    """
+
+    seconds: list[RoleSecond]
+    outcomes: list[tuple[Connection, dict[str, int]]]
+    times: list[tuple[int, int, int]]
+    found: list[Found]
+
+
+class _Interval(NamedTuple):
+    """What may explain a stall, of all connections: the columns of `SeenSecond`."""
+
+    t_ns: int
+    dt_ns: int
+    in_flight_ns: list[int]
+    wait: list[Wait | None]
+    backend_cpu_ns: list[int]
+    backend_runq_ns: list[int]
+    backend_state: list[str]
+    client_cpu_ns: list[int]
+    client_state: list[str]
+    limited_ns: list[int]
+
+    def of(self, slot: int) -> SeenSecond:
+        """That of one connection."""
+        return SeenSecond(
+            self.t_ns,
+            self.dt_ns,
+            self.in_flight_ns[slot],
+            self.wait[slot],
+            self.backend_cpu_ns[slot],
+            self.backend_runq_ns[slot],
+            self.backend_state[slot],
+            self.client_cpu_ns[slot],
+            self.client_state[slot],
+            self.limited_ns[slot],
+        )
+
+
+class Connections:
+    """Those of a step, `all` by their slots. Made when the clients stand at the barrier."""
+
+    def __init__(self, step: Step, page: Page | None, server: ServerSample) -> None:
+        roles = step.roles if page is not None else ()
+        self.all = [Connection(slot, *role, page) for slot, role in enumerate(roles) if page is not None]
+        self._slots = _slots(page, len(roles))
+        self._live = self._slots[:, :ERROR_OFFSET]
+        self._known: Ints = np.zeros_like(self._live)  # counters at the last tick
+        self._service, self._response = map(Histograms, self._counts())
+        ages = [step.watched(name)[0] for _, name in step.roles]
+        self.asked = any(age != "page" for age in ages)  # the server, for ages
+        self._on_page = np.array([age == "page" for age in ages[: len(roles)]], dtype=bool)
+        self._of_session = [age == "session" for age in ages]
+        self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as the server says
+        self._slot_of = {each.backend_pid: each.slot for each in self.all}
+        self._sees_backends = bool(server.total)  # else a local process of its backend's pid is another's
+        self._backends = Tasks(self._of_server(server))
+        # A client process that serves several connections is counted with the first.
+        first: dict[int, int] = {}
+        self._served_by = [first.setdefault(each.client_pid, each.slot) for each in self.all]
+        self._readers = {
+            each.slot: TaskReader(each.client_pid, io=False)
+            for each, served_by in zip(self.all, self._served_by, strict=True)
+            if each.is_here and each.slot == served_by
+        }
+        self._clients = Tasks(self._of_clients())
+        self._history: deque[_Interval] = deque(maxlen=HISTORY_S)
+        self._ticks = 0
+
+    def begin(self, add: Callable[[Connection], int], rule: StallRule, t_ns: int) -> None:
+        """The step begins at `t_ns`; `add` adds a connection to the journal and returns its id."""
+        self._floor_ns = int(rule.in_flight_floor_s * 1e9)
+        for each in self.all:
+            each.row = add(each)
+            each.detector = Detector(rule, each.name, each.client, t_ns)
+
+    def close(self) -> None:
+        """Closes the files of the clients' processes."""
+        for reader in self._readers.values():
+            reader.close()
+
+    def observe(self, waits: Mapping[int, Wait], aged: Callable[[int], int]) -> None:
+        """What the server says of the sessions: their ages, where the page does not have them; others have none.
+
+        `aged` gives an age in active time.
+        """
+        if not self.asked:
+            return
+        self._ages_ns[:] = 0
+        for pid, wait in waits.items():
+            slot = self._slot_of.get(pid)
+            if slot is not None and (wait.state == "active" or self._of_session[slot]):
+                self._ages_ns[slot] = aged(wait.age_ns)
+        self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
+
+    def in_flight_ns(self, t_ns: int) -> Ints:
+        """The ages of the statements in flight, by slot; 0 where there is none."""
+        sent_ns = self._live[:, Word.IN_FLIGHT_NS].copy()
+        ages_ns = np.where(sent_ns > 0, t_ns - sent_ns, 0)
+        if self.asked:  # a session has rested since before the step at first
+            since_ns = t_ns - self._live[:, Word.STARTED_NS]
+            ages_ns = np.where(self._on_page, ages_ns, np.minimum(self._ages_ns, since_ns))
+        return np.maximum(ages_ns, 0)
+
+    def look(self, t_ns: int) -> list[Found]:
+        """Between two ticks: is a statement in flight older than any should be?"""
+        ages_ns = self.in_flight_ns(t_ns)
+        return [
+            (self.all[slot], change)
+            for slot in np.flatnonzero(ages_ns > self._floor_ns).tolist()
+            if (detector := self.all[slot].detector) is not None
+            for change in detector.look(t_ns, int(ages_ns[slot]))
+        ]
+
+    def finish(self, t_ns: int) -> list[Found]:
+        """The step is over."""
+        return [(each, change) for each in self.all if each.detector for change in each.detector.finish(t_ns)]
+
+    def tick(self, t_ns: int, dt_ns: int, server: ServerSample, waits: Mapping[int, Wait]) -> Ticked:
+        """The interval that ends now."""
+        now = self._live.copy()
+        more, self._known = now - self._known, now
+        statements, rows = more[:, Word.STATEMENTS].tolist(), more[:, Word.ROWS].tolist()
+        in_flight_ns, longest_ns = self.in_flight_ns(t_ns).tolist(), now[:, Word.MAX_NS]
+        service = self._service.fresh(int(longest_ns.max(initial=0)))
+        backends, clients = self._backends.take(self._of_server(server)), self._clients.take(self._of_clients())
+        wait = [waits.get(each.backend_pid) for each in self.all]
+        of_backends = (backends.cpu_ns, backends.runq_ns, backends.switches, backends.read_bytes, backends.write_bytes)
+        columns = zip(
+            [each.row for each in self.all],
+            repeat(t_ns),
+            repeat(dt_ns),
+            statements,
+            rows,
+            in_flight_ns,
+            np.minimum(service.longest_us, longest_ns // 1000).tolist(),
+            service.packed,
+            self._fresh_responses(now),
+            *(column.tolist() if self._sees_backends else repeat(None) for column in of_backends),
+            clients.cpu_ns.tolist(),
+            clients.runq_ns.tolist(),
+            clients.switches.tolist(),
+            [each.event if each is not None else None for each in wait],
+        )
+        self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients, more[:, Word.LIMITED_NS].tolist())
+        p50_us, p99_us = self._service.quantiles_us(0.5), self._service.quantiles_us(0.99)
+        done = (now[:, Word.STATE] >= State.DONE).tolist()
+        found = [
+            (each, change)
+            for each, ended, *seen in zip(self.all, done, rows, statements, in_flight_ns, p50_us, p99_us, strict=True)
+            if each.detector is not None
+            for change in (
+                each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
+                if ended
+                else each.detector.tick(t_ns, dt_ns, *seen)
+            )
+        ]
+        return Ticked(
+            list(map(RoleSecond._make, columns)), self._fresh_outcomes(more), self._fresh_times(now, more), found
+        )
+
+    def seconds(self, each: Connection) -> tuple[SeenSecond, ...]:
+        """The last seconds of a connection."""
+        new = min(self._ticks - each.history_ticks, len(self._history))
+        for index in range(len(self._history) - new, len(self._history)):
+            each.history.append(self._history[index].of(each.slot))
+        each.history_ticks = self._ticks
+        return tuple(each.history)
+
+    def totals(self, name: str, seconds: float, threads: int = 1) -> RoleTotals:
+        """What the connections of one role did in a step of so many seconds; a client process has `threads`."""
+        own = np.array([each.name == name for each in self.all], dtype=bool)
+        live, backends, clients = self._live[own], self._backends.used(), self._clients.used()
+        service, response = (counts[own].sum(axis=0) for counts in self._counts())
+
+        def words(word: int) -> int:
+            return int(live[:, word].sum())
+
+        def of_backends(column: Ints) -> int | None:
+            return int(column[own].sum()) if self._sees_backends else None
+
+        return RoleTotals(
+            connections=len(live),
+            statements=words(Word.STATEMENTS),
+            rows=words(Word.ROWS),
+            rows_actual=words(Word.ROWS_ACTUAL),
+            service_ns=words(Word.SERVICE_NS),
+            max_ns=int(live[:, Word.MAX_NS].max()),
+            backend_cpu_ns=of_backends(backends.cpu_ns),
+            backend_runq_ns=of_backends(backends.runq_ns),
+            backend_switches=of_backends(backends.switches),
+            backend_involuntary=of_backends(backends.involuntary),
+            backend_read_bytes=of_backends(backends.read_bytes),
+            backend_write_bytes=of_backends(backends.write_bytes),
+            client_cpu_ns=int(clients.cpu_ns[own].sum()),
+            client_runq_ns=int(clients.runq_ns[own].sum()),
+            client_switches=int(clients.switches[own].sum()),
+            short_deletes=words(Word.SHORT_DELETES),
+            min_lookups=words(Word.MIN_LOOKUPS),
+            min_lookup_ns=words(Word.MIN_LOOKUP_NS),
+            max_lookups=words(Word.MAX_LOOKUPS),
+            connect_ns=words(Word.CONNECT_NS),
+            late_max_ns=int(live[:, Word.LATE_MAX_NS].max()),
+            paired=int((live[:, Word.CPU_PLUS_1] > 0).sum()),
+            limited_ns=words(Word.LIMITED_NS),
+            coupled_ns=words(Word.COUPLED_NS),
+            saturated=bool((clients.cpu_ns[own] > SATURATED * threads * seconds * 1e9).any()),
+            histogram=_sparse(service),
+            response=_sparse(response),
+            buckets=tuple(words(Word.BUCKET_0 + bucket) for bucket in range(len(histogram.REFERENCE_BUCKETS))),
+            outcomes={name: count for name, word in OUTCOMES.items() if (count := words(word))},
+        )
+
+    def _counts(self) -> Iterator[Ints]:
+        """The live histograms of service times and of response times."""
+        return (self._slots[:, first : first + histogram.BUCKETS] for first in (SERVICE_OFFSET, RESPONSE_OFFSET))
+
+    def _of_server(self, server: ServerSample) -> list[Task | None]:
+        return [server.tasks.get(each.backend_pid) for each in self.all]
+
+    def _of_clients(self) -> list[Task | None]:
+        """The clients' processes now, each with the first connection that it serves."""
+        found: list[Task | None] = [None] * len(self.all)
+        for slot, reader in self._readers.items():
+            found[slot] = reader.read()
+        for each in self.all:
+            if not each.is_here:
+                found[each.slot] = _told(each)
+        return found
+
+    def _remember(
+        self,
+        t_ns: int,
+        dt_ns: int,
+        in_flight_ns: list[int],
+        wait: list[Wait | None],
+        backends: Used,
+        clients: Used,
+        limited_ns: list[int],
+    ) -> None:
+        of_backends = (backends.cpu_ns.tolist(), backends.runq_ns.tolist(), self._backends.states)
+        states = [self._clients.states[slot] for slot in self._served_by]
+        of_clients = (clients.cpu_ns[self._served_by].tolist() if self.all else [], states)
+        self._history.append(_Interval(t_ns, dt_ns, in_flight_ns, wait, *of_backends, *of_clients, limited_ns))
+        self._ticks += 1
+
+    def _fresh_responses(self, now: Ints) -> list[bytes | None]:
+        """What was counted of response times, of the connections that have any."""
+        longest_ns = now[:, Word.LATE_MAX_NS]
+        have = ((longest_ns > 0) | (self._slots[:, RESPONSE_OFFSET] > 0)).tolist()
+        if not any(have):
+            return [None] * len(have)
+        packed = self._response.fresh(int(longest_ns.max())).packed
+        return [each if has else None for each, has in zip(packed, have, strict=True)]
+
+    def _fresh_outcomes(self, more: Ints) -> list[tuple[Connection, dict[str, int]]]:
+        counts = more[:, list(OUTCOMES.values())]
+        found = ((self.all[slot], counts[slot].tolist()) for slot in np.flatnonzero(counts.any(axis=1)).tolist())
+        return [(each, {name: n for name, n in zip(OUTCOMES, own, strict=True) if n}) for each, own in found]
+
+    def _fresh_times(self, now: Ints, more: Ints) -> list[tuple[int, int, int]]:
+        timed, new = now[:, Word.TIMED], more[:, Word.TIMED]
+        return [
+            (each.client, *time)
+            for each in (self.all[slot] for slot in np.flatnonzero(new > 0).tolist())
+            for time in each.page.times(each.slot, int(timed[each.slot] - new[each.slot]), int(timed[each.slot]))
+        ]
+
+
+def _slots(page: Page | None, count: int) -> Ints:
+    """The slots of a page as rows. The mapping is their own: it may only be read, and goes with the last of them."""
+    if page is None or not count:
+        return np.zeros((0, SLOT_WORDS), dtype=np.int64)
+    words = np.frombuffer(mmap.mmap(page.fd, page_bytes(count), prot=mmap.PROT_READ), dtype=np.int64)
+    return words[CONTROL_WORDS : CONTROL_WORDS + count * SLOT_WORDS].reshape(count, SLOT_WORDS)
+
+
+def _told(each: Connection) -> Task:
+    """A client's process on another machine, as was told of it last."""
+    cpu_ns, runq_ns, voluntary, involuntary, state = (each.word(word) for word in TOLD)
+    return Task(each.client_pid, chr(state).strip("\0 "), cpu_ns, runq_ns, 0, voluntary, involuntary, 0, 0)
+
+
+def _sparse(counts: Ints) -> tuple[tuple[int, int], ...]:
+    buckets = np.flatnonzero(counts)
+    return tuple(zip(buckets.tolist(), counts[buckets].tolist(), strict=True))

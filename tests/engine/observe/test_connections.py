@@ -1,0 +1,129 @@
+"""Connections read together: each has what it counted, what its processes used, and its own history."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.host.procfs import Task
+from engine.observe.connections import Connections
+from engine.observe.stalls import StallRule
+from engine.postgres.activity import Wait
+from engine.postgres.processes import ServerSample
+from workloads import histogram
+from workloads.base import Beside, Role, Step
+from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Page, State, Word
+
+S = 1_000_000_000
+STEP = Step(
+    "mixed",
+    "query",
+    {},
+    roles=(Role(1, "query"), Role(2, "query"), Role(1, "select"), Role(2, "select")),
+    beside=(Beside("select", "tx/s", ages="session", threads=2),),
+)
+BACKENDS = (101, 102, 103, 104)
+
+
+def server(**cpu_ns: int) -> ServerSample:
+    """A server whose backends, as `b101`, used so much CPU time."""
+    tasks = {int(name[1:]): Task(int(name[1:]), "S", ns, 2 * ns, 0, 3, 4, 5, 6) for name, ns in cpu_ns.items()}
+    return ServerSample({"cpu_ns": 1}, {}, tasks)
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page.create(len(STEP.roles))
+    for slot, backend in enumerate(BACKENDS):
+        page.set_word(slot, Word.BACKEND_PID, backend)
+        page.set_word(slot, Word.CLIENT_PID, os.getpid())  # one process serves all of them
+        page.set_word(slot, Word.STATE, State.RUNNING)
+    yield page
+    page.close()
+
+
+def count(page: Page, slot: int, *times_us: int, offset: int = SERVICE_OFFSET) -> None:
+    """Statements of a connection ended that took so long."""
+    longest = Word.MAX_NS if offset == SERVICE_OFFSET else Word.LATE_MAX_NS
+    for time_us in times_us:
+        page.counts(slot, offset)[histogram.index(time_us)] += 1
+        page.set_word(slot, longest, max(page.word(slot, longest), time_us * 1000))
+    if offset == SERVICE_OFFSET:
+        page.set_word(slot, Word.STATEMENTS, page.word(slot, Word.STATEMENTS) + len(times_us))
+
+
+def test_each_connection_has_its_own_second(page: Page) -> None:
+    connections = Connections(STEP, page, server(b101=10, b103=30))
+    connections.begin(lambda each: 10 + each.slot, StallRule(), 100 * S)
+    began_s = time.process_time()
+    while time.process_time() < began_s + 0.02:  # the kernel counts a process that runs at each of its ticks
+        pass
+    count(page, 0, 100, 100, 5000)
+    count(page, 2, 70)
+    count(page, 2, 900, offset=RESPONSE_OFFSET)
+    page.set_word(2, Word.SKIPPED, 7)
+    page.set_word(1, Word.IN_FLIGHT_NS, 101 * S - 300)
+    page.add_time(3, 100 * S + 5, 40)
+    waits = {103: Wait("Client:ClientRead", "idle", (), 400), 104: Wait("", "active", (), 500), 999: Wait("", "idle")}
+    connections.observe(waits, lambda age_ns: age_ns // 2)
+    ticked = connections.tick(101 * S, S, server(b101=15, b102=20, b103=31), waits)
+    assert [each.role_id for each in ticked.seconds] == [10, 11, 12, 13]
+    assert [each.statements for each in ticked.seconds] == [3, 0, 1, 0]
+    assert [each.in_flight_ns for each in ticked.seconds] == [0, 300, 200, 250], "of the session, in active time"
+    assert [each.max_us for each in ticked.seconds] == [5000, 0, 70, 0], "no longer than the longest"
+    assert [histogram.unpack(each.service) for each in ticked.seconds][:2] == [{100: 2, histogram.index(5000): 1}, {}]
+    assert [each.response for each in ticked.seconds] == [None, None, histogram.pack({histogram.index(900): 1}), None]
+    cpu = [each.backend_cpu_ns for each in ticked.seconds]
+    assert cpu == [5, 0, 1, 0], "what it used before it was first seen is not the second's"
+    assert [each.wait_event for each in ticked.seconds] == [None, None, "Client:ClientRead", ""]
+    assert (ticked.seconds[0].client_cpu_ns or 0) > 0, "a process that serves several is counted with the first"
+    assert [each.client_cpu_ns for each in ticked.seconds][1:] == [0, 0, 0]
+    assert [(each.slot, counts) for each, counts in ticked.outcomes] == [(2, {"skipped": 7})]
+    assert ticked.times == [(2, 100 * S + 5, 40)]
+
+    count(page, 0, 5000)
+    page.set_word(3, Word.STATE, State.DONE)
+    connections.observe(waits, int)
+    ticked = connections.tick(102 * S, S, server(b102=26, b103=32), {})
+    assert [each.statements for each in ticked.seconds] == [1, 0, 0, 0]
+    assert [each.backend_cpu_ns for each in ticked.seconds] == [0, 6, 1, 0], "of one that has gone nothing more"
+    assert [each.in_flight_ns for each in ticked.seconds] == [0, S + 300, 400, 0], "who is done has nothing in flight"
+    assert [each.response for each in ticked.seconds] == [None, None, b"", None]
+    assert not ticked.outcomes and not ticked.times
+
+    seen = connections.seconds(connections.all[2])
+    assert [(each.t_ns, each.in_flight_ns, each.backend_cpu_ns) for each in seen] == [
+        (101 * S, 200, 1),
+        (102 * S, 400, 1),
+    ]
+    assert seen[0].wait == waits[103]
+    assert seen[1].client_cpu_ns == ticked.seconds[0].client_cpu_ns, "that of the process that serves it"
+    totals = connections.totals("query", 2.0)
+    assert (totals.connections, totals.statements, totals.max_ns, totals.backend_cpu_ns) == (2, 4, 5_000_000, 5)
+    assert totals.histogram == ((100, 2), (histogram.index(5000), 2))
+    assert connections.totals("select", 2.0).outcomes == {"skipped": 7}
+    connections.close()
+
+
+def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
+    for second in range(1, 4):
+        count(page, 1, *[1000] * 20)
+        assert not connections.tick((100 + second) * S, S, server(), {}).found
+    page.set_word(1, Word.IN_FLIGHT_NS, 103 * S)
+    assert not connections.look(104 * S - 1)
+    ((stalled, change),) = connections.look(104 * S + 1)
+    assert (stalled.slot, change.kind, change.stall.started_ns) == (1, "began", 103 * S)
+    ((stalled, change),) = connections.finish(105 * S)
+    assert (stalled.slot, change.kind) == (1, "ended")
+
+
+def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
+    connections = Connections(STEP, page, ServerSample({}, {}, {}))
+    connections.begin(lambda each: each.slot, StallRule(), 0)
+    assert {each.backend_cpu_ns for each in connections.tick(S, S, ServerSample({}, {}, {}), {}).seconds} == {None}
+    assert connections.totals("query", 1.0).backend_cpu_ns is None
