@@ -46,6 +46,7 @@ Parts = dict[str, float]  # us per op, by the names of `TITLES`
 WIDEST = 0.5  # an interval of a share that is wider, as far as it is below 1, says too little
 LEAST = 0.1  # what makes less of the difference is not named
 MOST_NAMED = 2
+LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 
 
 def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribution, ...]:
@@ -75,7 +76,7 @@ def attribution(
     looked = all(role.waits for result in every for role in _roles(result))
     both = [tuple(parts_of(result, split=split, waits=looked) for result in pair) for pair in pairs]
     known = [(base, other) for base, other in both if base is not None and other is not None]
-    if headline is None or len(known) < len(pairs):
+    if headline is None or len(known) < len(pairs) or not all(_adds_up(parts) for pair in known for parts in pair):
         return None
     names = _in_order(name for pair in known for parts in pair for name in parts)
     logs = [logs_of(pair, names) for pair in known]
@@ -112,7 +113,7 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
         return sum(of) / 1000 / count
 
     whole = totals.seconds * 1e6 * sum(role.connections for role in roles) / count
-    if whole <= 0:
+    if not 0 < whole < math.inf:
         return None
     seen: Counter[str] = Counter()
     for role in roles if waits else ():
@@ -143,6 +144,11 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
     between = max(0.0, waited.get("client", 0.0) * cut - sum(client.values()))
     found |= client | ({"client_wait": between} if kinds else {})
     return found | {"rest": whole - sum(found.values())}
+
+
+def _adds_up(parts: Parts) -> bool:
+    """Whether the parts are numbers that something can be made of: a record may be damaged."""
+    return all(abs(value) <= MOST_US for value in parts.values()) and sum(parts.values()) >= LEAST_US
 
 
 def phases_of(result: StepResult) -> Mapping[str, float]:

@@ -46,7 +46,9 @@ class WaitLooks:
         """It is `t_ns` now."""
         if not self.names or t_ns < self._due_ns:
             return
-        self._due_ns = t_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
+        # From when it was due: whoever calls is somewhat late each time. What was missed altogether is not made up for.
+        since_ns = self._due_ns if t_ns - self._due_ns < self._interval_ns else t_ns
+        self._due_ns = since_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
         pauses = self._pauses()
         if pauses[1]:
             return

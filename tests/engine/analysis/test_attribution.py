@@ -221,6 +221,22 @@ def test_servers_whose_processes_cannot_be_seen_are_told_by_looks_alone(tmp_path
     assert found is not None and found.named[0].name == "server_running"
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"limited_ns": 10**290, "waits": {"": 1}},
+        {"connections": -1},
+        {"coupled_ns": -(10**30)},
+        {"waits": {"": -5, "Lock:tuple": 6}},
+        {"waits": {"Lock:tuple": 10**300, "": 1}},
+        {"waits": {"": 0}},
+    ],
+)
+def test_damaged_counts_make_no_figures_that_are_none(tmp_path: Path, values: dict[str, Any]) -> None:
+    comparison, _ = of_qr100(tmp_path / "r", slower(1.0, **values))
+    assert len(json.loads(render.to_json(comparison))["steps"]) == 4
+
+
 @given(
     st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1),
                        st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1)), min_size=1)
