@@ -19,7 +19,7 @@ from string import Template
 from typing import Any
 
 from engine.analysis import results
-from engine.analysis.results import CellResult
+from engine.analysis.results import CellResult, RunResult
 from engine.core.errors import UserError, unknown
 from engine.core.flame import FlameGraph, Sampled
 from engine.core.model import Subject
@@ -81,8 +81,10 @@ def subject_of_cell(run: Path, cell: str) -> Subject:
     return next(planned.subject for planned in read_manifest(run).cells if planned.id == cell)
 
 
-def profile(run: Path, subject: Subject, step: str, role: str, cell: str | None = None) -> Profile:
-    """What was sampled in a run, over all repeats of a subject or in one cell of it.
+def profile(
+    run: Path, subject: Subject, step: str, role: str, cell: str | None = None, known: RunResult | None = None
+) -> Profile:
+    """What was sampled in a run, over all repeats of a subject or in one cell of it; `known` are its results.
 
     Raises UserError when that is nothing.
     """
@@ -93,7 +95,9 @@ def profile(run: Path, subject: Subject, step: str, role: str, cell: str | None 
         for path in paths
         if (owner, named) == (subject, step) and cell in (None, path.parents[1].name)
     }
-    counts = [_statements(found, step, role) for found in results.load(run).cells if found.cell.id in sampled]
+    counts = [
+        _statements(found, step, role) for found in (known or results.load(run)).cells if found.cell.id in sampled
+    ]
     name = f"{subject.name} ({run.name})"
     return Profile(name, folded, sum(counts) if all(counts) else None, subject.name)
 
@@ -179,10 +183,10 @@ def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> Fl
     after = Counter(under_one_name(new.folded)) if new is not None else Counter[str]()
     lines = tuple((text, before[text], after[text]) for text in sorted({*before, *after}))
     other = sides[1] if new is not None else None
-    return FlameGraph(step, role, sides[0], other, scale, compared, _flat(base, new), lines)
+    return FlameGraph(step, role, sides[0], other, scale, compared, is_flat(base, new), lines)
 
 
-def _flat(*profiles: Profile | None) -> bool:
+def is_flat(*profiles: Profile | None) -> bool:
     """Whether no stack has more than the innermost function, but for the kernel's, which always have all."""
     lines = (line.split(";") for profile in profiles if profile for line in profile.folded)
     return all(sum(not name.endswith("_[k]") for name in names) <= 1 for names in lines)
@@ -190,7 +194,7 @@ def _flat(*profiles: Profile | None) -> bool:
 
 def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str:
     """The whole page. Raises UserError when the library cannot be found."""
-    library = _library()
+    scripts = library()
     if base is None:
         title = f"{role} in {step}: {new.name}"
         note = f"{new.samples} samples on CPU"
@@ -206,15 +210,15 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
             {"label": f"as wide as in {new.name}; orange is new", "tree": as_new},
             {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": as_base},
         ]
-    if _flat(new, base):
+    if is_flat(new, base):
         note += ". Only the innermost functions are known: these binaries keep no frame pointers"
     # "<" would let a name in the data end the script.
     data = json.dumps({"differential": base is not None, "graphs": graphs}).replace("<", "\\u003c")
     return Template(files("engine.report").joinpath("flame.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
         note=escape(note),
-        style=library[STYLE],
-        library="\n".join(f"<script>{library[name]}</script>" for name in LIBRARY),
+        style=scripts[STYLE],
+        library="\n".join(f"<script>{scripts[name]}</script>" for name in LIBRARY),
         data=data,
     )
 
@@ -239,7 +243,7 @@ def _tree(lines: Mapping[str, tuple[float, float]], name: str = "all", *, differ
     return node
 
 
-def _library() -> dict[str, str]:
+def library() -> dict[str, str]:
     folder = os.environ.get(LIBRARY_VARIABLE)
     if not folder:
         raise UserError(

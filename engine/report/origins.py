@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from engine.analysis import probe_cost
 from engine.core.command_line import command
 from engine.core.comparison import Comparison, middle
 from engine.core.errors import UserError
@@ -13,6 +15,7 @@ from engine.core.format import size
 from engine.core.model import Manifest, config_key
 from engine.core.request import Request, request_of
 from engine.core.text import visible
+from engine.report.recorded import Recorded
 from engine.report.tables import Section, number, percent
 from workloads.names import UnknownName
 
@@ -29,14 +32,15 @@ class Origins:
     machines: tuple[str, ...]
 
 
-def origins(comparison: Comparison, manifests: Sequence[Manifest]) -> Origins:
+def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Recorded) -> Origins:
     """Of all runs of a comparison."""
     sections = (
         subjects(comparison),
         builds(comparison),
         settings(comparison, manifests),
         machine(manifests),
-        observers(comparison),
+        observers(comparison, recorded),
+        probe_costs(comparison),
     )
     return Origins(
         tuple(section for section in sections if section.rows),
@@ -129,9 +133,23 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
             yield f"{before}{name}", ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def observers(comparison: Comparison) -> Section:
-    """What watched the servers in each step, and what the servers' clients cost."""
-    section = Section(OBSERVERS, ("step and build", "probes", "client CPU\nus/op", "client CPU\n/ server's"))
+def probe_costs(comparison: Comparison) -> Section:
+    """What the probes of these runs were measured to cost on this machine, if they were."""
+    section = Section("Cost of these probes, as measured on this machine", ("step", "", "ratio", "95 %", "pairs"))
+    used = {probe for cell in comparison.cells for probe in cell.observers}
+    for folder in dict.fromkeys(Path(folder).parent for folder in comparison.folders.values()):
+        for cost in probe_cost.known(folder):
+            if used and set(cost.probes) >= used and cost.build in {subject.build for subject in comparison.subjects}:
+                bounds = "" if cost.low is None or cost.high is None else f"{cost.low:.3f}-{cost.high:.3f}"
+                ratio = "no figure" if cost.ratio is None else f"{cost.ratio:.3f}"
+                section.add(cost.step, f"{cost.metric} {cost.build}", ratio, bounds, str(cost.pairs))
+    return section
+
+
+def observers(comparison: Comparison, recorded: Recorded) -> Section:
+    """What watched the servers in each step, and what that and the servers' clients cost."""
+    columns = ("probes", "client CPU\nus/op", "client CPU\n/ server's", "engine\n% of a CPU")
+    section = Section(OBSERVERS, ("step and build", *columns))
     for step in comparison.steps:
         rows = []
         for name in comparison.names:
@@ -141,7 +159,10 @@ def observers(comparison: Comparison) -> Section:
                 client = middle([cell.client_cpu_us_per_op for cell in cells if cell.client_cpu_us_per_op is not None])
                 server = middle([cell.server_cpu_us_per_op for cell in cells if cell.server_cpu_us_per_op is not None])
                 share = client / server if client is not None and server else None
-                rows.append(((f"  {name}", probes, number(client), percent(share)), ""))
+                shares = [row.totals.engine_cpu_ns / 1e9 / seconds for cell in cells
+                          if (row := recorded.step(cell)) is not None and row.totals is not None
+                          and (seconds := row.totals.wall_seconds or row.totals.seconds) > 0]  # fmt: skip
+                rows.append(((f"  {name}", probes, number(client), percent(share), percent(middle(shares))), ""))
         section.add_step(step, rows)
     return section
 

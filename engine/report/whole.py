@@ -8,9 +8,9 @@ from pathlib import Path
 from engine.analysis.comparison import compare
 from engine.core.comparison import Comparison
 from engine.core.errors import UserError
-from engine.journal.manifest import read_manifest
-from engine.report import mail, render
+from engine.report import mail, render, statistics_tables
 from engine.report.origins import Origins, origins
+from engine.report.recorded import Recorded, opened
 
 
 def report(folders: Sequence[Path], form: str, base: str | None = None) -> str:
@@ -19,19 +19,20 @@ def report(folders: Sequence[Path], form: str, base: str | None = None) -> str:
     if not comparison.cells:
         why = comparison.left_out[0].text if comparison.left_out else "none was begun"
         raise UserError(f"{', '.join(comparison.runs)}: no cell has finished, so there is nothing to report ({why})")
-    known = origins(comparison, [read_manifest(Path(folder)) for folder in comparison.folders.values()])
-    if form == "md":
-        return _markdown(comparison, known)
-    if form == "text":
-        return mail.text(comparison, known)
-    from engine.report.html.page import page
+    with opened(comparison) as recorded:
+        manifests = [reader.manifest for reader in recorded.readers.values()]
+        known = origins(comparison, manifests, recorded)
+        if form == "md":
+            return _markdown(comparison, known, recorded)
+        if form == "text":
+            return mail.text(comparison, known)
+        from engine.report.html.page import page
 
-    return page(comparison, known)
+        return page(comparison, known, recorded)
 
 
-def _markdown(comparison: Comparison, known: Origins) -> str:
+def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
     """The tables of `bench compare --md`, and where the figures come from."""
+    further = [*mail.further(comparison, known), statistics_tables.section(comparison, recorded)]
     lines = "\n".join(f"    {line}" for line in known.commands)
-    return (
-        f"{render.to_markdown(comparison, further=mail.further(comparison, known))}\n### The command again\n\n{lines}\n"
-    )
+    return f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n"

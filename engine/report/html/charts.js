@@ -45,7 +45,106 @@ function ratioDomain(values) {
   return [Math.exp(-half), Math.exp(half)];
 }
 
+// Shares of a whole, a bar for each role and build.
+function shares(given, width) {
+  const shown = given.map(d => ({ ...d, place: `${d.role} · ${short(d.subject)}` }));
+  const parts = [...new Set(shown.map(d => d.part))], places = [...new Set(shown.map(d => d.place))];
+  const colour = part => roleColours[parts.indexOf(part) % roleColours.length];
+  const node = Plot.plot({
+    width, style, height: 60 + 26 * places.length, marginLeft: left(places), marginRight: 20, marginBottom: 40,
+    x: { domain: [0, 100], label: "% →", ticks: 5 }, y: { type: "band", domain: places, label: null, padding: 0.2 },
+    marks: [
+      Plot.barX(shown, Plot.stackX({ order: parts }, {
+        y: "place", x: d => 100 * d.share, z: "part", fill: d => colour(d.part), title: d => `${d.place}, ${d.part}: ${digits(100 * d.share)} %`,
+      })),
+      Plot.text(shown, Plot.stackX({ order: parts }, {
+        y: "place", x: d => 100 * d.share, z: "part", fill: "black", text: d => d.share > 0.07 ? `${Math.round(100 * d.share)}` : "",
+      })),
+      Plot.ruleX([0]),
+    ],
+  });
+  return {
+    node: together(legend(parts.map(part => [part, colour(part)])), node), columns: ["role", "subject", "part", "share"],
+    rows: given.map(d => [d.role, d.subject, d.part, d.share]),
+  };
+}
+
 const drawings = {
+  overview(all, width) {
+    const known = all.overview.filter(d => d.ratio !== null);
+    const names = [...new Set(known.map(d => d.subject))], one = names.length === 1;
+    const shown = known.map(d => ({ ...d, place: one ? d.step : `${d.step} · ${short(d.subject)}` }));
+    const domain = ratioDomain(shown.flatMap(d => [d.ratio, d.low ?? d.ratio, d.high ?? d.ratio]));
+    const node = Plot.plot({
+      width, style, height: 50 + 22 * shown.length, marginTop: 8, marginBottom: 40, marginLeft: left(shown.map(d => d.place)), marginRight: 16,
+      x: { type: "log", domain, grid: true, label: `ratio to ${report.base} →`, ...ratioTicks },
+      y: { type: "band", domain: shown.map(d => d.place), label: null },
+      marks: [
+        Plot.rect([0], { x1: 1 / (1 + report.margin), x2: 1 + report.margin, fill: "currentColor", fillOpacity: 0.08 }),
+        Plot.ruleX([1], { strokeOpacity: 0.6 }),
+        Plot.ruleY(shown.filter(d => d.low !== null), { y: "place", x1: "low", x2: "high", strokeWidth: 2.5, stroke: d => signColour(d.sign) }),
+        Plot.dot(shown, { x: "ratio", y: "place", r: 4.5, fill: d => signColour(d.sign), title: d => `${d.place}: ${arrow(d.sign)}${ratioText(d.ratio)} ${d.verdict}` }),
+      ],
+    });
+    return {
+      node, count: `n = up to ${d3.max(known, d => d.pairs)} pairs; grey band: the margin`,
+      columns: ["step", "subject", "metric", "ratio", "low", "high", "verdict"],
+      rows: known.map(d => [d.step, d.subject, d.metric, d.ratio, d.low, d.high, d.verdict]),
+    };
+  },
+
+  waits(step, width) {
+    return { ...shares(step.waits, width), count: "means of cells" };
+  },
+
+  phases(step, width) {
+    return { ...shares(step.phases, width), count: "medians of cells" };
+  },
+
+  probed(step, width, figure, which) {
+    const [probe, field] = which.split(" ");
+    const all = step.probed.filter(d => d.probe === probe && d.field === field);
+    const role = choice(figure, "role", [...new Set(all.map(d => d.role))]);
+    const shown = all.filter(d => d.role === role), names = report.subjects.filter(name => shown.some(d => d.subject === name));
+    const node = Plot.plot({
+      width, style, height: 200, marginLeft: 50, marginRight: 16, marginBottom: 40, color: subjectColour,
+      x: { type: "log", base: 2, label: "below, us →", tickFormat: d3.format("~s"), ticks: 6 },
+      y: { grid: true, label: "↑ % of them", zero: true, ticks: 5 },
+      marks: [
+        Plot.ruleY([0]),
+        Plot.lineY(shown, { x: "below_us", y: d => 100 * d.share, stroke: "subject", curve: "step-after" }),
+        Plot.dot(shown, { x: "below_us", y: d => 100 * d.share, fill: "subject", r: 3, title: d => `${d.subject}: ${number(d.count)} below ${duration(d.below_us)}` }),
+      ],
+    });
+    return {
+      node: together(legend(names.map(name => [name, subjectColour.range[report.subjects.indexOf(name)]])), node),
+      count: `n = ${d3.format(",")(d3.sum(shown, d => d.count))}`,
+      columns: ["role", "subject", "below us", "count"], rows: all.map(d => [d.role, d.subject, d.below_us, d.count]),
+    };
+  },
+
+  flame(step, width, figure, place) {
+    const given = step.flames[Number(place)];
+    const label = choice(figure, "widths", given.graphs.map(d => d.label));
+    const tree = given.graphs.find(d => d.label === label).tree;
+    const node = document.createElement("div"), details = document.createElement("p"), drawn = document.createElement("div");
+    details.className = "legend";
+    details.textContent = "A click zooms, the outermost frame shows all again.";
+    node.className = "flame";
+    node.append(drawn, details);
+    const percent = value => (100 * value / tree.value).toFixed(1) + " %";
+    const chart = flamegraph().width(width).cellHeight(17).minFrameSize(1).sort(true).transitionDuration(0).resetHeightOnZoom(true)
+      .label(d => `${d.data.name}: ${number(d.value)} samples, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
+      .setDetailsElement(details);
+    if (given.differential) chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(flamegraph.colorMapper.differentialColorMapper);
+    d3.select(drawn).datum(structuredClone(tree)).call(chart);
+    return {
+      node, count: `${given.note}; functions below 0.2 % are left out`,
+      columns: ["function itself", ...(given.differential ? ["samples of the base", "samples"] : ["samples"])],
+      rows: given.functions.map(each => given.differential ? each : each.slice(0, 2)),
+    };
+  },
+
   ratio(step, width) {
     const known = step.ratios.filter(d => d.ratio !== null);
     const names = known.map(d => d.subject);

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,15 @@ from engine.analysis.sliced_step import sliced_step
 from engine.core.comparison import CellStep, Comparison, Ratio, middle
 from engine.core.errors import UserError
 from engine.core.model import role_place
-from engine.journal import outcome
-from engine.journal.reader import JournalReader, StepRow
-from engine.report.html.series import BANDS, Rates, Ticks, heat_of, marks, read_rates
+from engine.core.waits import KINDS, by_kind
+from engine.journal.reader import StepRow
+from engine.report.html.series import BANDS, heat_of, marks, read_rates
+from engine.report.recorded import Recorded
 from engine.report.tables import PER_OP
+from engine.report.wait_tables import mean_shares
+from engine.view.probe_series import add_pairs
 from engine.view.step_details import band_us
+from probes.table import BY_ID, PHASES
 
 MOST_BLOCKS = 400  # of a pair of servers in slices that are drawn
 OTHER_PROCESSES = "other server processes"
@@ -23,52 +26,37 @@ OTHER_PROCESSES = "other server processes"
 Json = dict[str, Any]
 
 
-def charts(comparison: Comparison, folders: Mapping[str, Path]) -> Json:
+def charts(comparison: Comparison, recorded: Recorded) -> Json:
     """The figures of all steps by their names, in the order of the comparison; and what they share."""
-    with ExitStack() as stack:
-        readers = {run: stack.enter_context(JournalReader(folder)) for run, folder in folders.items()}
-        places = {run: steps_of(reader) for run, reader in readers.items()}
-        steps = {step: _of_step(comparison, folders, readers, places, step) for step in comparison.steps}
     return {
         "subjects": list(comparison.names),
         "base": comparison.base,
         "margin": comparison.margin,
         "bands_us": [band_us(key) for key in range(BANDS + 1)],
-        "steps": steps,
+        "overview": [
+            {"step": step, **_interval(found)}
+            for step in comparison.steps
+            for name in comparison.names
+            if (found := comparison.ratio(name, step, comparison.judged_by(step))) is not None
+        ],
+        "steps": {step: _of_step(comparison, recorded, step) for step in comparison.steps},
     }
 
 
-def steps_of(reader: JournalReader) -> dict[tuple[str, str], StepRow]:
-    """The finished steps of a run's cells, of the attempts that count, by cell and name."""
-    chosen = outcome.chosen(reader.manifest, reader.attempts(origins=False))
-    return {(cell, step.name): step for cell, attempt in chosen.items() for step in reader.steps(attempt.id)}
-
-
-def _of_step(
-    comparison: Comparison,
-    folders: Mapping[str, Path],
-    readers: Mapping[str, JournalReader],
-    places: Mapping[str, Mapping[tuple[str, str], StepRow]],
-    step: str,
-) -> Json:
+def _of_step(comparison: Comparison, recorded: Recorded, step: str) -> Json:
     metric = comparison.judged_by(step)
     cells = [cell for name in comparison.names for cell in comparison.of(name, step)]
-    read: dict[tuple[str, str], tuple[Ticks, Rates | None]] = {}
-    for cell in cells:
-        row = places[cell.run].get((cell.cell, step))
-        if row is not None:
-            read[cell.run, cell.cell] = read_rates(readers[cell.run], row)
-    heat = heat_of([ticks for ticks, _ in read.values()])
-    for cell in cells:
-        if (cell.run, cell.cell) in read:
-            ticks = read[cell.run, cell.cell][0]
-            heat.add(readers[cell.run], places[cell.run][cell.cell, step], ticks, cell.subject)
+    rows = [(cell, row) for cell in cells if (row := recorded.step(cell)) is not None]
+    read = [(cell, row, *read_rates(recorded.reader(cell), row)) for cell, row in rows]
+    heat = heat_of([ticks for _, _, ticks, _ in read])
+    for cell, row, ticks, _ in read:
+        heat.add(recorded.reader(cell), row, ticks, cell.subject)
     return {
         "unit": comparison.units.get(step, "ops/s"),
         "metric": metric,
         "ratios": [_interval(found) for name in comparison.names if (found := comparison.ratio(name, step, metric))],
         "pairs": list(_pairs(comparison, step, metric)),
-        "blocks": list(_blocks(comparison, folders, step)),
+        "blocks": list(_blocks(comparison, step)),
         "cells": [
             {"subject": cell.subject, "run": cell.run, "repeat": cell.repeat, "value": value}
             for cell in cells
@@ -76,13 +64,14 @@ def _of_step(
         ],
         "causes": list(_causes(comparison, step)),
         "roles": list(_roles(comparison, step)),
+        "waits": list(_waits(comparison, step)),
+        "phases": list(_phases(comparison, step)),
+        "probed": list(_histograms(rows)),
         "series": [
             {"subject": cell.subject, "run": cell.run, "cell": cell.cell, "repeat": cell.repeat}
             | (rates.record() if rates is not None else {})
-            | {"marks": marks(readers[cell.run].events(places[cell.run][cell.cell, step].id), ticks)}
-            for cell in cells
-            if (cell.run, cell.cell) in read
-            for ticks, rates in [read[cell.run, cell.cell]]
+            | {"marks": marks(recorded.reader(cell).events(row.id), ticks)}
+            for cell, row, ticks, rates in read
         ],
         "end_s": heat.end_s,
         "heat_columns": heat.columns,
@@ -112,12 +101,12 @@ def _pairs(comparison: Comparison, step: str, metric: str) -> Iterable[Json]:
                 yield {"subject": name, "run": other.run, "repeat": other.repeat, "ratio": two / one}
 
 
-def _blocks(comparison: Comparison, folders: Mapping[str, Path], step: str) -> Iterable[Json]:
+def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
     """The ratio of each block of two servers in slices; of many, evenly spaced ones."""
     if not any(comparison.sliced(name, step) for name in comparison.names):
         return
     try:
-        found = sliced_step(tuple(folders.values()), step, comparison.base)
+        found = sliced_step([Path(folder) for folder in comparison.folders.values()], step, comparison.base)
     except UserError:  # no pair of it has finished
         return
     for pair in found.pairs:
@@ -159,3 +148,43 @@ def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
 def _role_cpu(cells: Sequence[CellStep], role: str) -> float | None:
     found = (cell.roles[role]["cpu_us_per_op"] for cell in cells if role in cell.roles)
     return middle([value for value in found if value is not None])
+
+
+def _waits(comparison: Comparison, step: str) -> Iterable[Json]:
+    """What server processes were seen waiting for, by role and kind, as in the table."""
+    roles = {role for name in comparison.names for cell in comparison.of(name, step) for role in cell.waits}
+    for role in sorted(roles, key=role_place):
+        for name in comparison.names:
+            kinds = by_kind(mean_shares(comparison.of(name, step), role))
+            for kind, word in KINDS.items():
+                if kinds.get(kind):
+                    yield {"subject": name, "role": role, "part": word, "share": kinds[kind]}
+
+
+def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
+    """How the time of statements splits, by role, as in the table."""
+    roles = {role for name in comparison.names for cell in comparison.of(name, step) for role in cell.probes}
+    for role in sorted(roles, key=role_place):
+        for name in comparison.names:
+            known = [cell.probes[role]["phases"] for cell in comparison.of(name, step)
+                     if cell.probes.get(role, {}).get("phases")]  # fmt: skip
+            for phase in (*PHASES, "other") if known else ():
+                share = middle([each.get(phase, 0.0) for each in known])
+                yield {"subject": name, "role": role, "part": phase, "share": share}
+
+
+def _histograms(rows: Iterable[tuple[CellStep, StepRow]]) -> Iterable[Json]:
+    """The histograms of probes, all cells of a subject added up: counts by power of two of us."""
+    sums: dict[tuple[str, str, str, str], dict[int, int]] = {}
+    for cell, row in rows:
+        for role, record in row.totals.probes.items() if row.totals is not None else ():
+            for probe, fields in record.items():
+                for field in BY_ID[probe].fields if probe in BY_ID else ():
+                    if field.kind == "histogram" and fields.get(field.name):
+                        known = sums.setdefault((probe, field.name, role, cell.subject), {})
+                        add_pairs(known, fields[field.name])
+    for (probe, field_name, role, subject), counts in sums.items():
+        place = {"probe": probe, "field": field_name, "role": role, "subject": subject}
+        total = sum(counts.values())
+        for bucket, count in sorted(counts.items()):
+            yield {**place, "below_us": 1 << bucket, "count": count, "share": count / total if total else 0.0}

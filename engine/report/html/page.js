@@ -48,7 +48,8 @@ function tableOf(found) {
 }
 
 function draw(figure) {
-  const step = report.steps[figure.dataset.step], [kind, ...rest] = figure.dataset.chart.split(" ");
+  const [kind, ...rest] = figure.dataset.chart.split(" ");
+  const step = figure.dataset.step === undefined ? report : { ...report.steps[figure.dataset.step], flames: report.flames[figure.dataset.step] };
   const place = figure.querySelector(".plot"), width = Math.max(280, Math.floor(place.clientWidth));
   const found = drawings[kind](step, width, figure, rest.join(" "));
   place.replaceChildren(found.node);
@@ -63,7 +64,7 @@ function draw(figure) {
 
 const figures = [...document.querySelectorAll("figure[data-chart]")];
 for (const figure of figures) {
-  if (/^(rate|heat)/.test(figure.dataset.chart)) figure.classList.add("wide");
+  if (/^(rate|heat|flame)/.test(figure.dataset.chart)) figure.classList.add("wide");
   const details = figure.querySelector("details");
   details.addEventListener("toggle", () => {
     if (!figure.found) draw(figure);

@@ -25,9 +25,11 @@ from engine.core.errors import UserError
 from engine.core.record import visible_record
 from engine.core.text import visible
 from engine.core.version import version
-from engine.report import origins, percentile_tables, render
+from engine.report import flame, origins, percentile_tables, render, statistics_tables
 from engine.report.html.charts import charts
+from engine.report.html.flames import flames
 from engine.report.origins import Origins
+from engine.report.recorded import Recorded
 from engine.report.tables import ARROWS, Notes, Section, bounds, ratio_text, value_text
 
 LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
@@ -79,13 +81,18 @@ class StepPart:
     tables: tuple[Part, ...]
 
 
-def page(comparison: Comparison, known: Origins) -> str:
+def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
     """The whole page. Raises UserError when the libraries cannot be found, or a journal is damaged."""
-    scripts = [*_library(), *(_own(name) for name in OWN)]
     notes = Notes()
-    sections = [*percentile_tables.sections(comparison), *render.all_sections(comparison, notes)]
-    folders = {run: Path(folder) for run, folder in comparison.folders.items()}
-    data = charts(comparison, folders)
+    sections = [
+        *percentile_tables.sections(comparison),
+        *render.all_sections(comparison, notes),
+        statistics_tables.section(comparison, recorded),
+    ]
+    libraries = _library()
+    data, graphs = charts(comparison, recorded), flames(comparison)
+    drawn = flame.library() if graphs else {}
+    scripts = [*libraries, *(drawn[name] for name in flame.LIBRARY[1:] if drawn), *(_own(name) for name in OWN)]
     ids = step_ids(comparison.steps)
     by_step, others = parted(sections, comparison.steps)
     steps = [
@@ -95,7 +102,7 @@ def page(comparison: Comparison, known: Origins) -> str:
             unit=comparison.units.get(step, ""),
             lines=tuple((subject.name, grid_cell(comparison.ratio(subject.name, step, comparison.judged_by(step))))
                         for subject in comparison.others),
-            charts=tuple(_charts_of(data["steps"][step])),
+            charts=tuple(_charts_of(data["steps"][step], graphs.get(step, []))),
             tables=tuple(by_step.get(step, ())),
         )
         for step in comparison.steps
@@ -111,9 +118,9 @@ def page(comparison: Comparison, known: Origins) -> str:
     return template.get_template("page").render(
         title=f"{', '.join(comparison.names[1:]) or comparison.base} against {comparison.base}",
         policy=_policy(scripts),
-        style=Markup(_own("page.css")),
+        style=Markup(drawn.get(flame.STYLE, "") + _own("page.css")),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(in_script(visible_record(data | {"ids": ids}))),
+        data=Markup(in_script(visible_record(data | {"ids": ids, "flames": graphs}))),
         comparison=comparison,
         header=render.header(comparison),
         grid=_grid(comparison, steps),
@@ -123,7 +130,8 @@ def page(comparison: Comparison, known: Origins) -> str:
         further=[*others, *map(_part, known.sections[1:])],
         commands=known.commands,
         notes=render.footer(comparison, notes),
-        words=WORDS,
+        statistics=statistics_tables.TITLE,
+        overview=any(each["ratio"] is not None for each in data["overview"]),
         version=version(),
     )
 
@@ -191,7 +199,7 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
     ]
 
 
-def _charts_of(data: dict[str, Any]) -> Iterable[tuple[str, str]]:
+def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:
     """The charts that there is something for: their kinds and titles."""
     unit = data["unit"] if data["metric"] != "time_s" else "s"
     if any(each["ratio"] is not None for each in data["ratios"]):
@@ -204,8 +212,16 @@ def _charts_of(data: dict[str, Any]) -> Iterable[tuple[str, str]]:
         yield "causes", "Per operation, ratio to the base"
     if data["roles"]:
         yield "roles", "Server CPU by role, us per operation"
+    if data["waits"]:
+        yield "waits", "What server processes waited for, share of the looks at them"
+    if data["phases"]:
+        yield "phases", "Phases of statements, share of their time"
+    for probe, field in dict.fromkeys((each["probe"], each["field"]) for each in data["probed"]):
+        yield f"probed {probe} {field}", f"Probe {probe}: {field.replace('_us', '')}, us"
     for role in data["heat"]:
         yield f"heat {role}", f"How long {role} statements took, over time"
+    for place, graph in enumerate(graphs):
+        yield f"flame {place}", f"Where the CPU time went: {graph['title']}"
 
 
 def _part(section: Section) -> Part:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from engine.analysis.comparison import compare
 from engine.cli.main import main
 from engine.journal.packed import unpack
 from engine.journal.reader import JournalReader
-from engine.report import render, tables
-from engine.report.html import charts, page, series
+from engine.report import flame, render, tables
+from engine.report.html import flames, page, series
+from engine.report.recorded import steps_of
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
 from tests.support.made_run import SECOND_NS, make_run
@@ -37,14 +39,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stand-in for the libraries, which the page does not depend on. The real ones: see the outside tests."""
     folder = tmp_path_factory.mktemp("library")
-    for name in page.LIBRARY:
+    for name in (*page.LIBRARY, *flame.LIBRARY, flame.STYLE):
         (folder / name).write_text(f"/* {name} */")
     return folder
 
 
 def written(run: Path, to: Path, *more: str, library: Path | None = None) -> str:
     """The report as `bench report` writes it."""
-    environment = {page.LIBRARY_VARIABLE: str(library)} if library else {}
+    environment = dict.fromkeys((page.LIBRARY_VARIABLE, flame.LIBRARY_VARIABLE), str(library)) if library else {}
     done = CliRunner().invoke(main, ["report", str(run), "--out", str(to), *more], env=environment)
     assert done.exit_code == 0, done.output
     assert str(to) in done.stdout
@@ -100,9 +102,27 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
             assert found is not None and (found.ratio, found.low, found.high) == tuple(
                 cause[name] for name in ("ratio", "low", "high")
             )
+        for role in {each["role"] for each in data["waits"]}:
+            sums = [sum(each["share"] for each in data["waits"] if (each["role"], each["subject"]) == (role, name))
+                    for name in known.names]  # fmt: skip
+            assert sums == pytest.approx([1.0] * len(sums))
         assert [each["value"] for each in data["cells"]] == [
             value for name in known.names for value in known.values(name, step, known.judged_by(step))
         ]
+    drawn = data_of(text)["flames"]
+    assert {each["title"] for each in drawn["l.i1"]} >= {"insert: 18.6-prebuilt against 14.10-prebuilt"}
+    profile = flame.profile(recorded, known.subject(known.base).subject, "l.i1", "insert")
+    assert drawn["l.i1"][0]["graphs"][0]["tree"]["value"] == profile.samples
+    assert sum(count for _, count, _ in drawn["l.i1"][0]["functions"]) <= profile.samples
+    assert flames.pruned({"name": "all", "value": 1000, "change": 1, "children": [
+        {"name": "a", "value": 999, "change": 2, "children": []},
+        {"name": "b", "value": 1, "change": 4, "children": []},
+    ]}) == {"name": "all", "value": 1000, "change": 5, "children": [
+        {"name": "a", "value": 999, "change": 2, "children": []}]}  # fmt: skip
+    with JournalReader(recorded) as reader:
+        wal = [reader.differences(step.id)["wal"][""]["wal_bytes"] for cell, step in steps_of(reader)
+               if step.name == "l.i1" and "-14.10-" in cell]  # fmt: skip
+    assert tables.number(median(wal)) in text and "wal wal_bytes" in text
     cells = [cell for section in render.all_sections(known, tables.Notes()) for row, _ in section.rows for cell in row]
     plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
     assert [cell for cell in cells if cell.strip() not in plain and "l.i1 " not in cell] == []
@@ -114,7 +134,8 @@ def test_seconds_are_those_of_the_live_chart_and_columns_keep_their_extremes(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with JournalReader(recorded) as reader:
-        for (_, name), step in charts.steps_of(reader).items():
+        for _, step in steps_of(reader):
+            name = step.name
             ticks, rates = series.read_rates(reader, step)
             shown = StepSeries(reader, step)
             shown.catch_up()
@@ -212,7 +233,7 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         for part in (".answer", "#grid tr:last-child", "#comparability"):
             assert browser.evaluate(f"document.querySelector('{part}').getBoundingClientRect().top") < 800
         browser.evaluate("dispatchEvent(new Event('beforeprint'))")
-        marks = "svg [aria-label] :is(path, rect, circle, line)"
+        marks = "svg g :is(path, rect, circle, line)"
         empty = f"[...document.querySelectorAll('figure')].filter(f => f.querySelectorAll('{marks}').length < 2)"
         assert browser.evaluate(f"{empty}.map(f => f.ariaLabel)") == []
         assert browser.evaluate("document.querySelectorAll('figure').length") > 15

@@ -1,0 +1,120 @@
+"""The flame graphs of a report: each step's and role's sampled stacks, of the base and of what changed against it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from engine.analysis import results
+from engine.core.comparison import Comparison
+from engine.core.errors import UserError
+from engine.core.model import role_place
+from engine.report import flame
+from engine.report.flame import Node, Profile
+from engine.tracing import stacks
+
+LEAST = 0.002  # of all samples: what is narrower is left out, as it could not be seen
+NAMED = 40  # functions of the table behind it
+SERVER_ROLES = ("server",)  # besides the connections'
+
+
+def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
+    """By step: what can be drawn, with a title, a note and trees of `engine.report.flame`."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    folders = [Path(folder) for folder in comparison.folders.values()]
+    try:
+        there = {run: stacks.recorded(run) for run in folders if _has_stacks(run)}
+    except UserError:  # of cells whose names are no names of files nothing is opened
+        return found
+    if not there:
+        return found
+    known = {run: results.load(run) for run in there}
+    for step in comparison.steps:
+        connections = {role for cell in comparison.cells if cell.step == step for role in cell.roles}
+        recorded = {role for files in there.values() for _, named, role in files if named == step}
+        for role in sorted(recorded & {*connections, *SERVER_ROLES}, key=role_place):
+            profiles = {
+                subject.name: profile
+                for subject in comparison.subjects
+                if (profile := _profile(there, known, subject.subject, subject.name, step, role)) is not None
+            }
+            found.setdefault(step, []).extend(_drawn(comparison, profiles, role))
+    return found
+
+
+def _has_stacks(run: Path) -> bool:
+    return any(run.glob(f"cells/*/{stacks.FOLDER}/*{stacks.SUFFIX}"))
+
+
+def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str) -> Profile | None:
+    """The samples of all runs together; None where there are none."""
+    own = [
+        flame.profile(run, subject, step, role, known=known[run])
+        for run, files in there.items()
+        if (subject, step, role) in files
+    ]
+    if not own:
+        return None
+    folded = Counter[str]()
+    for each in own:
+        folded.update(each.folded)
+    statements = [each.statements for each in own]
+    return Profile(name, folded, None if None in statements else sum(filter(None, statements)), name)
+
+
+def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> Iterable[dict[str, Any]]:
+    for name, profile in profiles.items():
+        base = profiles.get(comparison.baseline_of(name))
+        if name == comparison.base or base is None:
+            graphs = [{"label": name, "tree": pruned(flame.tree(profile.folded))}]
+            yield {"role": role, "title": f"{role}: {name}", "differential": False, "graphs": graphs,
+                   "functions": functions(profile, None),
+                   "note": f"n = {profile.samples} samples on CPU{_only(profile)}"}  # fmt: skip
+            continue
+        as_new, as_base, how = flame.difference(base, profile)
+        yield {
+            "role": role,
+            "title": f"{role}: {name} against {base.name}",
+            "differential": True,
+            "note": f"n = {profile.samples} samples against {base.samples}, compared {how}; red takes more than in "
+                    f"{base.name}, blue less{_only(profile, base)}",
+            "functions": functions(base, profile),
+            "graphs": [
+                {"label": f"as wide as in {name}", "tree": pruned(as_new)},
+                {"label": f"as wide as in {base.name}", "tree": pruned(as_base)},
+            ],
+        }  # fmt: skip
+
+
+def functions(base: Profile, new: Profile | None) -> list[list[Any]]:
+    """The functions that most samples were in themselves: [name, samples of the base, of the other]."""
+    own = [Counter[str](), Counter[str]()]
+    for counts, side in zip(own, (base, new), strict=True):
+        for line, count in (side.folded if side else {}).items():
+            counts[line.rpartition(";")[2]] += count
+    most = sorted({*own[0], *own[1]}, key=lambda name: (-max(own[0][name], own[1][name]), name))
+    return [[name, own[0][name], own[1][name] if new else None] for name in most[:NAMED]]
+
+
+def _only(*profiles: Profile) -> str:
+    return "; only the innermost functions are known: no frame pointers" if flame.is_flat(*profiles) else ""
+
+
+def pruned(tree: Node) -> Node:
+    """The tree without what is too narrow to be seen; what changed in that is its parent's change."""
+    return _pruned(tree, LEAST * float(tree["value"]))
+
+
+def _pruned(node: Node, least: float) -> Node:
+    kept = {**node, "children": [_pruned(child, least) for child in node["children"] if child["value"] >= least]}
+    if "change" in node:
+        left_out = sum(_changes(child) for child in node["children"] if child["value"] < least)
+        kept["change"] = round(node["change"] + left_out, 2)
+    return kept
+
+
+def _changes(node: Node) -> float:
+    own: float = node["change"]
+    return own + sum(map(_changes, node["children"]))
