@@ -85,7 +85,7 @@ def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> 
 
 def test_what_does_not_go_together_is_refused() -> None:
     for entries, said in (
-        ({"preset": "insert-2024"}, "unknown preset 'insert-2024' .nearest: insert-2024-05"),
+        ({"preset": "insert-2024"}, "unknown preset 'insert-2024' .nearest: insert-2022, insert-2024-05"),
         ({"preset": "select-scaling", "scale": "io"}, "unknown scale 'io'"),
         ({"preset": "select-scaling", "workload": "insert"}, "is of workload pgbench-select, not insert"),
         ({"preset": "planner-delete", "scale": "quick"}, "a plan of its own"),
