@@ -121,12 +121,14 @@ class Maintenance:
     """SQL of a step. Statements of one group run at once, a session each; groups run one after another.
 
     `groups` are what a step without roles consists of; it lasts at least `least_s`. `before` are done before a step
-    begins, unmeasured. `background` groups are started before a step, `gap_s` apart; the step does not wait for them.
+    begins, unmeasured; `cold`: then the cluster's files are taken out of the page cache. `background`
+    groups are started before a step, `gap_s` apart; the step does not wait for them.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     least_s: float = 0.0
     before: tuple[tuple[str, ...], ...] = ()
+    cold: bool = False
     background: tuple[tuple[str, ...], ...] = ()
     gap_s: float = 0.0
 

@@ -84,6 +84,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     published: tuple[Table, ...] = ()
     remarks: tuple[Text, ...] = ()
     name: str = ""  # the file's
+    folder: str = ""
 
     def __post_init__(self) -> None:
         for entries, refused in (
@@ -116,13 +117,15 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """
         sizes: dict[str, Mapping[str, Any]] = dict(self.scales.items())
         plan = {name: value for name, value in self.plan.items() if name not in FIXED}
+        if "script" in plan:  # files beside it
+            plan["script"] = [str(Path(self.folder, name)) for name in plan["script"]]
         return {**plan, **(pick("scale", scale, sizes) if sizes else {})}
 
 
-def parsed(name: str, text: str) -> Preset:
+def parsed(name: str, text: str, folder: str = "") -> Preset:
     """The preset that a file holds. Raises ValueError, with name and place, for what is none."""
     try:
-        found = msgspec.convert({**tomllib.loads(text), "name": name}, Preset)
+        found = msgspec.convert({**tomllib.loads(text), "name": name, "folder": folder}, Preset)
     except (ValueError, RecursionError) as error:  # those of tomllib and msgspec are ValueErrors
         raise ValueError(f"preset {name}: {error}") from None
     return found
@@ -143,7 +146,13 @@ def preset(name: str) -> Preset:
 @cache
 def _read(folders: tuple[Path, ...]) -> dict[str, Preset]:
     files = [file for folder in folders for file in sorted(folder.glob("*.toml"))]
-    return {file.stem: parsed(file.stem, file.read_text("utf-8")) for file in files}
+    return {file.stem: parsed(file.stem, file.read_text("utf-8"), str(file.parent)) for file in files}
+
+
+def shipped_scripts() -> frozenset[str]:
+    """The texts of the scripts that come with presets: they need nobody's consent."""
+    folders = dict.fromkeys(found.folder for found in presets().values())
+    return frozenset(file.read_text("utf-8") for folder in folders for file in Path(folder).glob("*.sql"))
 
 
 def _folders(modules: Iterable[str]) -> Iterable[Path]:

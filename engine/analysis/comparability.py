@@ -351,7 +351,7 @@ def _digests(runs: Iterable[RunResult], subject: Subject) -> set[str]:
 
 def _settings(run: RunResult, subject: Subject) -> tuple[tuple[str, str], ...] | None:
     config = run.manifest.configs.get(config_key(subject.config, subject.build))
-    return config.settings if config else None
+    return (*config.settings, *((f"device {name}", value) for name, value in config.device)) if config else None
 
 
 def _rows_per_query(step: StepResult) -> float | None:

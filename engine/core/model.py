@@ -89,13 +89,15 @@ class Config:
     """A named settings overlay, as it applies to one server version.
 
     `settings` are name and value in order; `dropped` are those of the overlay that the version does not know.
-    `origin` says where it came from: `built in`, `scaled to this machine`, or a file's path.
+    `origin` says where it came from: `built in`, `scaled to this machine`, or a file's path. `device` are name and
+    value of what is set of the block device under the cluster while a cell runs.
     """
 
     name: str
     settings: tuple[tuple[str, str], ...]
     origin: str
     dropped: tuple[str, ...] = ()
+    device: tuple[tuple[str, str], ...] = ()
 
 
 PROBED_ARM = "probed"

@@ -25,7 +25,7 @@ from engine.core.text import visible
 from engine.core.tolerance import tolerances
 from engine.core.version import version
 from engine.guest import kernels
-from engine.host import disk, environment
+from engine.host import block_device, disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
 from engine.plan import abreast, guests, planfile, presets, routes, running
@@ -190,6 +190,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     anything slow is done, and for a build that is not available.
     """
     _check_names(request)
+    restored = tuple(block_device.restore_left())
+    request, unavailable = presets.fetched(request, out / ".builds", progress)
     tunables = guests.check(request)
     routes.look(request)
     request, asked, reason = _decided(request, out)
@@ -200,7 +202,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     found = tuple(resolved.values())
     if any(choice.probe in BPF for choice in asked.probes.choices):
         nix.fetch_bpftrace(progress, out / ".builds")
-    notices = presets.notices(request)
+    notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels:
         notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
@@ -223,6 +225,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     for name, value in configs.overrides(request.overrides):
         if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
+    for config in applied.values():
+        if config.device and request.in_guests:
+            raise UserError(f"config '{config.name}' sets a block device of this machine: not with --kernel")
+        block_device.check(config.device, out)
     settings = [dict(config.settings) for config in applied.values()]
     guess = asked.guess(request, settings, out)
     needed = asked.cell_bytes(request, settings)

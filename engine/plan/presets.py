@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from engine.core.errors import UserError
 from engine.core.request import Request, is_attached, name_of
 from engine.postgres import builds
+from engine.postgres.nix import Progress
 from workloads import workload
 from workloads.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
@@ -43,6 +47,26 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
         for other in NOT_ATTACHED:
             filled.pop(other, None)
     return {**filled, **entries, **({} if asked else {"builds": list(_here(found))})}
+
+
+def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request, tuple[str, ...]]:
+    """The request without those builds of its preset that turn out not to be had, and a line for each.
+
+    Builds that were asked for by their names are left as they are. Raises UserError where none is left.
+    """
+    name = request.options.get("preset")
+    if not isinstance(name, str) or request.builds != _here(preset(name)):
+        return request, ()
+    kept, failed = [], []
+    for build in request.builds:
+        try:
+            builds.resolve([build], progress, roots)
+            kept.append(build)
+        except UserError as error:
+            failed.append(str(error))
+    if not kept:
+        raise UserError(f"preset {name}: none of its builds can be had here: {failed[0]}")
+    return msgspec.structs.replace(request, builds=tuple(kept)), tuple(failed)
 
 
 def notices(request: Request) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
 from engine.core.text import visible
-from engine.host import programs
+from engine.host import block_device, programs
 from engine.host.account import unprivileged
 from engine.host.environment import Machine
 from engine.host.files import is_name, read_text
@@ -39,7 +39,7 @@ RESERVED = frozenset({
 _PRELOADS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
 _LIBRARIES = ("archive_library", "jit_provider", "oauth_validator_libraries")
 _SEARCHED = ("dynamic_library_path", "extension_control_path")
-_KEYS = {"description", "extends", "settings", "from"}
+_KEYS = {"description", "extends", "settings", "from", "device"}
 _SUFFIXES = (".conf", ".toml")
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)?"
@@ -58,10 +58,11 @@ class ConfigSpec:
     description: str
     origin: str
     settings: tuple[tuple[str, str, int], ...]
+    device: tuple[tuple[str, str], ...] = ()
 
 
 def catalog() -> tuple[ConfigSpec, ...]:
-    """The built-in configs in the order of configs.toml; `auto` is the last."""
+    """The built-in configs in the order of configs.toml; those that set a device come last."""
     return tuple(_built_in().values())
 
 
@@ -122,7 +123,7 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
     origin = spec.origin
     if changes:
         origin += f", with {', '.join(f'{name}={value}' for name, value in changes)}"
-    return Config(spec.name, tuple(values.items()), origin, tuple(dict.fromkeys(dropped)))
+    return Config(spec.name, tuple(values.items()), origin, tuple(dict.fromkeys(dropped)), spec.device)
 
 
 def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None:
@@ -130,6 +131,7 @@ def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None
 
     `confirmed` are settings that the user has named again, which may.
     """
+    block_device.parsed(dict(config.device), f"config '{visible(config.name)}' of this run")
     for name, value in config.settings:
         shown = f"{visible(name)}={visible(value)}"
         # The server takes names in any case; `apply` writes them in small letters, by which they are judged here.
@@ -216,6 +218,7 @@ def _from_record(
     if not isinstance(later, dict):
         raise UserError(f"{where}: [from] of config '{name}' must hold tables such as [from.13]")
     settings = list(known[base].settings) if base is not None else []
+    inherited = known[base].device if base is not None else ()
     sections: list[tuple[int, Any]] = [(0, record.get("settings", {}))]
     for major, table in later.items():
         if not re.fullmatch(r"[0-9]{1,3}", major):
@@ -225,7 +228,8 @@ def _from_record(
         for setting, value in _flat(table, where, name):
             settings.append((setting, _text(value, setting, where), first_major))
     description = str(record.get("description", f"from {where}"))
-    return ConfigSpec(name, description, origin, tuple(settings))
+    device = block_device.parsed(record["device"], f"{where}: config '{name}'") if "device" in record else inherited
+    return ConfigSpec(name, description, origin, tuple(settings), device)
 
 
 def _flat(table: Any, where: str, config: str) -> list[tuple[str, Any]]:

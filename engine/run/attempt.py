@@ -117,7 +117,11 @@ class Attempt:
         host = self._elsewhere.host()
 
         def surroundings() -> dict[str, Any]:
-            return environment.record(folder) | ({"client": host.environment()} if host else {})
+            found = environment.record(folder) | ({"client": host.environment()} if host else {})
+            # What a config sets of the device is part of it, and no drift where configs take turns.
+            return found | {
+                "storage": {**found["storage"], **dict.fromkeys(dict(manifest.config(cell.subject).device))}
+            }
 
         origin: dict[str, Any] = {"environment": surroundings()}
         # The manifest's record is the host's: that a guest is another machine is no news.

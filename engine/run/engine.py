@@ -12,7 +12,7 @@ from types import FrameType
 
 from engine.core.kernel import HOST
 from engine.core.model import Cell, Manifest
-from engine.host import scheduler
+from engine.host import block_device, scheduler
 from engine.host.account import unprivileged
 from engine.host.lock import exclusive_run
 from engine.journal import outcome
@@ -81,6 +81,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                 stop.reason = stop.reason or "asked to stop"
 
         stop.poll_control = poll_control
+        block_device.restore_left()
         orphans, uid = journal.close_orphans(), unprivileged().uid
         places = {cell.id: (run / "cells" / cell.id, manifest.build(cell.subject.build).bin) for cell in manifest.cells}
         for cell in manifest.cells:
@@ -100,10 +101,17 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                 if stop.reason:
                     break
                 tunables = manifest.tunables if any(cell.subject.kernel == HOST for cell in cells) else ()
+                device = manifest.config(cells[0].subject).device
                 conninfo = connections.get(cells[0].subject.build, "")
                 with (
-                    clearing.watching([places[cell.id] for cell in cells], uid, conninfo, scheduler.values(tunables)),
+                    clearing.watching(
+                        [places[cell.id] for cell in cells],
+                        uid,
+                        conninfo,
+                        scheduler.values(tunables) | block_device.values(device, run),
+                    ),
                     scheduler.tuned(tunables),
+                    block_device.tuned(device, run),
                 ):
                     for cell in cells:
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import engine
 from engine.core.errors import UserError
-from engine.host import scheduler
+from engine.host import block_device, scheduler
 from engine.journal.lock import held
 from engine.journal.runs import CONTROL
 from engine.postgres.cluster import kill_leftover
@@ -46,8 +46,8 @@ class Reaper:
     ) -> Iterator[None]:
         """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins.
 
-        `conninfo` is that of the server, where it was running already; `tunables` are the scheduler's that are changed
-        meanwhile, with the values that they had.
+        `conninfo` is that of the server, where it was running already; `tunables` are the scheduler's and the device's
+        that are changed meanwhile, with the values that they had.
         """
         own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
         cells = [{"cell": str(cell.absolute()), "bin": str(bin), **own} for cell, bin in places]
@@ -99,6 +99,8 @@ def main() -> None:
     if not cells:
         return
     scheduler.restore(left["tunables"])
+    block_device.restore(left["tunables"])
+    block_device.restore_left()  # so that no later start restores it again
     until_s = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:

@@ -17,6 +17,7 @@ from engine.core.record import converted
 from engine.elsewhere.host import ClientHost
 from engine.host import disk
 from engine.host.counters import Host, cpu_busy_ns, device_of
+from engine.host.files import forget_cached
 from engine.observe.sampler import Sources, StepSampler
 from engine.observe.stalls import StallRule
 from engine.plan.schedule import in_turn
@@ -371,6 +372,8 @@ class StepRunner:
                     self._check()
                     time.sleep(POLL_S)
             self._conclude(sessions)
+        if work.cold:
+            forget_cached(self.server.cell_dir)
 
     def _start_background(self, work: Maintenance) -> None:
         """Starts statements that go on during the next step, a session each; `_poll_background` sees them end."""

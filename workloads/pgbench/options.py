@@ -98,8 +98,11 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = ()
     connect: Annotated[bool, about("A new connection for each transaction.")] = False
     between: Annotated[
-        Literal["auto", "none", "vacuum"],
-        about("What is done before a step: auto vacuums and makes a checkpoint where the scripts write."),
+        Literal["auto", "none", "vacuum", "cold"],
+        about(
+            "What is done before a step: auto vacuums and makes a checkpoint where the scripts write; cold makes one, "
+            "and takes the cluster's files out of the page cache."
+        ),
     ] = "auto"
     warmup_seconds: Annotated[
         Annotated[int, Meta(ge=0, le=3600)],

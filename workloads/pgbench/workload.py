@@ -28,6 +28,7 @@ from workloads.pgbench.options import SHAPE, Options, ScriptOptions, check_scale
 from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, waits, writes
 from workloads.pgbench.spec import Found, Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
+from workloads.presets import shipped_scripts
 
 PROGRAM = "pgbench"
 ROLE = "pgbench"
@@ -51,6 +52,7 @@ NOT_SLICED = {
 }
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 BESIDE = "a tablespace is a folder beside the data"
+COLD = "--between cold takes its files out of the page cache"
 LOG_EVERY_READ = 16  # of the built-in script that only reads, beside another load
 OPEN_END_S = 1_000_000  # of a load beside another, which ends with that
 NOT_BESIDE_WHY = {
@@ -90,6 +92,7 @@ class Pgbench:
             "writes": write,
         }
         beside = BESIDE if options.tablespace or options.index_tablespace else ""
+        beside = COLD if options.between == "cold" else beside
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
@@ -118,7 +121,8 @@ class Pgbench:
                 raise ValueError(error_of(told, scripts, folder))
 
     def written(self, record: Record) -> Written:
-        own = {script.name: script.text for script in _scripts(record) if not script.builtin}
+        ours = shipped_scripts()
+        own = {each.name: each.text for each in _scripts(record) if not each.builtin and each.text not in ours}
         return Written(own, recorded(record).define)
 
     def abreast(self, entries: Record) -> dict[str, Any]:
@@ -179,6 +183,8 @@ class Pgbench:
 
     def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
         options = recorded(record)
+        if options.between == "cold" and step.kind != INIT:
+            return Maintenance(before=(("CHECKPOINT",),), cold=True)
         wanted = options.between == "vacuum" or (options.between == "auto" and record.get("writes", True))
         if step.kind == INIT or not wanted or "t" not in options.init_steps:
             return Maintenance()

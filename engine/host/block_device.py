@@ -1,0 +1,137 @@
+"""What can be set of the block device under a cluster, as a part of a config: set for a while, and restored.
+
+What was there before is kept in a file that an engine holds a lock on, so that the next start restores it where nobody
+else did: neither the engine nor its reaper (`engine.run.reaper`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+from engine.host.counters import device_of
+
+KNOBS: dict[str, tuple[int, int]] = {"read_ahead_kb": (0, 65536)}  # the least and the most
+QUEUE = re.compile(r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/(\w+)")
+LEFT = Path("/run/pgbed")  # gone with the next boot, as what was set is
+
+Settings = Sequence[tuple[str, str]]
+
+
+def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
+    """NAME = NUMBER each, of a config's table. Raises UserError for another name, or a number out of bounds."""
+    if not isinstance(record, Mapping):
+        raise UserError(f"{where}: [device] must be a table such as read_ahead_kb = 128")
+    found = []
+    for name, value in record.items():
+        if name not in KNOBS:
+            raise UserError(f"{where}: [device] has '{visible(str(name))}'; known: {', '.join(KNOBS)}")
+        least, most = KNOBS[name]
+        text = str(value)
+        if isinstance(value, bool) or not re.fullmatch("[0-9]{1,6}", text) or not least <= int(text) <= most:
+            raise UserError(f"{where}: {name} must be a whole number from {least} to {most}")
+        found.append((str(name), text))
+    return tuple(found)
+
+
+def check(settings: Settings, path: Path) -> None:
+    """Raises UserError where the device under a path cannot be set so: no device, no such setting, not as root."""
+    for name, place in _places(settings, path).items():
+        try:
+            place.open("r+").close()
+        except FileNotFoundError:
+            raise UserError(f"{name}: {path} is on {place.parts[3]}, which has no such setting") from None
+        except OSError as error:
+            raise UserError(f"{name}: {place}: {error.strerror}; start bench as root") from None
+
+
+def values(settings: Settings, path: Path) -> dict[str, str]:
+    """What is there now, by the file. Raises UserError where it cannot be read."""
+    found = {}
+    for name, place in _places(settings, path).items():
+        try:
+            found[str(place)] = place.read_text().strip()
+        except OSError as error:
+            raise UserError(f"{name}: {place}: {error.strerror}") from None
+    return found
+
+
+@contextmanager
+def tuned(settings: Settings, path: Path) -> Iterator[None]:
+    """While it lasts the device under a path is set so. Raises UserError where it does not take a value."""
+    before = values(settings, path)
+    with _kept(before):
+        try:
+            for (name, value), place in zip(settings, _places(settings, path).values(), strict=True):
+                try:
+                    place.write_text(value)
+                except OSError as error:
+                    raise UserError(f"{name}={value}: {place} does not take it: {error.strerror}") from None
+            yield
+        finally:
+            restore(before)
+
+
+def restore(before: Mapping[str, str]) -> None:
+    """Gives devices back the values of `values`; of other files nothing is written."""
+    for path, value in before.items():
+        match = QUEUE.fullmatch(path)
+        if match and match[1] in KNOBS and re.fullmatch("[0-9]{1,9}", value):
+            with suppress(OSError):
+                Path(path).write_text(value)
+
+
+def restore_left(folder: Path = LEFT) -> list[str]:
+    """Restores what engines have left that are gone; says what, a line each."""
+    told = []
+    for file in sorted(folder.glob("device-*.json")) if _is_ours(folder) else ():
+        with suppress(OSError, ValueError), file.open("r+") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by who is still there
+            before = json.load(opened)
+            if isinstance(before, dict):
+                restore({str(path): str(value) for path, value in before.items()})
+                told += [f"restored {path} to {value}, as a run before had left it" for path, value in before.items()]
+            file.unlink()
+    return told
+
+
+@contextmanager
+def _kept(before: Mapping[str, str], folder: Path = LEFT) -> Iterator[None]:
+    """Only root can set anything, so only root's record is ever read."""
+    if not before:
+        yield
+        return
+    folder.mkdir(mode=0o700, exist_ok=True)
+    file = folder / f"device-{os.getpid()}.json"
+    with file.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        json.dump(dict(before), opened)
+        opened.flush()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() == 0 and not status.st_mode & 0o022 and folder.is_dir()
+
+
+def _places(settings: Settings, path: Path) -> dict[str, Path]:
+    if not settings:
+        return {}
+    device = device_of(next(each for each in (path, *path.parents) if each.exists()))
+    if device is None:
+        raise UserError(f"{settings[0][0]}: {path} is on no block device that could be set")
+    return {name: Path("/sys/block", device, "queue", name) for name, _ in settings}
