@@ -58,8 +58,15 @@ let
       bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
     '';
 
-  # Tests of runs that are checks of their own, so that no check takes much longer than the others.
+  # Tests of runs that are checks of their own, so that no check takes much longer than the others: what is left when all
+  # others have ended keeps one of the processors.
   apart = {
+    attached = [
+      "arms"
+      "attached"
+      "background"
+      "elsewhere"
+    ];
     abreast = [
       "abreast"
       "conductor"
@@ -73,7 +80,26 @@ let
     micro = [ "micro" ];
     pgbench = [ "pgbench" ];
   };
-  runsOf = lib.concatMapStringsSep " " (name: "tests/engine/run/test_${name}*.py");
+  # And of the screens.
+  screensApart = {
+    live = [
+      "history"
+      "launch"
+      "live"
+    ];
+    damage = [
+      "damage"
+      "storms"
+    ];
+  };
+  filesOf = folder: lib.concatMapStringsSep " " (name: "${folder}/test_${name}*.py");
+  runsOf = filesOf "tests/engine/run";
+  screensOf = filesOf "tests/tui";
+  without =
+    folder: groups:
+    lib.concatMapStringsSep " " (name: "--ignore-glob=*/${folder}/test_${name}*") (
+      builtins.concatLists (builtins.attrValues groups)
+    );
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/postgres/derivation.nix} $(find ${../nix} -name '*.nix')
@@ -123,22 +149,21 @@ in
     engine =
       tests "The tests of the engine but its runs, against real servers" "engine"
         "--ignore=tests/engine/run tests/engine";
-    runs = tests "Whole runs" "runs" (
-      lib.concatMapStringsSep " " (name: "--ignore-glob=*/run/test_${name}*") (
-        builtins.concatLists (builtins.attrValues apart)
-      )
-      + " tests/engine/run"
-    );
+    runs = tests "Whole runs" "runs" "${without "run" apart} tests/engine/run";
+    attached =
+      tests "Runs of servers and clients that are elsewhere, or beside another load" "attached"
+        (runsOf apart.attached);
     abreast = tests "Runs of servers side by side" "abreast" (runsOf apart.abreast);
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
     micro = tests "Runs of one-shot timings" "micro" (runsOf apart.micro);
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
     screens =
       tests "The tests of the terminal, without one" "screens"
-        "--ignore-glob=*/tui/test_damage.py --ignore-glob=*/tui/test_storms.py tests/tui";
-    damage =
-      tests "Screens over damaged records, and in storms of keys and sizes" "damage"
-        "tests/tui/test_damage.py tests/tui/test_storms.py";
+        "${without "tui" screensApart} tests/tui";
+    live = tests "Launch, Live and History" "live" (screensOf screensApart.live);
+    damage = tests "Screens over damaged records, and in storms of keys and sizes" "damage" (
+      screensOf screensApart.damage
+    );
     tests =
       tests "All other tests, against real servers" "tests"
         "--ignore=tests/engine --ignore=tests/tui";

@@ -49,10 +49,10 @@ extra-experimental-features = nix-command flakes"
     fi
   elif ! getent group nixbld > /dev/null; then
     # Without them root's builds run as root, and PostgreSQL refuses to be tested so.
-    say "making the users nixbld1 to nixbld8, which builds run as"
+    say "making the users nixbld1 to nixbld12, which builds run as, each by one at a time"
     groupadd --system nixbld
     local number
-    for number in 1 2 3 4 5 6 7 8; do
+    for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
       useradd --system --no-create-home --home-dir /var/empty --shell /usr/sbin/nologin \
         --gid nixbld --groups nixbld "nixbld$number"
     done
