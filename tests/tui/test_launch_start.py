@@ -21,8 +21,8 @@ from engine.core.request import Request
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from tests.support import asking
+from tests.support.benchcall import LONG, processes_of
 from tests.support.benchcall import Bench as Command
-from tests.support.benchcall import processes_of
 from tests.support.driving_launch import launched, notice, settled, typed, until
 from tests.support.made_run import make_run
 from tui import bench
@@ -199,8 +199,7 @@ def test_what_bench_refuses_is_one_line_on_the_screen(out: Path, small: Path) ->
 def test_an_unfinished_run_is_gone_on_with(out: Path, build: Callable[[int | str], Build]) -> None:
     label = build(16).label
     command = Command(out)
-    words = ("--rows", "2000", "--rows-written", "150000", "--set", "shared_buffers=32MB", "--steps", "l.i1")
-    command.detached("--pg", label, "--repeats", "1", *words)
+    command.detached("--pg", label, "--repeats", "1", *LONG, "--rows-written", "10000")
     command.await_step("l.i1")
     assert command("stop").returncode == 0
 

@@ -18,7 +18,7 @@ import pytest
 from engine.core.model import Build
 from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
-from tests.support.benchcall import Bench, nothing_left, wait_for
+from tests.support.benchcall import WAITING, Bench, nothing_left, wait_for
 
 pytestmark = [
     pytest.mark.outside,
@@ -29,9 +29,12 @@ ROOT = Path(__file__).parents[2]
 STOPPED_S = 3.0
 SEEN_WITHIN_S = 2.0
 QUICK = (
-    "--rows 2000 --rows-written 1000000 --steps l.i0,l.x,l.i1 --repeats 1 --interleave cells "
+    "--rows 2000 --rows-written 2000 --steps l.i0,l.x,l.i1 --repeats 1 --interleave cells "
     "--set shared_buffers=64MB --beside"
 )
+# l.i1 lasts, by waiting: for half a minute in a run that is watched to its end, or until somebody ends it.
+WATCHED = f"{QUICK.replace('2000 --steps', '60000 --steps')} {' '.join(WAITING)}"
+ENDLESS = WATCHED.replace("60000", "10000000")
 
 
 class Tmux:
@@ -115,7 +118,7 @@ def test_a_run_is_started_watched_left_and_compared(
     bench: Bench, tmux: Tmux, build: Callable[[int | str], Build]
 ) -> None:
     base, other = build(14).label, build(16).label
-    tmux.run(f"{tmux.bench} --pg {base},{other} {QUICK.replace('1000000', '700000')} --repeats 2")
+    tmux.run(f"{tmux.bench} --pg {base},{other} {WATCHED} --repeats 2")
     shown = tmux.until(" REC ", " l.i1 ", "ins/s", base)
     assert "1/4" in shown and "space pause" in shown.splitlines()[-1]
     rates = set()
@@ -175,7 +178,7 @@ def test_a_run_is_started_watched_left_and_compared(
 
 
 def test_a_lost_terminal_leaves_the_run_going(bench: Bench, tmux: Tmux, build: Callable[[int | str], Build]) -> None:
-    tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK}")
+    tmux.run(f"{tmux.bench} --pg {build(16).label} {ENDLESS}")
     tmux.until(" REC ", " l.i1 ", "ins/s")
     bench.await_step("l.i1")
     engine = bench.engine_pid()
@@ -215,7 +218,7 @@ def _answers(tmux: Tmux) -> bool:
 
 
 def test_stopping_from_the_screen_stops_the_run(bench: Bench, tmux: Tmux, build: Callable[[int | str], Build]) -> None:
-    tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK}")
+    tmux.run(f"{tmux.bench} --pg {build(16).label} {ENDLESS}")
     tmux.until(" REC ", " l.i1 ", "ins/s")
     tmux.press("m")
     tmux.until("Marker for this moment")
@@ -242,8 +245,7 @@ def test_bench_alone_opens_launch(tmux: Tmux) -> None:
 
 
 def test_plain_prints_lines_in_a_terminal(bench: Bench, tmux: Tmux, build: Callable[[int | str], Build]) -> None:
-    quick = QUICK.replace("1000000", "2000")
-    tmux.run(f"{tmux.bench} --pg {build(16).label} {quick} --plain")
+    tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK} --plain")
     shown = tmux.until("every cell, response times, stalls and sizes: bench compare")
     assert "REC" not in shown and "space pause" not in shown
     tmux.run(f"{tmux.bench} watch --plain")

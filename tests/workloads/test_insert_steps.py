@@ -16,6 +16,7 @@ from workloads.page import Control, State, Word
 
 Databases = Callable[[int | str], Database]
 LOADED = 3000
+FEW = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp1000"]
 
 
 def plan(generation: str, clients: int = 1, selected: list[str] | None = None) -> tuple[Step, ...]:
@@ -65,10 +66,12 @@ INDEXES = {
     ("generation", "major"), [("g24b", 12), ("g24b", 14), ("g24b", 16), ("g24b", 17), ("g24a", 16), ("g22", 16)]
 )
 def test_every_step_does_its_rows(database: Databases, generation: str, major: int) -> None:
+    """Query steps that differ in the rate of the writes only are all run on the newest version."""
     target = database(major)
     clients = 2
     count = 0
-    for step in plan(generation, clients):
+    selected = FEW if generation == "g24b" and major < 17 else None
+    for step in plan(generation, clients, selected):
         if step.kind == "pause":
             pause(target, generation, clients)
             continue

@@ -12,7 +12,7 @@ import pytest
 
 from engine.analysis.comparison import compare
 from engine.core.model import Cell, StepTotals
-from tests.support.benchcall import Bench, wait_for
+from tests.support.benchcall import Bench
 from tests.support.made_run import make_run
 
 HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
@@ -49,9 +49,9 @@ def test_a_slow_down_by_something_else_is_not_put_down_to_the_cpus(tmp_path: Pat
 def test_hogs_pinned_beside_a_cell_show_as_run_queue_wait_by_role_and_are_what_it_is_put_down_to(
     bench: Bench, label: str
 ) -> None:
-    size = ("--rows", "2000", "--rows-written", "60000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
+    size = ("--rows", "2000", "--rows-written", "20000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
     bench.detached("--pg", label, "--aa", "--repeats", "1", "--interleave", "cells", *size)
-    wait_for(lambda: len(bench.attempts()) == 2, "the second cell")
+    bench.await_step("l.i1", 2)
     hogs = [
         subprocess.Popen([sys.executable, "-c", HOG, str(cpu)], start_new_session=True)
         for cpu in sorted(os.sched_getaffinity(0)) * 4  # more than other tests keep busy
