@@ -221,7 +221,8 @@ def _resolve_one(checked: Checked, on_progress: Progress, roots: Path | None, ex
         if entry is not wanted:
             missing = "its source tarball is not available (BENCH_TARBALLS)"
             on_progress(f"{spec.label}: {missing}; using {entry.label} instead")
-        link = roots / entry.attr if roots is not None else None
+        digest = nix.store_hash(Path(entry.out)) if spec.named else None
+        link = roots / (f"{from_source.LINK}{digest}" if digest else entry.attr) if roots is not None else None
         build = _record_of(entry, at_hand or nix.realise(entry.label, entry.drv, on_progress, link))
         return replace(build, label=spec.label) if spec.named else build
     source_name = wanted.tarball.name if wanted.tarball else wanted.attr

@@ -25,6 +25,7 @@ from engine.core.build_spec import variant
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.record import converted, parsed
+from engine.core.text import visible
 from engine.postgres import derivation, nix, source
 from engine.postgres.derivation import Change
 from engine.postgres.nix import Progress
@@ -149,19 +150,26 @@ def recipe_of(label: str, major: int) -> Recipe:
 
 
 def ccache_folder() -> Path | None:
-    """A folder that whoever builds can write compiled files to, for the next build of a tree; None without one.
+    """A folder that whoever builds may write compiled files to, for the next build of a tree; None without one.
 
-    $PGBED_CCACHE names it; an empty one means none. Builds of root's are run by Nix's build users, builds of a user
-    without a Nix daemon by himself. With a daemon an administrator must have made /var/cache/ccache.
+    $PGBED_CCACHE names it; an empty one means none. A user without a Nix daemon builds himself, and root's builds are
+    run by Nix's build users, for whom a folder is made. Everybody else's are, too, and an administrator must have made
+    it. Where a build finds that it may not write there, it goes without.
     """
     named = os.environ.get("PGBED_CCACHE")
     if named is not None:
+        if named and not Path(named).is_dir():
+            raise UserError(f"PGBED_CCACHE names {visible(named)}, which is not a folder")
         return Path(named).absolute() if named else None
-    if os.access(SYSTEM_CCACHE, os.W_OK):
+    if os.geteuid() != 0 and os.access("/nix/store", os.W_OK):
+        return _made(nix.cache_folder() / "ccache")
+    if SYSTEM_CCACHE.is_dir():
         return SYSTEM_CCACHE
-    if os.geteuid() != 0:
-        return _made(nix.cache_folder() / "ccache") if os.access("/nix/store", os.W_OK) else None
-    folder = _made(Path("/var/cache/pgbed-ccache"))
+    return _for_build_users(Path("/var/cache/pgbed-ccache")) if os.geteuid() == 0 else None
+
+
+def _for_build_users(folder: Path) -> Path:
+    _made(folder)
     try:
         os.chown(folder, 0, grp.getgrnam(BUILDERS).gr_gid)
         folder.chmod(0o2770)

@@ -315,7 +315,7 @@ class PlanScreen(BenchScreen):
         if self._panel is not None and self._panel.id == "configs":
             self.bench.ask_user(LineScreen("a config of your own: a .conf or .toml file"), config)
         else:
-            question = "your own: NAME=/path of an install, or NAME=postgresql://USER@HOST/DB, a server that is running"
+            question = "your own: NAME=/path of an install or a source tree, or NAME=postgresql://USER@HOST/DB"
             self.bench.ask_user(LineScreen(question, check=launch_ready.named), build)
 
     def action_find(self) -> None:

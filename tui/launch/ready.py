@@ -91,14 +91,16 @@ def _question(ready: Ready, plan: Request, offer: Choices) -> Question:
         base = tuple(name for name in plan.builds if "=" not in name)[:1] or newest(offer, 1)
         return with_build(replace(ready.made(plan), builds=base, base=None), build, offer.labels)
 
-    return Question("the install with the patch: NAME=/path, of one that has bin/postgres", known, take, named)
+    return Question("what has the patch: NAME=/path of an install or of a source tree", known, take, named)
 
 
 def named(typed: str) -> str:
     """Raises UserError for what is no build of the user's own."""
     name, _, place = typed.partition("=")
     if not name or not place:
-        raise UserError(f"'{typed}': give NAME=/path of an install with bin/postgres, or NAME=postgresql://…")
+        raise UserError(
+            f"'{typed}': give NAME=/path of an install or a source tree, NAME=git:/path@REVISION, or NAME=postgresql://…"
+        )
     return typed
 
 

@@ -264,6 +264,14 @@ def test_where_nothing_is_reached_a_checksum_can_be_given(monkeypatch: pytest.Mo
     assert own_builds.own_builds()["18.98"].source.startswith("sha256-q6ur")
 
 
+def test_a_known_build_under_another_name_is_kept_for_a_run_that_goes_on(
+    build: Callable[[str], Build], tmp_path: Path
+) -> None:
+    old = build("old=17.0-prebuilt")
+    assert (old.label, old.prefix) == ("old", build("17.0-prebuilt").prefix)
+    assert from_source.made_here(old, tmp_path / "roots")
+
+
 def test_a_derivation_without_a_change_is_the_same() -> None:
     known = next(entry for entry in builds.catalog() if entry.label == "13.16")
     same = derivation.derive(known.drv, derivation.Change())
