@@ -37,4 +37,4 @@ def demo(glyphs: str, to: Path | None) -> None:
         raise UserError("the demo needs a terminal; `bench demo --to FOLDER` unpacks its recording for other commands")
     with tempfile.TemporaryDirectory(prefix="pgbed-demo-", ignore_cleanup_errors=True) as out:
         run = unpack(packed, "the demo", Path(out))
-        sys.exit(interface.show(Path(out), run, glyphs=glyphs, guide="demo"))
+        sys.exit(interface.show_to_the_end(Path(out), run, screen="live", glyphs=glyphs, guide="demo"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ import engine
 
 SCREENS = ("launch", "live", "compare", "probes", "history")
 GLYPHS = ("auto", "braille", "block", "ascii")
+ENDING = (signal.SIGHUP, signal.SIGTERM)
 
 
 def wanted(console: Console) -> bool:
@@ -22,10 +24,25 @@ def wanted(console: Console) -> bool:
     return console.is_terminal and sys.stdin.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def show(out: Path, run: Path, *, glyphs: str = "auto", guide: str | None = None) -> int:
+def show(out: Path, run: Path, *, glyphs: str = "auto") -> int:
     """Shows a run until the user leaves the interface; returns its exit code. It does not affect the run."""
-    command = _command(out, run, {"screen": "live", "glyphs": glyphs, "guide": guide})
+    command = _command(out, run, {"screen": "live", "glyphs": glyphs})
     return subprocess.call(command, env=own_modules())
+
+
+def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
+    """As `show`, where something is to be done when the interface has ended, whatever signal ends it.
+
+    It puts the terminal back by itself, and is given the time for that.
+    """
+    with subprocess.Popen(_command(out, run, options), env=own_modules()) as process:
+        known = {number: signal.signal(number, lambda got, _: process.send_signal(got)) for number in ENDING}
+        try:
+            code = process.wait()
+            return code if code >= 0 else 128 - code
+        finally:
+            for number, handler in known.items():
+                signal.signal(number, handler)
 
 
 def become(out: Path, run: Path | None, *, module: str = "tui", **options: str | None) -> NoReturn:

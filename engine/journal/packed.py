@@ -52,7 +52,7 @@ def _add(packed: tarfile.TarFile, name: str, data: bytes) -> None:
 def unpack(packed: bytes, where: str, out: Path) -> Path:
     """Makes the run's folder below `out`; returns it. Raises UserError, which names `where` it came from."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as file:
+        with tarfile.open(fileobj=io.BytesIO(_decompressed(packed)), mode="r:") as file:
             found = _members(file)
     except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
         raise UserError(f"{where}: no packed run can be read from it: {visible(str(error))}") from None
@@ -72,18 +72,26 @@ def unpack(packed: bytes, where: str, out: Path) -> Path:
     return run
 
 
+def _decompressed(packed: bytes) -> bytes:
+    """The archive. Raises ValueError where it is too large: its headers alone may claim any memory."""
+    decompressor = lzma.LZMADecompressor()
+    archive = decompressor.decompress(packed, MOST_BYTES + 1)
+    if len(archive) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+    if not decompressor.eof:
+        raise EOFError("it ends too early")
+    return archive
+
+
 def _members(file: tarfile.TarFile) -> dict[str, bytes]:
     """The files of a run, by their paths in it. Raises ValueError for anything else."""
     found: dict[str, bytes] = {}
-    left = MOST_BYTES
     for member in file:
         stacks = STACKS.fullmatch(member.name)
         named = member.name in (MANIFEST, JOURNAL) or (stacks is not None and all(map(is_name, stacks.groups())))
-        if not named or not member.isreg() or member.name in found:
+        if not named or not member.isreg() or member.issparse() or member.name in found:
             raise ValueError(f"{member.name} is no file of a run")
-        left -= member.size
         data = file.extractfile(member)
-        if left < 0 or data is None:
-            raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+        assert data is not None  # it is a plain file
         found[member.name] = data.read()
     return found

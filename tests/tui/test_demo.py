@@ -82,3 +82,17 @@ def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> 
         await until(pilot, lambda: "the guide has ended" in app.screen_text())
 
     guided(tmp_path, script, stops, 1.0)
+
+
+def test_enter_while_it_presses_keys_skips_the_words_and_no_key(tmp_path: Path) -> None:
+    stops = (Stop(600, "first", until="REPLAY"), Stop(600, "second", ("5", "4", "3")), Stop(600, "third", ("down",)))
+
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        await until(pilot, lambda: "1 of 3" in told(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.current_mode != "live")
+        await pilot.press("enter")
+        await until(pilot, lambda: "3 of 3" in told(app))
+        assert app.current_mode == "compare", "what the third tells of is where the keys of the second lead"
+
+    guided(tmp_path, script, stops, 1.0)

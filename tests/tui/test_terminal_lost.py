@@ -77,3 +77,15 @@ def test_told_to_end_it_puts_the_terminal_back(tmp_path: Path) -> None:
         os.kill(terminal.pid, signal.SIGTERM)
         terminal.until(b"\x1b[?1049l")  # the screen that was there before
         assert terminal.wait() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_of_the_demo_nothing_is_left_whatever_ends_it(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "engine", "demo"]
+    terminal = Terminal(command, {"PGBED_KEYS": str(tmp_path / "keys.toml"), "TMPDIR": str(tmp_path)})
+    terminal.until(b"REPLAY", patience_s=120)
+    assert list(tmp_path.iterdir())
+    os.kill(terminal.pid, number)
+    terminal.until(b"\x1b[?1049l")
+    assert terminal.wait() == 128 + number
+    assert list(tmp_path.iterdir()) == []

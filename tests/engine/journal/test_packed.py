@@ -43,11 +43,14 @@ def test_what_is_packed_is_read_again_without_logs(tmp_path: Path) -> None:
         unpack(packed.read_bytes(), "it", tmp_path / "out")
 
 
-def packed_of(*members: tuple[str, bytes, bytes]) -> bytes:
+def packed_of(*members: tuple[str, bytes, bytes], comment: int = 0, sparse: bool = False) -> bytes:
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:xz") as file:
+    with tarfile.open(fileobj=made, mode="w:xz", preset=0) as file:
         for name, data, kind in members:
             member = tarfile.TarInfo(name)
+            member.pax_headers = {"comment": "x" * comment} if comment else {}
+            if sparse:
+                member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 40)}
             member.size, member.type, member.linkname = len(data), kind, "/etc/passwd"
             file.addfile(member, io.BytesIO(data))
     return made.getvalue()
@@ -65,6 +68,9 @@ def packed_of(*members: tuple[str, bytes, bytes]) -> bytes:
         (packed_of(("cells/a/stacks/.folded", b"", tarfile.FIFOTYPE)), "is no file of a run"),
         (packed_of(*[("manifest.json", b"{}", tarfile.REGTYPE)] * 2), "is no file of a run"),
         (packed_of(("journal.db", bytes(65 << 20), tarfile.REGTYPE)), "more than 64 MiB"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE), comment=65 << 20), "more than 64 MiB"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE), sparse=True), "is no file of a run"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE))[:-40], "it ends too early"),
         (packed_of(("manifest.json", b"{}", tarfile.REGTYPE)), "journal.db is missing"),
     ],
 )
