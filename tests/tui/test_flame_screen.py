@@ -14,9 +14,11 @@ from engine.report import flame
 from engine.tracing import stacks
 from tests.support.driving import check_screen, drive, place_of, shown_keys
 from tests.support.driving_compare import NEW, OLD, on_line, text, until
+from tests.support.driving_live import STALLED, replay
 from tests.support.driving_probes import TO_STALL
 from tests.support.made_run import make_run
 from tui.flame.graph import Asked, FlameScreen
+from tui.live.screen import LiveScreen
 
 EXEC = "PostgresMain;exec_simple_query;ExecModifyTable"
 STACKS = {
@@ -78,7 +80,10 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
     sampled(recording)
 
     async def act(pilot: Pilot[Any], screen: FlameScreen) -> None:
-        await pilot.press("down", "down", "down", "enter")
+        rows = screen._rows
+        await pilot.press("down", "down", "down")
+        assert screen._rows is rows, "an arrow lays nothing out anew"
+        await pilot.press("enter")
         assert screen._zoomed.name == "ExecModifyTable"
         await pilot.press("down", "right")
         assert screen._chosen.name == "ExecDelete"  # the wider one is further left
@@ -127,7 +132,23 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
         assert not screen._by_function
         assert screen._chosen.name in ("index_getnext", "get_actual_range")
         assert {frame.name for frame in screen._found} == {screen._chosen.name}
-        await pilot.press("v")
+        await pilot.press("v", "slash", *["backspace"] * 20, *"exec", "enter")
+        await pilot.pause()
+        functions = [each.name for each in screen._functions]
+        chosen = []
+        for key in ("n", "n", "n", "N", "N", "N"):
+            await pilot.press(key)
+            chosen.append(functions[screen._cursor])
+        assert "ExecDelete" in chosen and all("exec" in name.lower() for name in chosen), chosen
+        assert chosen[3] == chosen[1] and chosen[4] == chosen[0]
+        assert screen._by_function
+        zoomed, side, cursor = screen._zoomed, screen._side, screen._cursor
+        for key in ("w", "u", "backspace"):
+            await pilot.press(key)
+            assert (screen._zoomed, screen._side, screen._cursor) == (zoomed, side, cursor), (
+                "the graph is not to be seen"
+            )
+            assert "a key of the graph" in text(pilot)
         await pilot.resize_terminal(40, 14)  # too narrow for a graph
         await pilot.pause()
         assert "index_" in text(pilot)
@@ -224,6 +245,23 @@ def test_names_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> No
         assert "FLAME" in text(pilot)
 
     drive(script, run, tmp_path, screen="compare", size=(130, 30))
+
+
+def test_the_detail_of_a_stall_leads_to_the_stacks_of_its_cell_and_role(recording: Path) -> None:
+    sampled(recording)
+
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        await pilot.press("n", "enter", "f")
+        await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen))
+        screen = pilot.app.screen
+        assert isinstance(screen, FlameScreen) and screen._asked.cell == STALLED
+        while screen._role != "delete":
+            await pilot.press("d")
+        await until(pilot, lambda: "index_getnext" in text(pilot))
+        await pilot.press("escape")
+        assert " STALL  " in text(pilot)
+
+    replay(recording, check, at_s=12)
 
 
 def test_probes_show_what_functions_took_and_lead_to_the_graph(recording: Path) -> None:

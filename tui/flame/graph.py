@@ -77,6 +77,7 @@ class FlameScreen(BenchScreen):
         self._root = self._zoomed = self._chosen = Frame("all")
         self._functions: list[Function] = []
         self._rows: list[list[Box]] = []
+        self._laid: tuple[object, ...] = ()  # what they are laid out of
         self._found: list[Frame] = []
         self._top = self._cursor = 0
         self._match = 0  # the one of those found that was gone to
@@ -170,6 +171,8 @@ class FlameScreen(BenchScreen):
         self.draw()
 
     def action_out(self) -> None:
+        if self._is_list():
+            return
         if self._zoomed.parent is not None:
             self._zoomed, self._top = self._zoomed.parent, 0
             self.draw()
@@ -210,6 +213,12 @@ class FlameScreen(BenchScreen):
         if not self._found:
             self.bench.say("nothing was looked for: / finds functions by their names")
             return
+        if self._by_function:
+            places = [place for place, each in enumerate(self._functions) if self._wanted.lower() in each.name.lower()]
+            further = [place for place in places if (place - self._cursor) * by > 0] or places
+            self._cursor = further[0 if by > 0 else -1] if further else self._cursor
+            self.draw()
+            return
         self._match = (self._match + by) % len(self._found)
         self._go_to(self._found[self._match])
 
@@ -227,7 +236,15 @@ class FlameScreen(BenchScreen):
         self._by_function = not self._by_function
         self.draw()
 
+    def _is_list(self) -> bool:
+        """Whether functions are listed; says then what a key is of that only the graph has."""
+        if self._by_function:
+            self.bench.say("that is a key of the graph: v shows it")
+        return self._by_function
+
     def action_width(self) -> None:
+        if self._is_list():
+            return
         if self._graph is None or self._graph.other is None:
             self.bench.say("there is one build: a frame is as wide as its part of its samples")
             return
@@ -266,7 +283,10 @@ class FlameScreen(BenchScreen):
     # -- painting
 
     def _lay_out(self) -> None:
-        self._rows = tree.layout(self._zoomed, self.size.width, self._side)
+        """Lays the frames out, unless they are: an arrow moves over thousands of them."""
+        of = (self._zoomed, self.size.width, self._side)
+        if of != self._laid:
+            self._laid, self._rows = of, tree.layout(*of)
 
     def _function_top(self, height: int) -> int:
         room = max(1, height - 1)
