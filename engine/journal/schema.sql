@@ -101,9 +101,10 @@ CREATE TABLE IF NOT EXISTS wait_second (
 ) WITHOUT ROWID;
 
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.
--- Sources: server (all server processes but the monitor's), process:<backend type>, host, device, and the observers:
--- engine, monitor (the engine's own connection). Source `transactions` is no counter: in `ended` it lists those that
--- ended, each with its client, when, and how long it took in ns, of steps whose transactions are timed one by one.
+-- Sources: server (all server processes but the monitor's), process:<backend type>, wal (bytes that the server wrote,
+-- as it says; since it was last asked), host, device, and the observers: engine, monitor (the engine's own connection).
+-- Source `transactions` is no counter: in `ended` it lists those that ended, each with its client, when, and how long it
+-- took in ns, of steps whose transactions are timed one by one.
 CREATE TABLE IF NOT EXISTS sample (
     step_id INTEGER NOT NULL REFERENCES step,
     t_ns INTEGER NOT NULL,

@@ -118,16 +118,18 @@ class StepSampler:
         self.stalling = False  # whether a stall lasts
         self._stopped_event: int | None = None  # while the postmaster is
         self._observed = Observed({}, ())
+        self._wal = (0, 0)  # when it was last asked for, and how much there was
         self._active_ages = ActiveAges()
         self._snapshots = Snapshots(sources.activity, seen=sources.processes is not None)
         self._host_seconds: deque[HostSecond] = deque(maxlen=HISTORY_S)
 
-    def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any]) -> None:
+    def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], wal_bytes: int) -> None:
         """Opens the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
         journal = self.sources.journal
         lead_ns = LEAD_NS + (self._page.words[Control.LATENCY_NS] if self._page else 0)
         self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + lead_ns
         self._ticked_active_ns = self.started_ns
+        self._wal = (self.started_ns, wal_bytes)
         self._due_ns = self.started_ns + READ_OFFSET_NS + TICK_NS
         self.step = journal.begin_step(self.attempt, ordinal, name, kind, work, plan, self.started_ns)
 
@@ -202,7 +204,8 @@ class StepSampler:
         self._poll_log()
         before = self._server
         server, (host, device) = sources.server(before), sources.machine()
-        self._observed = self._observe()
+        known, self._observed = self._observed, self._observe()
+        self._sample_wal(t_ns, self._observed.wal_bytes if self._observed is not known else None)
         self._watch_postmaster(t_ns, server)
         self._sample_server(t_ns, dt_ns, server)
         of_host, of_device = difference(self._host, host), difference(self._device, device)
@@ -262,6 +265,11 @@ class StepSampler:
             data = difference(last.kinds.get(kind, {}), counters)
             if kind != "client backend" and (data.get("cpu_ns") or data.get("write_bytes")):
                 journal.add_sample(self.step, t_ns, dt_ns, f"process:{kind}", data)
+
+    def _sample_wal(self, t_ns: int, wal_bytes: int | None) -> None:
+        if wal_bytes is not None:
+            (before_ns, before), self._wal = self._wal, (t_ns, wal_bytes)
+            self.sources.journal.add_sample(self.step, t_ns, t_ns - before_ns, "wal", {"bytes": wal_bytes - before})
 
     def _of_server(self, first: ServerSample, last: ServerSample) -> dict[str, int]:
         """What the server did between two samples, without what it did for the monitor."""

@@ -40,10 +40,14 @@ class Vacuum:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One answer: client backends of the database by pid, and vacuums (manual ones and autovacuum's)."""
+    """One answer: client backends of the database by pid, and vacuums (manual ones and autovacuum's).
+
+    `wal_bytes` is how much WAL there is, from its first byte on; None of a standby, which writes none.
+    """
 
     waits: dict[int, Wait]
     vacuums: tuple[Vacuum, ...]
+    wal_bytes: int | None = None
 
 
 class Activity:
@@ -63,16 +67,19 @@ class Activity:
         """
         waits: dict[int, Wait] = {}
         vacuums: list[Vacuum] = []
+        wal_bytes: int | None = None
         for kind, pid, what, state, blocked_by, done, total, age_us in self._monitor.ask_prepared(
             STATEMENT, (self._database, str(round(least_age_s * 1e6))), patience_s=PATIENCE_S
         ):
             if kind == "wait":
                 pids = tuple(int(part) for part in blocked_by.split(",")) if blocked_by else ()
                 waits[int(pid or 0)] = Wait(what or "", state or "", pids, max(0, int(age_us or 0)) * 1000)
+            elif kind == "wal":
+                wal_bytes = int(what) if what else None
             else:
                 share = int(done or 0) / int(total) if total and total != "0" else 0.0
                 vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))
-        return Observed(waits, tuple(vacuums))
+        return Observed(waits, tuple(vacuums), wal_bytes)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int]) -> list[tuple[int, str, int]]:
         """What connections wait for now: (role, event, how many), where `roles` has a number for each of the pids.

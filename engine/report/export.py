@@ -5,7 +5,7 @@ cells.csv         every planned cell and what became of it
 steps.csv         one line per cell and step: the figures of `bench compare --json`
 roles.csv         one line per cell, step and role: CPU, waits, quantiles of service and response time
 seconds.csv       one line per connection and second: counts, rates, in-flight age, quantiles
-samples.csv       one line per source and second, data as JSON: server processes, host, device
+samples.csv       one line per source and second, data as JSON: server processes, WAL, host, device
 waits.csv         one line per role, second and wait event: at how many looks, and how many of its server processes were
                   seen waiting for it; no event: for nothing
 probes.csv        one line per frame of a probe (about a second) and role, data as JSON: figures, histograms as pairs

@@ -177,7 +177,7 @@ class StepRunner:
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
-        sampler.begin(ordinal, step.name, step.kind, step.work, plan)
+        sampler.begin(ordinal, step.name, step.kind, step.work, plan, self._wal_first)
         self.under_way.step = self.step = sampler.step
         return sampler
 

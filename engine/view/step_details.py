@@ -17,6 +17,8 @@ from engine.view.step_series import SECOND_NS, Series
 from engine.view.tally import Sort
 from workloads import histogram
 
+# Of a tick in which a server was driven for less, its figures are mostly of what it did meanwhile by itself.
+LEAST_DRIVEN_NS = 50_000_000
 PER_OCTAVE = 2  # bands of service times: two for each doubling
 
 
@@ -60,11 +62,13 @@ def _busy(data: Mapping[str, Any], _: int) -> float | None:
 FIGURES = (
     Figure("server CPU", "%", "server", _per_s("cpu_ns", 1e-7)),
     Figure("run queue", "waiting", "server", _per_s("runq_ns", 1e-9)),
+    Figure("WAL", "MB/s", "wal", _per_s("bytes", 1 / (1 << 20))),
     Figure("disk writes", "MB/s", "device", _per_s("written_kb", 1 / 1024)),
     Figure("disk reads", "MB/s", "device", _per_s("read_kb", 1 / 1024)),
     Figure("waiting for I/O", "%", "host", _per_s("pressure_io_some_ns", 1e-7)),
     Figure("host busy", "%", "host", _busy),
 )
+OF_SERVER = ("server", "wal")  # what does next to nothing while its server is paused
 SOURCES = tuple(dict.fromkeys(figure.source for figure in FIGURES))
 
 
@@ -89,9 +93,11 @@ class StepDetails:
                 continue
             at_ns, share = active(t_ns)
             length = max(1, round(dt_ns * share))
+            if source in OF_SERVER and share < 1 and length < LEAST_DRIVEN_NS:
+                continue
             for figure in FIGURES:
                 if figure.source == source:
-                    value = figure.value(data, length if source == "server" else dt_ns)
+                    value = figure.value(data, length if source in OF_SERVER else dt_ns)
                     if value is not None:
                         self.figures[figure.name].add(at_ns, length, value)
         self._figures_ns = newest_ns

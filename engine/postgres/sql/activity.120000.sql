@@ -1,4 +1,4 @@
--- What every client backend waits for, and what vacuum is at work on. $1 is the database's oid.
+-- What every client backend waits for, what vacuum is at work on, and how far the WAL is. $1 is the database's oid.
 -- pg_stat_get_activity is what pg_stat_activity reads; without its joins the question costs half.
 -- $2 leaves out who began what it does less than so many microseconds ago: nearly all, of hundreds.
 -- pg_blocking_pids stops the lock manager for a moment, so it is asked only for those that wait for a lock.
@@ -12,3 +12,6 @@ UNION ALL
 SELECT 'vacuum', pid, relid::regclass::text, phase, NULL, heap_blks_scanned, heap_blks_total, NULL
 FROM pg_stat_progress_vacuum
 WHERE datid = $1::oid
+UNION ALL
+SELECT 'wal', NULL, (CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn() - '0/0'::pg_lsn END)::text,
+       NULL, NULL, NULL, NULL, NULL

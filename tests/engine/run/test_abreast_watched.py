@@ -39,6 +39,8 @@ def test_every_build_is_told_of_and_a_mark_reaches_every_cell(
     assert "planner is not on" in bench("probes", "off", "planner").stderr
     with JournalReader(bench.run) as reader:
         marks = reader.events(kinds=("mark",))
+        for mark in marks:
+            assert any(data["bytes"] > 0 for *_, data in reader.samples(mark.step_id or 0, sources=("wal",)))
     assert [mark.step_id for mark in marks] == [side["step_id"] for side in found["sides"]]
     assert [mark.attempt_id for mark in marks] == [attempt.id for attempt in bench.attempts()]
     assert bench("stop").returncode == 0

@@ -157,7 +157,7 @@ def test_what_cannot_be_seen_is_not_in_the_record_and_not_zero_on_screen(compare
         server = reader.attempts()[0].origin["server"]
         assert server["database"].startswith("pgbed_") and not server["checkpoint"] and server["may_see_all"]
         for step in reader.steps(attempt.id):
-            assert {source for _, _, source, _ in reader.samples(step.id)} == {"engine"}
+            assert {source for _, _, source, _ in reader.samples(step.id)} == {"engine", "wal"}
             for role in reader.roles(step.id):
                 for second in reader.role_seconds(role.id):
                     assert second.backend_cpu_ns is None and second.client_cpu_ns is not None

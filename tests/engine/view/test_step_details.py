@@ -1,9 +1,11 @@
-"""What is waited for, as it is drawn: from looks, or from one sample a second where a journal has no looks."""
+"""What is read of a step where there is room: waits, from looks or one sample a second; figures of a server."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -33,3 +35,20 @@ def test_waits_are_of_all_looks_or_else_of_one_sample_a_second(tmp_path: Path, l
         assert waits.value == [{event: pytest.approx(part * SECOND_NS) for event, part in parts.items()}]
     else:
         assert waits.value == [{"": SECOND_NS}] * 12
+
+
+class Samples:
+    """A reader that knows two seconds of a server: driven for half of the first, and for 1 ms of the second."""
+
+    def samples(self, _: int, after_ns: int, **__: Any) -> Iterator[tuple[int, int, str, dict[str, int]]]:
+        for second in (1, 2):
+            if second * SECOND_NS > after_ns:
+                yield second * SECOND_NS, SECOND_NS, "server", {"cpu_ns": SECOND_NS // 4, "runq_ns": 0}
+
+
+def test_of_a_tick_in_which_a_server_was_hardly_driven_there_is_no_figure() -> None:
+    details = StepDetails(cast("JournalReader", Samples()), 1)
+    figures = details.read_figures(lambda t_ns: (t_ns, 0.5 if t_ns == SECOND_NS else 0.001))
+    assert figures["server CPU"].value == pytest.approx([50]), "not 25 000 %"
+    whole = StepDetails(cast("JournalReader", Samples()), 1).read_figures(lambda t_ns: (t_ns, 1.0))
+    assert whole["server CPU"].value == pytest.approx([25, 25])
