@@ -64,7 +64,7 @@ GLOSSARY = (
           r"\brunq us\b|\brunq %|\brun[ -]queue\b|\brunq\b"),
     Entry("wait", "what the backend waited for when looked at (pg_stat_activity); ClientRead: its client",
           r"\bwait +p50|\bwait[- ]event|\bClientRead\b"),
-    Entry("10 pr", "processes of the server", r"\b\d+ pr\b"),
+    Entry("x10", "in place of a pid: so many connections, or processes of the server", r" x\d+ "),
     Entry("unseen", "share of the server's CPU time of processes that had ended before they were looked at",
           r"\bunseen\b"),
     Entry("ckpt", "checkpoints: how many in this step, when the last one was", r"\bckpt\b|\bcheckpoints?\b"),

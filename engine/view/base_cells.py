@@ -9,10 +9,8 @@ from statistics import median
 
 from engine.core.model import Cell
 from engine.journal.reader import Attempt, JournalReader
-from engine.view.ghost import Ghost
+from engine.view.ghost import Ghost, base_place
 from engine.view.step_series import StepSeries
-
-ALIKE_S = 1.5  # by how much a step of a fixed length may be longer than another
 
 
 class BaseCells:
@@ -45,8 +43,7 @@ class BaseCells:
     def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
         """The rate up to a time over that of each of the base's cells up to the same point of the step, in order.
 
-        A step has points that are alike by its work, where that is fixed (tables grow, and rates fall), else by its
-        length. There is none of a cell that never came so far.
+        The points are the ghost's. There is none of a cell that never came so far.
         """
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
         found = []
@@ -54,13 +51,9 @@ class BaseCells:
             base = self._series(attempt, series.step.name)
             if base is None or base.step.id == series.step.id or not worked_s:
                 continue  # nothing is known of it, or it is this very cell
-            if series.step.work and kind == "insert":
-                base_s = base.worked_for(kind, done)
-                found += [base_s / worked_s] if base_s else []
-            else:
-                base_s = min(worked_s, base.worked_s(base.newest_ns))  # one ends somewhat later than another
-                base_done = base.done_after(kind, base_s) if worked_s - base_s < ALIKE_S else None
-                found += [done / worked_s * base_s / base_done] if base_done else []
+            base_s = base_place(base, series, at_ns)
+            base_done = base.done_after(kind, base_s) if base_s else None
+            found += [done / worked_s * base_s / base_done] if base_s and base_done else []
         return sorted(found)
 
     def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:

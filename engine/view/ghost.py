@@ -10,6 +10,8 @@ from bisect import bisect_right
 
 from engine.view.step_series import SECOND_NS, Series, StepSeries
 
+ALIKE_S = 1.5  # by how much a step of a fixed length may be longer than another
+
 
 class Ghost:
     """The curve of one cell of the base for a kind of role; `past` grows with the series that it lies behind."""
@@ -64,8 +66,13 @@ class Ghost:
 
 
 def base_place(base: StepSeries, series: StepSeries, t_ns: int) -> float | None:
-    """The base's active time, in s, that is the same point of the step as a time of the series; None after its end."""
-    if series.step.work and "insert" in series.rates:
+    """The base's active time, in s, that is the same point of the step as a time of the series; None after its end.
+
+    It is the step's, whichever role is looked at: by its inserts where those are what it is to do, else by its time,
+    so that a query step is aligned by time although so many rows are to be inserted in it.
+    """
+    headline = series.step.headline
+    if series.step.work and "insert" in series.rates and (headline is None or headline.role == "insert"):
         return base.worked_for("insert", series.done("insert", t_ns))
-    worked_s = series.worked_s(t_ns)
-    return worked_s if worked_s <= base.worked_s(base.newest_ns) else None
+    worked_s, base_s = series.worked_s(t_ns), base.worked_s(base.newest_ns)
+    return min(worked_s, base_s) if worked_s - base_s < ALIKE_S else None

@@ -101,7 +101,7 @@ def test_no_digit_is_ever_cut_from_a_figure() -> None:
     assert rows[1].split() == [
         "delete", "4194303", "1.23M", "6400", "12.3M", "98.8M", "xxxxxxxxxx", "1000", "360k", "3.60M", "3600",
     ]  # fmt: skip
-    assert rows[2].split()[:6] == ["server", "512", "pr", "12.8k", "12.3M", "12.3M"]
+    assert rows[2].split()[:5] == ["server", "x512", "12.8k", "12.3M", "12.3M"]
 
 
 def test_no_quantile_lies_above_the_longest_there_was(tmp_path: Path) -> None:

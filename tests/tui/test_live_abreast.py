@@ -51,6 +51,19 @@ def test_screen_of_a_finished_run(sliced_recording: Path, name: str, size: tuple
     look(sliced_recording, check, size=size, glyphs=glyphs)
 
 
+@pytest.mark.parametrize("size", [(72, 24), (80, 24), (100, 30), (110, 38), (160, 46)])
+def test_all_rows_of_roles_are_shown_where_the_screen_is_whole(sliced_recording: Path, size: tuple[int, int]) -> None:
+    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
+        await pilot.pause()
+        rows = text(pilot).splitlines()
+        at = next(place for place, row in enumerate(rows) if row.startswith(" role"))
+        words = [row.split()[0] for row in rows[at + 1 : at + 6]]
+        assert words == ["insert", "delete", "query", "server", "ckpt"] and rows[-1].split()[0] == "space"
+        assert rows[at][: size[0] - 44 if size[0] >= 110 else None].rstrip().endswith(("age s", "max ms"))
+
+    look(sliced_recording, check, size=size)
+
+
 @pytest.mark.parametrize(("name", "size", "glyphs"), SIZES)
 def test_screen_of_a_replay(sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:

@@ -32,6 +32,9 @@ def test_each_transaction_is_drawn_while_it_ran(tmp_path: Path) -> None:
         assert "last -  median -  n 0" in shown[0]
         assert "ms of each transaction, last 70" in shown[1] and "median 60" in shown[1] and "n 3" in shown[1]
         assert "last 140" in shown[2] and "n 4" in shown[2]
+        await pilot.press("left")
+        assert "ms 140" in text(pilot).splitlines()[3], "what is read out is what is drawn, and no rate"
+        await pilot.press("escape")
         lines = shown[2].splitlines()
         top = next(place for place, line in enumerate(lines) if line.startswith("   150"))
         assert any(letter not in " 0123456789" for letter in lines[top + 1])

@@ -30,30 +30,38 @@ from tui.widgets.taken import Axis, Points, Taken
 from tui.widgets.waits import legend, strip_of
 
 ROOMY = (110, 38)  # columns, rows: from here on there is a second chart, and what was waited for
+TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short terminal, or where much else is to be shown; in a tall one
+SECOND_ROWS = (3, 5)
 
 
 class Charts:
     """The widgets, and what they show. Where cells are abreast `sides` and `closing` stand for `rates` and `times`."""
 
-    CSS = """
-    LiveScreen #rates, LiveScreen #sides, LiveScreen #heat { height: 1fr; min-height: 4; }
-    LiveScreen #axis { height: 1; }
-    LiveScreen #times { height: 2; }
-    LiveScreen #closing { height: 4; }
-    LiveScreen #ribbon { height: 1; }
-    LiveScreen.-tall #times { height: 4; }
-    LiveScreen.-tall #closing { height: 8; }
-    LiveScreen #second { height: 3; display: none; }
-    LiveScreen #second_head { height: 1; display: none; }
-    LiveScreen #waits { display: none; }
-    LiveScreen.-roomy #second, LiveScreen.-roomy #second_head, LiveScreen.-roomy #waits { display: block; }
-    LiveScreen.-ample #second { height: 5; }
-    LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
-    LiveScreen.-abreast #sides, LiveScreen.-abreast #closing { display: block; }
-    LiveScreen.-abreast #rates, LiveScreen.-abreast #times { display: none; }
-    LiveScreen.-heat #heat { display: block; }
-    LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
+    CSS = (
+        f"""
+    Painting #times {{ height: {TIMES_ROWS[0]}; }}
+    Painting #closing {{ height: {CLOSING_ROWS[0]}; }}
+    Painting.-tall #times {{ height: {TIMES_ROWS[1]}; }}
+    Painting.-tall #closing {{ height: {CLOSING_ROWS[1]}; }}
+    Painting.-crowded #times {{ height: {TIMES_ROWS[0]}; }}
+    Painting.-crowded #closing {{ height: {CLOSING_ROWS[0]}; }}
+    Painting #second {{ height: {SECOND_ROWS[0]}; display: none; }}
+    Painting.-ample #second {{ height: {SECOND_ROWS[1]}; }}
     """
+        """
+    Painting #rates, Painting #sides, Painting #heat { height: 1fr; min-height: 4; }
+    Painting #axis { height: 1; }
+    Painting #ribbon { height: 1; }
+    Painting #second_head { height: 1; display: none; }
+    Painting #waits { display: none; }
+    Painting.-roomy #second, Painting.-roomy #second_head, Painting.-roomy #waits { display: block; }
+    Painting #sides, Painting #closing, Painting #heat { display: none; }
+    Painting.-abreast #sides, Painting.-abreast #closing { display: block; }
+    Painting.-abreast #rates, Painting.-abreast #times { display: none; }
+    Painting.-heat #heat { display: block; }
+    Painting.-heat #rates, Painting.-heat #sides { display: none; }
+    """
+    )
 
     def __init__(self, glyphs: Glyphs, resized: Callable[[], None]) -> None:
         self._glyphs = glyphs
@@ -135,10 +143,12 @@ class Charts:
         if view.series is None or view.step is None:
             return
         shown = sight.axis(view)
-        figure = FIGURES[self.figure % len(FIGURES)]
-        points = details.read_figures(place_of(view))[figure.name]
+        figures = details.read_figures(place_of(view))
+        known = [figure for figure in FIGURES if figures[figure.name].until] or FIGURES
+        figure = known[self.figure % len(known)]
+        points = figures[figure.name]
         now = points.at(int(shown.at)) if points.until else None
-        others = ", ".join(other.name for other in FIGURES if other is not figure)
+        others = ", ".join(other.name for other in known if other is not figure)
         words = (f" {figure.name}, {figure.unit} ", ""), (short(now), "strong"), (f"  c: {others}", "dim")
         self.second_head.show([line(*words)])
         self.second.show(points, shown, cross=sight.cross)
@@ -184,6 +194,12 @@ class Charts:
             over = view.fraction == 1 and view.speed is None
             self._ghost = (key, Ghost(found.past, Series() if over else found.ahead(int(axis.at))))
         return self._ghost[1]
+
+
+def fixed_rows(roles: int, *, abreast: bool, tall: bool, roomy: bool, ample: bool) -> int:
+    """The rows of all but the chart of rates, which has what is left: axis, ribbon, and what is below them."""
+    lower = (CLOSING_ROWS if abreast else TIMES_ROWS)[tall]
+    return 2 + lower + (1 + SECOND_ROWS[ample] + roles + 1 if roomy else 0)
 
 
 class _ByRole:

@@ -1,63 +1,28 @@
 """Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
-from textual.widget import Widget
 
 from engine.core.errors import UserError
 from engine.view.events import incident_words, main_stall
 from engine.view.player import Player, legible
-from engine.view.step_series import Series
 from engine.view.view_state import ViewState
 from tui.keys import key
-from tui.live import probe_words
-from tui.live import text as live_text
-from tui.live.charts import ROOMY, Charts, place_of
-from tui.live.cost import Cost
-from tui.live.pointing import Pointing
-from tui.live.readout import readout
-from tui.live.side import schedule, side
-from tui.marks import Line, folded, line
-from tui.screens.base import TALL_ROWS, WIDE_COLUMNS
-from tui.widgets.key_row import KeyRow
-from tui.widgets.lines import Lines
-from tui.widgets.rows import Rows
+from tui.live.charts import ROOMY
+from tui.live.painting import Painting
 
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
 GLANCE_S = 0.2  # between two looks whether a stall has begun
-SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by those of the terminal
-SIDE_NS = 1_500_000_000  # live, between two times that it is drawn anew: every other second
-AMPLE_ROWS = 46
-CHART_ROWS, EVENT_ROWS = 4, 3  # of a short terminal: at least, and wished for
-# What the last row leaves out: always, and on a narrow screen, where further keys hold that have no room.
-LIVE_ONLY, REPLAY_ONLY, ABREAST_ONLY = ("live.mark",), ("live.back", "live.slower"), ("live.build",)
-LESS_IN_REPLAY, LESS_ABREAST = ("live.zoom", "live.role"), ("live.zoom", "live.slower")
-LESS, LESS_WIDE = ("live.heat",), ("live.left", "live.log")
-ROOMY_ONLY = ("live.figure",)
 
 
-class LiveScreen(Pointing):
+class LiveScreen(Painting):
     """A run as it is measured, or a cell of it replayed."""
 
     TITLE_WORD: ClassVar[str] = "LIVE"
-    DEFAULT_CSS = (
-        Charts.CSS
-        + """
-    LiveScreen #middle { height: 1fr; }
-    LiveScreen #main { width: 1fr; }
-    LiveScreen #side { display: none; width: 44; padding: 0 1; height: 1fr; }
-    LiveScreen.-wide #side { display: block; }
-    LiveScreen #events { height: 3; }
-    LiveScreen.-log #main > *, LiveScreen.-log #middle { display: none; }
-    """
-    )
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("space", "hold", "pause", "live.pause"),
         key("n", "stall(1)", "stall", "live.next_stall", shown="n/N"),
@@ -92,23 +57,8 @@ class LiveScreen(Pointing):
 
     def __init__(self) -> None:
         super().__init__()
-        self._held_at: float | None = None  # clock reading at which painting was paused
         self._paint: Timer | None = None
         self._version = -1
-        self._cost = Cost()
-        self._trouble = ""  # why nothing new is shown
-        self._side_drawn: tuple[object, int] = (None, 0)  # what of the right column was drawn last, and when
-        self._settled = False  # the first paint is over: what takes long to read may be read
-
-    def parts(self) -> Sequence[Widget]:
-        self._charts = charts = Charts(self.glyphs, self._redraw)
-        self._head, self._ages = Lines(id="head"), Lines(id="ages")
-        self._roles, self._side = Lines(id="roles"), Lines(id="side")
-        self._events = Rows(self._event_row, id="events")
-        upper = (charts.rates, charts.sides, charts.heat, charts.axis, charts.ribbon)
-        lower = (charts.times, charts.closing, charts.second_head, charts.second, charts.waits)
-        main = Vertical(self._head, *upper, self._ages, *lower, self._roles, id="main")
-        return [Horizontal(main, self._side, id="middle"), self._events]
 
     def on_mount(self) -> None:
         self.bench.run_selected.subscribe(self, lambda _: self.watch_run())
@@ -161,35 +111,12 @@ class LiveScreen(Pointing):
         self._offer(abreast=False)
         self._paint = self.set_interval(REPLAY_PAINT_S if replay else PAINT_S, self._tick)
 
-    def _offer(self, *, abreast: bool) -> None:
-        """Lays the screen out for cells abreast, or one by itself, with the keys that matter then."""
-        columns, rows = self.app.size
-        roomy = columns >= ROOMY[0] and rows >= ROOMY[1]
-        self.set_class(abreast, "-abreast")
-        self.set_class(roomy, "-roomy")
-        self.set_class(roomy and rows >= AMPLE_ROWS, "-ample")
-        self.set_class(columns >= WIDE_COLUMNS, "-wide")  # as the framework does, but only after the first layout
-        self.set_class(rows >= TALL_ROWS, "-tall")
-        self._side.styles.width = self._side_columns
-        replay = self._replayed is not None
-        hidden = {*(LIVE_ONLY if replay else REPLAY_ONLY), *(() if abreast else ABREAST_ONLY)}
-        hidden |= set() if roomy else set(ROOMY_ONLY)
-        hidden |= set(LESS_WIDE) if columns < SIDE_COLUMNS[0][0] else set()
-        if columns < WIDE_COLUMNS:
-            hidden |= {*LESS, *(LESS_IN_REPLAY if replay else ()), *(LESS_ABREAST if abreast else ())}
-        self.query_one(KeyRow).hide(*sorted(hidden))
-
-    @property
-    def _side_columns(self) -> int:
-        """Those of the right column, were it shown."""
-        return next((cells for columns, cells in SIDE_COLUMNS if self.app.size.width >= columns), SIDE_COLUMNS[-1][1])
-
     def _tick(self) -> None:
         still = self._replayed is not None and not self._replayed.playing
         if self.is_current and self._held_at is None and not still:
             self.repaint()
-        elif self.is_current and self.view is not None:
-            self._redraw_head(self.view)
+        elif self.is_current and (view := self.view) is not None:
+            self._try(lambda: self._redraw_head(view))
 
     def _glance(self) -> None:
         """Shows a stall when it begins and when it ends, not at the next beat."""
@@ -241,115 +168,6 @@ class LiveScreen(Pointing):
         elif (view := self.view) is not None:
             self._try(lambda: self._show(view))
 
-    def small(self) -> Sequence[Line]:
-        if self._trouble:
-            return self._error_lines()
-        return live_text.small(self.view, self._behind_s()) if self.view else [line("No run selected")]
-
-    def _show_error(self, text: str) -> None:
-        self._trouble = text
-        self._head.show([line((f" {self.TITLE_WORD} ", "title")), *self._error_lines()])
-        self.refresh_small()
-
-    def _error_lines(self) -> list[Line]:
-        return folded(self._trouble, self.app.size.width, "warning")
-
-    def _show(self, view: ViewState) -> None:
-        if self.has_class("-small"):
-            self.refresh_small()
-            return
-        columns, rows = self.app.size
-        self._show_head(view)
-        wide, tall = columns >= WIDE_COLUMNS, rows >= TALL_ROWS
-        main_columns = columns - self._side_columns if wide else columns
-        self._ages.show(_unfolded(live_text.ages(view), main_columns) if tall else [live_text.ages(view)])
-        probes = probe_words.rows(view.frames, [role.name for role in view.roles])
-        table = live_text.role_table(view, main_columns)
-        if view.step is None and self.player is not None:  # a cell is prepared: what is known is the plan
-            table = schedule(view, self.player.schedule(), main_columns, rows - 8, self.glyphs)
-        self._roles.show([*table, *(probes if tall else probes[:2]), live_text.states(view)])
-        self._arrange(len(table) + len(probes if tall else probes[:2]) + 1, rows)
-        self._show_log(view)
-        if self.player is not None:
-            hot = self.has_class("-heat")
-            self._charts.show(self.player, view, self._shown_kind(view), self.sight, self._chosen_stall, hot=hot)
-            if self.has_class("-roomy") and view.step is not None:
-                if self._settled:
-                    self._charts.show_details(self.player.details(view), view, self.sight)
-                else:
-                    self._charts.reserve(len(view.roles))
-            if wide:
-                self._show_side(self.player, view)
-
-    def _arrange(self, table: int, rows: int) -> None:
-        """Gives the log of a short terminal what the chart leaves: that has the first claim."""
-        if self.has_class("-log"):
-            self._events.styles.height = "1fr"
-            return
-        most = EVENT_ROWS if rows < TALL_ROWS else 8 if not self.has_class("-roomy") or rows >= AMPLE_ROWS else 4
-        fixed = 10 + table + (1 if self.has_class("-abreast") else 0)  # head, axis, ribbon, ages, times, tabs, keys
-        height = max(1, min(most, rows - fixed - CHART_ROWS))
-        known = self._events.styles.height
-        if known is None or known.is_fraction or known.value != height:
-            self._events.styles.height = height
-
-    def _show_side(self, player: Player, view: ViewState) -> None:
-        figures: Mapping[str, Series] = {}
-        if self._settled and view.step is not None:
-            figures = player.details(view).read_figures(place_of(view))
-        size = (self._side_columns - 2, self._side.size.height or self.app.size.height)
-        key = (view.step.id if view.step is not None else 0, size, view.cells_done, self._settled)
-        before, before_ns = self._side_drawn
-        if view.speed is None and key == before and 0 <= view.at_ns - before_ns < SIDE_NS:
-            return  # its courses are a large part of what a paint costs
-        self._side_drawn = (key, view.at_ns)
-        self._side.show(side(view, player.schedule(), player.manifest, figures, self.glyphs, size))
-
-    def _show_log(self, view: ViewState) -> None:
-        """The log, newest first; who has scrolled it stays where that is when it grows."""
-        count, before = len(view.events), self._events.virtual_size.height
-        if 0 < before < count and self._events.top:
-            self._events.scroll_to(y=self._events.top + count - before, animate=False, force=True)
-        self._events.show(count, 0)
-
-    def _event_row(self, place: int) -> Line:
-        view = self.view
-        if view is None or place >= len(view.events):
-            return ()
-        return live_text.event_line(view.events[-1 - place], view.at_ns, view.wall_ns)
-
-    def _behind_s(self) -> float | None:
-        """How long painting has been paused; None while it is not."""
-        return None if self._held_at is None else self.context.clock.monotonic_ns() / 1e9 - self._held_at
-
-    def _redraw_head(self, view: ViewState) -> None:
-        if not self._trouble:
-            self._show_head(view)
-            self.refresh_small()
-
-    def _show_head(self, view: ViewState) -> None:
-        percent = self._cost.percent if self.context.show_cost else None
-        columns = self._head.size.width or self.app.size.width
-        progress = live_text.progress(view, self.glyphs, self._behind_s(), percent, columns)
-        self._head.show([live_text.title(view), progress, self._figures(view, columns)])
-
-    def _figures(self, view: ViewState, columns: int) -> Line:
-        """What is read out, else the rates of now."""
-        kind = self._shown_kind(view)
-        if self.sight.cross is not None and view.series is not None and self.player is not None:
-            details = self.player.details(view)
-            details.read_waits(view.series.roles, place_of(view))
-            ghost = self._charts.ghost
-            return readout(view, kind, self.sight, self._charts.cells, ghost, details.waits)
-        window = self.sight.words(view) if view.step is not None else ""
-        if view.abreast is None:
-            return live_text.rates(view, kind, window, glyphs=self.glyphs, columns=columns)
-        legend = partial(live_text.legend, glyphs=self.glyphs, columns=columns)
-        return legend(view, kind, window)
-
-    def _shown_kind(self, view: ViewState) -> str:
-        return self._kind or view.headline
-
     # Keys
 
     def action_hold(self) -> None:
@@ -360,8 +178,8 @@ class LiveScreen(Pointing):
             self._held_at = self.context.clock.monotonic_ns() / 1e9 if self._held_at is None else None
         if self._held_at is None:
             self.repaint()
-        elif self.view is not None:
-            self._redraw_head(self.view)
+        elif (view := self.view) is not None:
+            self._try(lambda: self._redraw_head(view))
 
     def action_stall(self, by: int) -> None:
         """The next stall, or the one before; a replay goes there."""
@@ -432,11 +250,3 @@ class LiveScreen(Pointing):
             self.bench.ask_bench(("mark", "--", text, str(run)), "adding the marker")
 
         self.bench.ask_user(LineScreen("Marker for this moment:"), put)
-
-
-def _unfolded(spans: Line, columns: int) -> list[Line]:
-    """A line in as many as it takes: a cause is worth more than a row of the chart."""
-    if sum(len(text) for text, _ in spans) <= columns:
-        return [spans]
-    mark = next((mark for _, mark in reversed(spans) if mark in ("stall", "dim")), "")
-    return folded("".join(text for text, _ in spans).strip(), columns, mark)

@@ -35,9 +35,10 @@ def side(
     if view.machine.workers:
         lines += [line(), line(("server processes", "strong"), ("  % of a CPU", "dim"))]
         lines += [line((f"{name:<24}", "dim"), f"{share:6.1f} %") for name, share in view.machine.workers]
-    lines += [line(), line(("environment", "strong"))]
-    for text in environment(manifest):
-        lines += folded(text, columns, indent=0)
+    if len(lines) + 2 < rows:  # a heading alone says nothing
+        lines += [line(), line(("environment", "strong"))]
+        for text in environment(manifest):
+            lines += folded(text, columns, indent=0)
     return lines
 
 

@@ -20,7 +20,7 @@ WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_ste
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq us", 8), ("wait", 11),
 )  # fmt: skip
-TABLE_COLUMNS, LESS = 80, ("pid",)  # narrower, those are left out
+NARROWER = ((79, "pid"), (72, "age s"))  # in fewer cells this is left out: how old statements are is said above, too
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
 
 
@@ -266,17 +266,18 @@ def ages(view: ViewState) -> Line:
 def role_table(view: ViewState, columns: int) -> list[Line]:
     """A row a role, and one of the server as a whole."""
     machine = view.machine
-    heads = [head for head in (*COLUMNS, *TIMES) if columns >= TABLE_COLUMNS or head[0] not in LESS]
+    less = {name for cells, name in NARROWER if columns < cells}
+    heads = [head for head in (*COLUMNS, *TIMES) if head[0] not in less]
     lines = [line((" " + _row({head: head for head, _ in heads}, heads), "dim"))]
     lines += [_role(role, heads) for role in view.roles]
     server = {
         "role": "server",
-        "pid": "all" if machine.server_processes is None else f"{machine.server_processes} pr",
+        "pid": "all" if machine.server_processes is None else f"x{machine.server_processes}",
         **_in_room(machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_us_per_s),
     }
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
     idle = "not visible from outside" if view.attached else "background processes idle"
-    heads = heads[: len(heads) - len(TIMES) - 1]  # up to what it waits for
+    heads = [head for head in heads if head not in (*TIMES, COLUMNS[-1])]  # up to what it waits for
     lines.append(line(" " + _row(server, heads), ("  " + (", ".join(workers) or idle), "dim")))
     clients = [role for role in view.roles if role.client_cpu_percent is not None]
     if clients and columns >= 110:

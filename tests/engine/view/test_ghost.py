@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from engine.journal.reader import Count, JournalReader, RoleRow, StepRow
+from engine.view.base_cells import BaseCells
 from engine.view.ghost import Ghost
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS, StepSeries
 from tests.support.driving import STOPPED
 
+NOTHING: Mapping[str, Any] = {}
 STALLED = "002-16.3-prebuilt-auto-r1"
 
 
-def series(rows: Sequence[int], *, work: int = 1000, started_s: int = 0) -> StepSeries:
+def series(
+    rows: Sequence[int], *, work: int = 1000, started_s: int = 0, id: int = 1, plan: Mapping[str, Any] = NOTHING
+) -> StepSeries:
     """A step that did so much in each second."""
-    step = StepRow(1, 1, 0, "l.i1", "write", "running", started_s * SECOND_NS, None, work, {}, None)
+    step = StepRow(id, 1, 0, "l.i1", "write", "running", started_s * SECOND_NS, None, work, dict(plan), None)
     made = StepSeries(cast("JournalReader", None), step)
     made.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2)}
     for second, count in enumerate(rows, 1):
@@ -46,11 +50,16 @@ def test_what_is_to_come_is_laid_at_the_pace_kept_so_far() -> None:
 
 
 def test_where_work_is_not_fixed_it_is_the_base_after_the_same_time() -> None:
-    base, live = series([100, 20, 100], work=0), series([50, 50], work=0, started_s=1000)
-    ghost = Ghost(base, live, "insert")
-    ghost.catch_up()
-    assert ghost.past.value == pytest.approx([100, 20])
-    assert ghost.ahead(1002 * SECOND_NS).value == [100]
+    queries = {"headline": {"role": "query", "unit": "queries/s", "by": "rate"}}
+    for work, plan in ((0, {}), (300, queries)):  # of a query step rows are inserted besides, at a rate
+        base, live = (
+            series([100, 20, 100], work=work, plan=plan),
+            series([50, 50], work=work, started_s=1000, plan=plan),
+        )
+        ghost = Ghost(base, live, "insert")
+        ghost.catch_up()
+        assert ghost.past.value == pytest.approx([100, 20])
+        assert ghost.ahead(1002 * SECOND_NS).value == [100]
 
 
 def test_a_base_that_did_less_ends_where_its_work_does_and_grows_as_the_series_does() -> None:
@@ -63,6 +72,23 @@ def test_a_base_that_did_less_ends_where_its_work_does_and_grows_as_the_series_d
     ghost.catch_up()
     assert ghost.past.value == pytest.approx([100, 100])
     assert not ghost.ahead(3 * SECOND_NS).until
+
+
+def test_ghost_and_ratio_of_every_role_are_of_the_same_point_of_the_step() -> None:
+    base, live = series([]), series([], started_s=1000, id=2)
+    for made, rows in ((base, [(100, 100), (100, 0), (100, 0)]), (live, [(50, 50), (50, 10), (50, 10)])):
+        made.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2), 2: RoleRow(2, 1, 1, "delete", 1, 2)}
+        for second, counts in enumerate(rows, 1):
+            end_ns = made.step.started_ns + second * SECOND_NS
+            made._take([Count(role, end_ns, SECOND_NS, rows, rows, 0, 0) for role, rows in enumerate(counts, 1)])
+    cells = object.__new__(BaseCells)
+    cells._series = lambda attempt, name: base  # type: ignore[assignment]
+    at_ns = live.newest_ns  # 150 rows inserted: the base had after 1.5 s, and had deleted 100
+    assert cells.relatives([1], live, "insert", at_ns) == pytest.approx([0.5])
+    assert cells.relatives([1], live, "delete", at_ns) == pytest.approx([(70 / 3) / (100 / 1.5)])
+    ghost = Ghost(base, live, "delete")
+    ghost.catch_up()
+    assert ghost.past.value == pytest.approx([100, 100, 0])
 
 
 def test_the_ghost_of_a_recording_is_a_cell_of_the_base_and_the_base_has_none(recording: Path) -> None:
