@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
@@ -103,21 +103,22 @@ def restore_left(folder: Path = LEFT) -> list[str]:
 
 
 @contextmanager
-def _kept(before: Mapping[str, str], folder: Path = LEFT) -> Iterator[None]:
-    """Only root can set anything, so only root's record is ever read."""
-    if not before:
+def _kept(before: Mapping[str, str]) -> Iterator[None]:
+    """Only root can set anything, so only root's record is ever read. Raises UserError where another run has set it."""
+    with ExitStack() as opened:
+        if before:
+            LEFT.mkdir(mode=0o700, exist_ok=True)
+        for device in sorted({Path(path).parts[3] for path in before}):
+            file = opened.enter_context((LEFT / f"device-{device}.json").open("a"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another run has changed settings of {device}: wait for its end") from None
+            file.truncate(0)
+            json.dump({path: value for path, value in before.items() if Path(path).parts[3] == device}, file)
+            file.flush()
+            opened.callback(Path(file.name).unlink, missing_ok=True)
         yield
-        return
-    folder.mkdir(mode=0o700, exist_ok=True)
-    file = folder / f"device-{os.getpid()}.json"
-    with file.open("w") as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        json.dump(dict(before), opened)
-        opened.flush()
-        try:
-            yield
-        finally:
-            file.unlink(missing_ok=True)
 
 
 def _is_ours(folder: Path) -> bool:

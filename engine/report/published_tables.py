@@ -24,12 +24,13 @@ def sections(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 
 def _section(table: PublishedTable, start: int, end: int, notes: Notes) -> Section:
     columns = table.columns[start:end]
-    against = f"ratio to {_base(table)}" if table.against == "subject" else f"ratio to {table.lines[0].step}"
     outside = any(ratio.within is False for line in table.lines for ratio in line.ratios[start:end])
     reasons = (f"published: {table.source}", *table.differs, *table.remarks)
     if outside:
         reasons += (f"{OUTSIDE} outside our 95 % interval",)
     several = len({line.figure for line in table.lines}) > 1
+    first = _name(table.lines[0]) if several else table.lines[0].step
+    against = f"ratio to {_base(table) if table.against == 'subject' else first}"
     heads = [head for column in columns for head in _heads(column)]
     section = Section(f"{table.title}, {against}, beside what was published{notes.mark(reasons)}", ("step", *heads))
     for line in table.lines:

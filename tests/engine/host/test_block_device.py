@@ -13,7 +13,7 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.host import block_device
-from engine.host.block_device import parsed, restore, restore_left
+from engine.host.block_device import parsed, restore, restore_left, tuned
 from engine.host.counters import device_of
 from engine.postgres import configs
 
@@ -84,15 +84,17 @@ def test_the_next_start_restores_what_a_killed_one_has_set(disk: Path) -> None:
     place = Path(f"/sys/block/{device}/queue/read_ahead_kb")
     before, settings = place.read_text().strip(), (("read_ahead_kb", "32"),)
     block_device.check(settings, disk)
-    with block_device.tuned(settings, disk):
+    with tuned(settings, disk):
         assert place.read_text().strip() == "32" and block_device.values(settings, disk) == {str(place): "32"}
         assert restore_left() == [], "which is not left: it is there"
     assert place.read_text().strip() == before
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(disk)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "set\n"
         assert place.read_text().strip() == "16"
-        kept = block_device.LEFT / f"device-{holder.pid}.json"
+        kept = block_device.LEFT / f"device-{device}.json"
         assert json.loads(kept.read_text()) == {str(place): before}
+        with pytest.raises(UserError, match=f"another run has changed settings of {device}"), tuned(settings, disk):
+            pass
         holder.kill()
     assert restore_left() == [f"restored {place} to {before}, as a run before had left it"]
     assert place.read_text().strip() == before and not kept.exists() and restore_left() == []
