@@ -67,18 +67,18 @@ let
       "background"
       "elsewhere"
     ];
-    abreast = [
-      "abreast"
-      "conductor"
-      "ending"
-      "narrowing"
-    ];
+    abreast = [ "abreast" ];
     faults = [
       "blame"
       "faults"
     ];
     micro = [ "micro" ];
     pgbench = [ "pgbench" ];
+    slices = [
+      "conductor"
+      "ending"
+      "narrowing"
+    ];
   };
   # And of the screens.
   screensApart = {
@@ -157,6 +157,7 @@ in
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
     micro = tests "Runs of one-shot timings" "micro" (runsOf apart.micro);
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
+    slices = tests "What drives servers in turns, and when it ends" "slices" (runsOf apart.slices);
     screens =
       tests "The tests of the terminal, without one" "screens"
         "${without "tui" screensApart} tests/tui";
