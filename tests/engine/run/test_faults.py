@@ -386,7 +386,7 @@ def test_a_disk_that_fills_up_in_a_step_fails_the_cell_and_keeps_what_was_measur
     bench = Bench(out / "runs")
     try:
         # Little is asked for, so that the check before the run lets it pass; then others take the room.
-        bench.detached("--pg", label, "--repeats", "2", *SMALL, "--steps", "l.i1", "--rows-written", "400000")
+        bench.detached("--pg", label, "--repeats", "2", *LONG, "--rows-written", "40000")
         bench.await_step("l.i1")
         hog = out / "hog"
         with hog.open("wb") as file:
