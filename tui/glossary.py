@@ -82,8 +82,6 @@ GLOSSARY = (
           r"run queue +[\d(,]"),
     Entry("waits", "a letter for what a role's backends waited for most of the time of a column; c: they ran",
           r"(?m)^waits "),
-    Entry("unexplained", "of the difference in time per operation, what no cause above it is known to make",
-          r"% unexplained"),
     # stalls and their causes
     Entry("stall", "a time in which a role made (nearly) no progress: under 30 % of its median for 2 s or more",
           r"\b[Ss]talls?\b|\bSTALL\b|\bstalled\b"),
