@@ -63,9 +63,9 @@ def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request,
             builds.resolve([build], progress, roots)
             kept.append(build)
         except UserError as error:
-            failed.append(str(error))
+            failed.append(f"{build} is missing: {error}")
     if not kept:
-        raise UserError(f"preset {name}: none of its builds can be had here: {failed[0]}")
+        raise UserError(f"preset {name}: none of its builds can be had here: {failed[0]}; name others by --pg LABEL,…")
     return msgspec.structs.replace(request, builds=tuple(kept)), tuple(failed)
 
 

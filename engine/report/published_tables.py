@@ -25,7 +25,7 @@ def sections(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 def _section(table: PublishedTable, start: int, end: int, notes: Notes) -> Section:
     columns = table.columns[start:end]
     outside = any(ratio.within is False for line in table.lines for ratio in line.ratios[start:end])
-    reasons = (f"published: {table.source}", *table.differs, *table.remarks)
+    reasons = (f"published: {table.source}", *table.differs, *(f"also: {remark}" for remark in table.remarks))
     if outside:
         reasons += (f"{OUTSIDE} outside our 95 % interval",)
     several = len({line.figure for line in table.lines}) > 1

@@ -22,7 +22,8 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine that has some builds: all of the list but 17beta1, whose source cannot be fetched."""
     tarball = {"name": "none.tar.bz2", "hash": "sha256-" + "A" * 44, "path": "/nix/store/" + "x" * 60}
     entries = [
-        {"label": label, "version": label.partition("-")[0], "attr": label, "tarball": tarball,
+        {"label": label, "version": label.partition("-")[0], "attr": label,
+         "tarball": None if "prebuilt" in label else tarball,
          "provenance": "prebuilt" if "prebuilt" in label else "source",
          "initdb_args": ["--locale-provider=builtin"] if label.endswith("builtin") else []}
         for label in LABELS
@@ -77,10 +78,29 @@ def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> 
     )
     assert one.startswith("insert-2024-05: 17beta1-builtin is missing")
     assert planfile.request({"preset": "quick-look"}).builds == ("17.0", "18.6")
-    for server in here.glob("*/bin/postgres"):
-        server.unlink()
-    with pytest.raises(UserError, match="preset insert-2024-05: none of its builds can be had here"):
-        planfile.request({"preset": "insert-2024-05"})
+    with pytest.raises(UserError, match=r"preset planner-2024-01: none of its builds can be had here .13.13, 14.10"):
+        planfile.request({"preset": "planner-2024-01"})
+
+
+def test_a_build_that_cannot_be_fetched_is_named_and_the_rest_is_run(here: Path, tmp_path: Path) -> None:
+    """As 17.0 prebuilt where there is no Nix; one that was asked for by its name is no build to do without."""
+    (here / "17.0" / "bin" / "postgres").unlink()
+    for program in (here / "16.3" / "bin" / name for name in ("postgres", "initdb")):
+        program.write_text("#!/bin/sh")
+        program.chmod(0o755)
+    request = planfile.request({"preset": "insert-2024-05"})
+    assert request.builds == ("16.3", "17.0-prebuilt")
+    left, lines = presets.fetched(request, tmp_path, lambda _: None)
+    assert left.builds == ("16.3",) and lines == (
+        "17.0-prebuilt is missing: Nix is not installed: start with ./bench, which installs it",
+    )
+    asked = planfile.request({"preset": "insert-2024-05", "builds": ["17.0-prebuilt"]})
+    assert presets.fetched(asked, tmp_path, lambda _: None) == (asked, ())
+    (here / "16.3" / "bin" / "postgres").unlink()
+    with pytest.raises(
+        UserError, match=r"preset insert-2024-05: none of its builds can be had here: 17.0-prebuilt is miss"
+    ):
+        presets.fetched(planfile.request({"preset": "insert-2024-05"}), tmp_path, lambda _: None)
 
 
 def test_what_does_not_go_together_is_refused() -> None:
