@@ -139,6 +139,8 @@ _WITHOUT = (".", *(f":(exclude){one}" for one in LEFT_OUT))
 
 def _in_git(path: Path) -> bool:
     """Whether the folder is a repository's top: a tarball unpacked somewhere below one is not its tree."""
+    if not (path / ".git").exists():
+        return False
     top = _git(path, "rev-parse", "--show-toplevel", failing=True).strip()
     return bool(top) and Path(top).resolve() == path.resolve()
 

@@ -108,7 +108,14 @@ def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> N
     options = "limiter catch-up, query protocol simple, delete form range, placement paired"
     assert f"non-default workload options: {options}" in text
     usual = {"delete_form": "subselect", "lookup_connection": "kept"}
-    assert "non-default" not in printed(compare([make_run(tmp_path / "usual", repeats=1, knobs=usual)]))
+    plain = compare([make_run(tmp_path / "usual", repeats=1, knobs=usual)])
+    assert "non-default" not in printed(plain)
+    # And so does what a tree was.
+    built = [replace(build, source="commit 1a2b with changes 3c4d") for build in plain.builds[1:]]
+    assert f"{built[0].label}: PostgreSQL {built[0].version}, commit 1a2b with changes 3c4d" in printed(
+        replace(plain, builds=(plain.builds[0], *built))
+    )
+    assert "PostgreSQL" not in printed(plain)
 
 
 def test_deletes_that_missed_rows_are_told(tmp_path: Path) -> None:
