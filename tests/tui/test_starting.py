@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 from tests.support.growing import growing
 from tests.support.made_run import make_run
 from tui import starting
+
+ROOT = Path(__file__).parents[2]
 
 
 def niceness() -> int:
@@ -20,7 +24,7 @@ def test_a_run_that_is_measured_is_given_way_to_while_the_interface_starts(tmp_p
     usual, seen = niceness(), []
     with growing(tmp_path) as live:
         shown = starting.gently(live.run, lambda: seen.append(niceness()))
-        assert seen == [starting.NICENESS] and niceness() == usual, "what is started later is to be as quick as ever"
+        assert seen == [starting.LOWEST] and niceness() == usual, "what is started later is to be as quick as ever"
         others: list[float] = []
 
         def start() -> None:
@@ -52,3 +56,23 @@ def test_nobody_waits_for_ever_or_beside_a_run_that_is_over(tmp_path: Path) -> N
         assert len(seen) == 5
         second()
         first()
+
+
+def test_where_no_cpu_is_idle_it_begins_again_with_more(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, threading, time\n"
+        "from pathlib import Path\n"
+        "from tui import starting\n"
+        "starting.LOADING_S = 0.1\n"
+        "def load():\n"
+        "    niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())\n"
+        "    print(niceness - os.getpriority(os.PRIO_PROCESS, os.getpid()), flush=True)\n"
+        "    time.sleep(60 if niceness == starting.LOWEST else 0)\n"
+        "starting.gently(Path(sys.argv[1]), load)()\n"
+        "print(starting.LOW_FROM in os.environ)\n"
+    )
+    with growing(tmp_path) as live:
+        command = [sys.executable, "-c", script, str(live.run)]
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    own = niceness()
+    assert done.stdout.split() == [str(starting.LOWEST - own), str(starting.LOW - own), "False"], done.stderr
