@@ -6,7 +6,7 @@
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";
 
   outputs =
-    { nixpkgs, ... }:
+    { self, nixpkgs, ... }:
     let
       inherit (nixpkgs) lib;
 
@@ -16,13 +16,22 @@
           pkgs,
           versions ? defaultVersions,
         }:
-        (import ./nix { inherit module pkgs versions; }).packages.bench;
+        (import ./nix {
+          inherit
+            module
+            pkgs
+            revision
+            versions
+            ;
+        }).packages.bench;
+      # Runs record it: it says what repeats them.
+      revision = self.rev or "";
       defaultVersions = import ./nix/postgres/versions.nix;
 
       perSystem = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (
         system:
         import ./nix {
-          inherit module;
+          inherit module revision;
           pkgs = nixpkgs.legacyPackages.${system};
           versions = defaultVersions;
         }

@@ -6,6 +6,7 @@
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
 #   PGBED_CHARTS        those that go into reports
+#   PGBED_REVISION      the revision of the flake; empty where its files have changed since
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
@@ -34,6 +35,7 @@
   pgbench,
   postgres,
   python,
+  revision ? "",
 }:
 let
   inherit ((builtins.fromTOML (builtins.readFile ../pyproject.toml)).project) version;
@@ -64,6 +66,7 @@ let
     export PGBED_PACKAGE_SET=${packageSetName}
     export PGBED_FLAMEGRAPH=${flamegraph}
     export PGBED_CHARTS=${charts}
+    export PGBED_REVISION=${revision}
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
     export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}
     export PGBED_SERVER_PATH=${locale}/bin

@@ -3,6 +3,7 @@
   pkgs,
   versions,
   module,
+  revision ? "",
 }:
 let
   inherit (pkgs) lib;
@@ -19,6 +20,7 @@ let
       pgbench
       postgres
       python
+      revision
       ;
   };
   checks = pkgs.callPackage ./checks.nix {

@@ -423,6 +423,7 @@ class Manifest:
     arms: dict[str, dict[str, Any]] = field(default_factory=dict)
     tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.core.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as a plan file has it; without connection strings
+    revision: str = ""  # of the flake that measured; empty where it was none, or had changes
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
@@ -19,3 +20,8 @@ def order_of(postgres: str) -> tuple[int, ...]:
     """By what versions of PostgreSQL are ordered: 17beta1 comes before 17.0."""
     first, *more = [int(part) for part in re.findall(r"\d+", postgres)] or [0]
     return (first, -1, *more) if re.search("[a-z]", postgres) else (first, *more)
+
+
+def revision() -> str:
+    """The revision of the flake that it was built from; empty where there is none."""
+    return os.environ.get("PGBED_REVISION", "")

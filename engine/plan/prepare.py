@@ -23,7 +23,7 @@ from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
 from engine.core.request import CELLS, MOST_REPEATS, Request, check_named, further_of, is_attached, name_of, shown
 from engine.core.text import visible
 from engine.core.tolerance import tolerances
-from engine.core.version import version
+from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.host.environment import Machine
@@ -291,6 +291,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         allow_slow_probes=request.allow_slow_probes,
         attached=servers.attached if servers else None,
         tolerated=tolerated,
+        revision=revision(),
         request={**request.entries(), "builds": [shown(build) for build in request.builds]},
     )
     return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})

@@ -169,7 +169,9 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
 
 def commands(manifest: Manifest) -> Iterable[str]:
     """What repeats a run: the command line, and what it cannot say."""
-    yield f"# run {visible(manifest.run)}, measured by pgbed {visible(manifest.engine)} on {visible(manifest.created)}"
+    revision = f" (flake revision {visible(manifest.revision)})" if manifest.revision else ""
+    engine = f"pgbed {visible(manifest.engine)}{revision}"
+    yield f"# run {visible(manifest.run)}, measured by {engine} on {visible(manifest.created)}"
     try:
         request = request_of(manifest.request) if manifest.request else _recorded(manifest)
     except (UserError, UnknownName, ValueError) as error:

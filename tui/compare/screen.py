@@ -58,7 +58,8 @@ class CompareScreen(BenchScreen):
         key("o", "overlay", "chart", "compare.overlay"),
         key("l", "slices", "slices", "compare.slices"),
         key("f", "flame", "flame", "compare.flame"),
-        key("H", "report", "report as Markdown", "compare.report", show=False),
+        key("e", "report('html')", "report for the browser", "compare.page", show=False),
+        key("H", "report('md')", "report as Markdown", "compare.report", show=False),
         key("v", "view", "intervals drawn / in digits", "compare.view", show=False),
         key("r", "again", "compare again", "compare.again", show=False),
     ]
@@ -264,20 +265,10 @@ class CompareScreen(BenchScreen):
         else:
             self.bench.ask_user(PickScreen("flame graph of which role", [(role, role) for role in roles]), show)
 
-    def action_report(self) -> None:
-        if not self._runs:
-            return
-        to = Path.cwd() / f"{self._runs[0].name}-compare.md"
-
-        def write(text: str) -> None:
-            try:
-                to.write_text(text, encoding="utf-8")
-            except OSError as error:
-                self.bench.say(f"{to}: cannot be written: {error.strerror}", "warning")
-            else:
-                self.bench.say(f"written: {to}")
-
-        self.bench.ask_bench(("compare", *self._asked(), "--md"), "writing the comparison", write)
+    def action_report(self, form: str) -> None:
+        if self._runs:
+            to = Path.cwd() / f"{self._runs[0].name}-report.{form}"
+            self.bench.ask_bench(("report", *self._asked(), "--format", form, "--out", str(to)), "writing the report")
 
     def action_again(self) -> None:
         if not self._busy:
