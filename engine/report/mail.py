@@ -25,7 +25,7 @@ def text(comparison: Comparison, known: Origins) -> str:
     parts.append("\n".join(line for fact in facts for line in _folded(fact)))
     beside = [section for section in further(comparison, known) if section.title not in LEFT_OUT]
     parts += [_table(section) for section in (*render.all_sections(comparison, notes), *beside)]
-    parts.append("The command again:\n" + "\n".join(line for each in known.commands for line in _folded(each, "  ")))
+    parts.append("The command again:\n" + "\n".join(line for each in known.commands for line in _command(each)))
     parts.append("\n".join(line for note in render.footer(comparison, notes) for line in _folded(note, "- ")))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -40,6 +40,23 @@ def _folded(line: str, before: str = "") -> list[str]:
     return textwrap.wrap(
         before + visible(line), COLUMNS, subsequent_indent=" " * len(before), break_on_hyphens=False
     ) or [""]
+
+
+def _command(line: str) -> list[str]:
+    """A comment, or a command that goes on after a backslash as a shell reads it."""
+    if line.startswith("#"):
+        return textwrap.wrap(line, COLUMNS, subsequent_indent="# ", break_on_hyphens=False)
+    found = [""]
+    for word in line.split(" "):
+        if found[-1] and len(found[-1]) + len(word) > COLUMNS - len(" \\"):
+            found[-1] += "\\"
+            found.append("")
+        while len(word) > COLUMNS - len(" \\"):
+            found[-1] += word[: COLUMNS - len("\\")] + "\\"
+            word = word[COLUMNS - len("\\") :]
+            found.append("")
+        found[-1] += f"{word} "
+    return [each.rstrip() for each in found]
 
 
 def _table(section: Section) -> str:

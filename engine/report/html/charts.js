@@ -108,7 +108,7 @@ const drawings = {
     const shown = all.filter(d => d.role === role), names = report.subjects.filter(name => shown.some(d => d.subject === name));
     const node = Plot.plot({
       width, style, height: 200, marginLeft: 50, marginRight: 16, marginBottom: 40, color: subjectColour,
-      x: { type: "log", base: 2, label: "below, us →", tickFormat: d3.format("~s"), ticks: 6 },
+      x: { type: "log", base: 2, label: "below →", tickFormat: duration, ticks: 5 },
       y: { grid: true, label: "↑ % of them", zero: true, ticks: 5 },
       marks: [
         Plot.ruleY([0]),
@@ -330,7 +330,7 @@ const drawings = {
       ],
     });
     return {
-      node, count: `n = ${d3.format(",")(d3.sum(rows, d => d.count))} statements; the darker, the larger their share of the time's`,
+      node, count: `n = ${d3.format(",")(step.statements[role])} statements; the darker, the larger their share of the time's`,
       columns: ["subject", "from s", "to s", "from us", "to us", "statements"],
       rows: rows.map(d => [d.subject, d.from, d.to, d.low, d.high, d.count]),
     };

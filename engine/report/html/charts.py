@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from engine.report.wait_tables import mean_shares
 from engine.view.probe_series import add_pairs
 from engine.view.step_details import band_us
 from probes.table import BY_ID, PHASES
+from workloads.base import role_kind
 
 MOST_BLOCKS = 400  # of a pair of servers in slices that are drawn
 OTHER_PROCESSES = "other server processes"
@@ -74,6 +76,7 @@ def _of_step(comparison: Comparison, recorded: Recorded, step: str) -> Json:
             for cell, row, ticks, rates in read
         ],
         "end_s": heat.end_s,
+        "statements": _statements(cells),
         "heat_columns": heat.columns,
         "heat": heat.record(),
     }
@@ -171,6 +174,15 @@ def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
             for phase in (*PHASES, "other") if known else ():
                 share = middle([each.get(phase, 0.0) for each in known])
                 yield {"subject": name, "role": role, "part": phase, "share": share}
+
+
+def _statements(cells: Iterable[CellStep]) -> dict[str, float]:
+    """How many there were, by kind of role, in all cells."""
+    sums = Counter[str]()
+    for cell in cells:
+        for name, figures in cell.roles.items():
+            sums[role_kind(name)] += int(figures["statements"] or 0)
+    return dict(sums)
 
 
 def _histograms(rows: Iterable[tuple[CellStep, StepRow]]) -> Iterable[Json]:

@@ -18,7 +18,7 @@ from engine.analysis.comparison import compare
 from engine.cli.main import main
 from engine.journal.packed import unpack
 from engine.journal.reader import JournalReader
-from engine.report import flame, render, tables
+from engine.report import flame, origins, render, tables
 from engine.report.html import flames, page, series
 from engine.report.recorded import steps_of
 from engine.view.step_series import StepSeries
@@ -176,6 +176,12 @@ def test_no_word_of_a_record_is_markup(library: Path, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def command_of(run: Path) -> str:
+    """The command that repeats a run."""
+    with JournalReader(run) as reader:
+        return list(origins.commands(reader.manifest))[-1]
+
+
 def test_a_mail_has_72_columns_and_nothing_is_cut(recorded: Path, tmp_path: Path) -> None:
     made = make_run(tmp_path / "r", builds=("16.3", "17beta1-builtin"), repeats=4, aa=True, noise=0.1)
     for run in (recorded, made):
@@ -187,6 +193,7 @@ def test_a_mail_has_72_columns_and_nothing_is_cut(recorded: Path, tmp_path: Path
             if ratio.metric == "rate_per_s":
                 assert tables.ratio_text(ratio) in words and tables.bounds(ratio) in words
         assert "bench --pg" in text and "Settings that differ" in text
+        assert command_of(run) in text.replace("\\\n", "")
     shown = CliRunner().invoke(main, ["report", str(recorded), "--format", "md"])
     assert shown.exit_code == 0 and "### Builds" in shown.stdout and "    bench --pg 14.10" in shown.stdout
     assert render.to_markdown(compare([recorded])).splitlines()[0] in shown.stdout
