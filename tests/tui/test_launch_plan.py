@@ -223,6 +223,9 @@ def test_a_preset_brings_its_own_steps_and_sizes() -> None:
     assert all(item.toggle is None for item in launch_items.steps(plan, OFFER))
     back = launch_fields.load(kind.greater(), OFFER)[0].lesser
     assert back is not None and back().options == {"clients": 4}
+    sized = by_name(launch_fields.load(with_workload(plan, "insert", "insert-2022"), OFFER))["scale"]
+    assert sized.text == "quick" and sized.greater is not None
+    assert sized.greater().options == {"clients": 4, "preset": "insert-2022", "scale": "cached"}
     other = with_workload(plan, "pgbench-select", "select-scaling")
     assert other.options == {"preset": "select-scaling"}, "which has numbers of clients of its own"
 

@@ -1,5 +1,6 @@
 """The fields of the Launch screen's plan: the workload's options, and how it is measured. See `tui.launch.items`."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from tui.launch.plan import repeats_of, steps_of, with_option, with_workload
 from workloads.names import UnknownName
 from workloads.options import Option, options_of
 
+SCALE = "scale"
 ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
 
 
@@ -32,8 +34,16 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     if preset is not None:
         fixed = f"{preset['preset']} is a plan of its own: it has its steps and sizes"
         own = [option.name for option in options if isinstance(preset.get(option.name), str)]
-        return (first, *others, *(Item(name, text=str(preset[name]), detail=fixed) for name in own))
-    return (first, *others, *(_option(option, plan, offer) for option in options))
+        sizes = tuple(map(str, preset.get("scales", ())))
+        scales = [dataclasses.replace(option, choices=sizes) for option in options if sizes and option.name == SCALE]
+        return (
+            first,
+            *others,
+            *(_option(option, plan, offer) for option in scales),
+            *(Item(name, text=str(preset[name]), detail=fixed) for name in own),
+        )
+    sized = any(SCALE in row for row in offer.workloads if row["workload"] == plan.workload)  # else only presets are
+    return (first, *others, *(_option(option, plan, offer) for option in options if sized or option.name != SCALE))
 
 
 def _at_once(plan: Request) -> tuple[Item, ...]:
