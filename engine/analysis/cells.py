@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.analysis.results import CellResult, RunResult, StepResult
-from engine.core.comparison import FULL_RATE, LEVEL, P99, RATE, Metric
-from engine.core.model import ARMS, Subject, baseline
+from engine.core.comparison import FULL_RATE, P99, RATE, Metric
+from engine.core.model import ARMS, LEVEL, Subject, baseline
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 

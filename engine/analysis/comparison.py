@@ -12,7 +12,6 @@ from engine.analysis.cells import ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
 from engine.analysis.sweeps import findings, sweeps
 from engine.core.comparison import (
-    LEVEL,
     CellStep,
     ComparedSubject,
     Comparison,
@@ -21,7 +20,7 @@ from engine.core.comparison import (
     WorkloadSummary,
 )
 from engine.core.errors import UserError, unknown
-from engine.core.model import Subject, judged_by
+from engine.core.model import LEVEL, Subject, judged_by
 from engine.core.record import converted
 
 

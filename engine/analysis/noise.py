@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from engine.core.comparison import HEADLINES, LEVEL, MIN_PAIRS, RATE
+from engine.core.comparison import HEADLINES, MIN_PAIRS, RATE
 from engine.core.errors import UserError
-from engine.core.model import Interleave, Manifest, Subject, workload_title
+from engine.core.model import LEVEL, Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
 

@@ -18,7 +18,8 @@ from typing import Literal
 
 from scipy import special  # not scipy.stats, which costs half a second to import
 
-from engine.core.comparison import LEVEL, MIN_PAIRS, Ratio, Verdict
+from engine.core.comparison import MIN_PAIRS, Ratio, Verdict
+from engine.core.model import LEVEL
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA

@@ -29,7 +29,6 @@ FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fix
 HEADLINES = (RATE, TIME)  # a step is judged by one of them
 # These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
-LEVEL = 0.05  # how often a family of verdicts may be wrong
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged

@@ -14,6 +14,7 @@ from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.route import SOCKET, Route
 from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
 
+LEVEL = 0.05  # how often a family of verdicts may be wrong
 SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.core.comparison import LEVEL
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
+from engine.core.model import LEVEL, MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
 from engine.core.text import visible

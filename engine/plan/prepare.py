@@ -15,11 +15,10 @@ import msgspec
 
 from engine.analysis import noise
 from engine.analysis.noise import Noise
-from engine.core.comparison import LEVEL
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.kernel import HOST
-from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
+from engine.core.model import LEVEL, LOOKS, PROBED_ARM, Build, Manifest, config_key
 from engine.core.request import CELLS, MOST_REPEATS, Request, check_named, further_of, is_attached, name_of, shown
 from engine.core.text import visible
 from engine.core.tolerance import tolerances

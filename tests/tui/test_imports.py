@@ -34,6 +34,7 @@ def test_live_loads_no_other_screen_and_nothing_heavy(tmp_path: Path) -> None:
     assert screens_of(modules) == {"live"}
     assert not {name for name in modules if name.split(".")[0] in HEAVY}
     assert not {name for name in modules if name.split(".")[0] == "probes"}
+    assert "engine.core.comparison" not in modules, "a twentieth of the time to the first paint"
 
 
 def test_no_screen_loads_anything_heavy(tmp_path: Path) -> None:
