@@ -37,12 +37,13 @@ NIX_ITSELF = re.compile(
     r"(building|copying path|downloading) '|(this|these) .*(derivation|path)s? will be |/nix/store/\S+$|warning: "
 )
 COMPILER_ERROR = re.compile(r":\d+(:\d+)?: (fatal )?error: |\*\*\* \[.*\] Error|: \*\*\*|FAILED at|^error: ")
+MAKE_CHATTER = re.compile(r"make(\[\d+\])?: (Entering|Leaving|Nothing)")
 COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
 ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 POLL_S = 0.5
 SILENCE_S = 10.0
 MESSAGE_CHARS = 300
-LINE_CHARS = 60
+LINE_CHARS, LOG_CHARS = 60, 160
 
 
 class BuildFailed(UserError):
@@ -119,7 +120,7 @@ def realise(
         message = f"{explain_failure(label, text)} (all of it: {log})"
         if MISMATCH.search(text) or not any(FAILED_BUILDER.match(line) for line in text.splitlines()):
             raise UserError(message)
-        printed = tuple(visible(line) for line in _printed(text)[-LOG_LINES:])
+        printed = telling_lines(text)
         for line in printed:
             on_progress(f"{label} | {line}")
         raise BuildFailed(message, log, printed)
@@ -200,10 +201,22 @@ def doing_now(log: str) -> str:
 def last_line(log: str) -> str:
     """What the builder at work printed last, cut to what fits beside what Nix is at; empty before it prints."""
     lines = _printed(log.rpartition("building '")[2])
-    line = visible(lines[-1]) if lines else ""
-    compiled = COMPILED.search(line)
-    line = compiled[1] if compiled else line
+    line = _shortened(lines[-1]) if lines else ""
     return line if len(line) <= LINE_CHARS else "…" + line[1 - LINE_CHARS :]
+
+
+def telling_lines(log: str) -> tuple[str, ...]:
+    """What a failed build has to say: the compiler's first error with what follows, else the end of the log."""
+    lines = [_shortened(line) for line in _printed(log) if not MAKE_CHATTER.match(line)]
+    first = next((place for place, line in enumerate(lines) if COMPILER_ERROR.search(line)), len(lines) - LOG_LINES)
+    return tuple(lines[max(0, min(first, len(lines) - 1)) :][:LOG_LINES])
+
+
+def _shortened(line: str) -> str:
+    """A line of a log that can be shown; of a call of the compiler the file."""
+    compiled = COMPILED.search(line)
+    line = visible(compiled[1] if compiled else line)
+    return line if len(line) <= LOG_CHARS else line[: LOG_CHARS - 1] + "…"
 
 
 def _printed(log: str) -> list[str]:

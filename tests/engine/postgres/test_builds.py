@@ -312,6 +312,26 @@ applying limit.patch
     assert message.endswith("applying limit.patch | 1 out of 1 hunk FAILED")
 
 
+def test_the_lines_of_a_failure_begin_with_the_compilers_error_and_name_files() -> None:
+    compiler = "ccache gcc -Wall -O2 -I../../src/include   -c -o {0}.o {0}.c"
+    log = "\n".join(
+        [
+            f"building '{STORE}-postgresql-16.3.drv'...",
+            *(compiler.format(f"fine{number}") for number in range(50)),
+            "heapam.c:301:27: error: 'flase' undeclared",
+            compiler.format("storage"),
+            "make[2]: Leaving directory '/build/source/src'",
+            "make: *** [GNUmakefile:11: all-src-recurse] Error 2",
+            f"error: builder for '{STORE}-postgresql-16.3.drv' failed with exit code 2",
+        ]
+    )
+    made = "make: *** [GNUmakefile:11: all-src-recurse] Error 2"
+    assert nix.telling_lines(log) == ("heapam.c:301:27: error: 'flase' undeclared", "storage.c", made)
+    assert nix.telling_lines("configure: error: no\n" * 20) == ("configure: error: no",) * 12
+    assert nix.telling_lines("") == ()
+    assert nix.last_line("\n".join(log.splitlines()[:40])) == "fine38.c"
+
+
 def test_failure_without_a_builder_is_told_in_nixs_words() -> None:
     log = f"warning: unknown setting 'x'\nerror: path '{STORE}-postgresql-16.3.drv' is not valid\n"
     assert nix.explain_failure("16.3", log) == (f"build '16.3' failed: path '{STORE}-postgresql-16.3.drv' is not valid")
