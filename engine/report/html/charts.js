@@ -112,7 +112,7 @@ const drawings = {
       y: { grid: true, label: "↑ % of them", zero: true, ticks: 5 },
       marks: [
         Plot.ruleY([0]),
-        Plot.lineY(shown, { x: "below_us", y: d => 100 * d.share, stroke: "subject", curve: "step-after" }),
+        Plot.lineY(shown, { z: "subject", x: "below_us", y: d => 100 * d.share, stroke: "subject", curve: "step-after" }),
         Plot.dot(shown, { x: "below_us", y: d => 100 * d.share, fill: "subject", r: 3, title: d => `${d.subject}: ${number(d.count)} below ${duration(d.below_us)}` }),
       ],
     });
@@ -282,8 +282,8 @@ const drawings = {
     const chart = Plot.plot({
       ...common, height: 250, x: { ...x, axis: null }, y: { grid: true, zero: true, label: `↑ ${step.unit}`, ticks: 5 },
       marks: [
-        Plot.areaY(points, { x: "x", y1: "min", y2: "max", fill: "subject", fillOpacity: 0.2, curve: "step" }),
-        Plot.lineY(points, { x: "x", y: "mean", stroke: "subject", strokeWidth: 1.5 }),
+        Plot.areaY(points, { x: "x", z: "subject", y1: "min", y2: "max", fill: "subject", fillOpacity: 0.2, curve: "step" }),
+        Plot.lineY(points, { x: "x", z: "subject", y: "mean", stroke: "subject", strokeWidth: 1.5 }),
         Plot.ruleY([0]),
         Plot.axisX({ label, ticks: 8, labelAnchor: "right" }),
       ],
