@@ -6,7 +6,7 @@
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
 #   PGBED_CHARTS        those that go into reports
-#   PGBED_REVISION      the revision of the flake; empty where its files have changed since
+#   PGBED_REVISION      the revision of the flake; empty where its files or inputs are others
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
