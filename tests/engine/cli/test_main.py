@@ -122,7 +122,7 @@ def test_kernels_and_guests_that_cannot_be_are_refused(bench: Bench, label: str,
 
 
 def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
-    assert "unknown preset 'planer-delete' (nearest: planner-delete)" in refused(
+    assert "unknown preset 'planer-delete' (nearest: planner-delete, planner-2024-01)" in refused(
         bench, "--pg", label, "--preset", "planer-delete"
     )
     assert "a plan of its own" in refused(bench, "--pg", label, "--preset", "planner-delete", "--rows", "5000")
