@@ -1,6 +1,6 @@
 """Source trees of PostgreSQL, and revisions of repositories: what they are, and which files of them count.
 
-The documentation does not: a commit that changes nothing else is the same server. Git is asked as the repository's
+The manual's chapters do not: a commit that changes nothing else is the same server. Git is asked as the repository's
 owner, never as root for somebody else's: a repository can name programs that git runs.
 """
 
@@ -22,7 +22,7 @@ from engine.core.text import visible
 from engine.postgres import nix
 from engine.postgres.derivation import Folder
 
-LEFT_OUT = ("doc", ".git")
+LEFT_OUT = ("doc", "doc/src/sgml")  # what lies right in them; psql's help is made of doc/src/sgml/ref
 VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)
 SHOWN_HEX = 12
 
@@ -128,13 +128,11 @@ def _files(path: Path) -> Iterator[str]:
         yield from (file for file in dict.fromkeys(listed.split("\0")) if file and os.path.lexists(path / file))
         return
     for folder, folders, files in os.walk(path):
-        if Path(folder) == path:
-            folders[:] = [one for one in folders if one not in LEFT_OUT]
         relative = Path(folder).relative_to(path)
-        yield from (str(relative / file) for file in (*files, *folders))
+        yield from (str(relative / one) for one in (*folders, *(() if str(relative) in LEFT_OUT else files)))
 
 
-_WITHOUT = (".", *(f":(exclude){one}" for one in LEFT_OUT))
+_WITHOUT = (".", *(f":(exclude,glob){one}/*" for one in LEFT_OUT))
 
 
 def _in_git(path: Path) -> bool:
