@@ -20,6 +20,8 @@ from probes.frames import Stack
 MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+\s*(.*)$")
 KERNEL_MARK = "_[k]"
 UNKNOWN = "[unknown]"
+WAIT_FRAMES = {"runq": "[waiting for a CPU]", "asleep": "[asleep]", "disk": "[disk]"}
+FOR_CLIENT = frozenset({"secure_read", "secure_write"})  # on their stacks a backend sleeps until its client goes on
 # The outermost of these on a stack says which phase a sample belongs to; as the published tables were made.
 PHASE_ROOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("parse", re.compile(r"pg_parse_query|raw_parser")),
@@ -135,11 +137,18 @@ def fold(
 ) -> dict[str, int]:
     """Folded lines and their counts: `role;outermost;...;leaf`.
 
+    The outermost frame of a wait is its kind (`WAIT_FRAMES`); those for a client are left out.
+
     `space_of` a pid is its address space, the postmaster's for all backends; None when unknown (a client, say).
     """
     folded: dict[str, int] = {}
     for stack in stacks:
-        line = ";".join((role_of(stack.pid), *frames_of(stack, space_of(stack.pid))))
+        frames = frames_of(stack, space_of(stack.pid))
+        if stack.kind:
+            if stack.kind == "asleep" and not FOR_CLIENT.isdisjoint(frames):
+                continue  # a signal came meanwhile, so that not the client has ended it
+            frames = (WAIT_FRAMES[stack.kind], *frames)
+        line = ";".join((role_of(stack.pid), *frames))
         folded[line] = folded.get(line, 0) + stack.count
     return folded
 

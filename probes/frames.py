@@ -64,12 +64,13 @@ MAP_KEYS = 16384
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Samples of one stack. Innermost first: `user` are addresses, `kernel` names."""
+    """Samples of one stack, or us of one `kind` of wait. Innermost first: `user` are addresses, `kernel` names."""
 
     pid: int
     user: tuple[int, ...]
     kernel: tuple[str, ...]
     count: int
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

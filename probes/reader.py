@@ -18,7 +18,7 @@ from typing import Any
 from probes import buckets
 from probes.errors import visible
 from probes.frames import MAP_KEYS, Frame, Quality, Stack
-from probes.table import BY_ID, OTHER, Field, Probe
+from probes.table import BY_ID, OTHER, WAITS, Field, Probe
 
 Maps = dict[str, Any]
 PartKey = tuple[int, int | None]  # tid, and the second key where the map has one
@@ -240,16 +240,18 @@ class Reader:
                     counts[bucket] = counts.get(bucket, 0) + value - before
 
     def _stacks(self, maps: Maps) -> tuple[Stack, ...]:
-        fields = [field for field in self.probe.fields if field.kind == "stacks"]
+        fields = [field for field in self.probe.fields if field.kind in ("stacks", "waits")]
         found = []
         for field in fields:
             for key, count in _mapping(maps, field.source).items():
                 try:
-                    tid, user, kernel = parse_stack_key(key)
-                except ValueError:  # a stack that the kernel could not keep
+                    kind, rest = parse_kind(key) if field.kind == "waits" else ("", key)
+                    tid, user, kernel = parse_stack_key(rest)
+                except (ValueError, KeyError):  # a stack that the kernel could not keep
                     self._note(broken_lines=1)
                     continue
-                found.append(Stack(self._process_of(tid), user, kernel, int(count)))
+                if value := int(count) // field.divisor:
+                    found.append(Stack(self._process_of(tid), user, kernel, value, kind))
         return tuple(found)
 
     def _note(self, *, late_ms: int = 0, **counts: int) -> None:
@@ -267,6 +269,12 @@ def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
     addresses = tuple(int(word, 16) for word in map(str.strip, user.splitlines()) if ADDRESS.fullmatch(word))
     names = tuple(visible(line.strip().split("+")[0]) for line in kernel.splitlines() if line.strip())
     return int(tid), addresses, names
+
+
+def parse_kind(key: str) -> tuple[str, str]:
+    """The kind of wait of a key `tid,kind,ustack,kstack`, and the key without it."""
+    tid, kind, stacks = key.split(",", 2)
+    return dict(enumerate(WAITS))[int(kind)], f"{tid},{stacks}"
 
 
 def _mapping(maps: Maps, name: str) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ TYPES = {
 }
 FORGOTTEN_MAX = 300  # so many threads' buckets are carried along; what falls between print and emptying is not in them
 # The second keys of maps by thread and part, by probe; maps of more keys are emptied with each print.
-PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4)}
+PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4), "offcpu": (0, 1, 2, 3, 4)}
 COMMENT = re.compile(r"//[^\n]*")
 MAP_KEY = re.compile(r"(@[a-z_]+)\[([^\]]*)\]")
 # An attach point stands at the beginning of a line, or behind a comma after another one.
@@ -69,6 +69,7 @@ def script(
         "TRACKING": _tracking(entry) if tracking else "",
         "SERVER": ("@g[tid] == 1" if tracking else "1") + (f" && uid == {owner}" if owner else ""),
         "SAMPLED": "(@g[tid] == 1 || @g[tid] == 2)" + (f" && uid == {owner} && {NO_MORE_RIGHTS}" if owner else ""),
+        "STACKED": "@g[tid] == 1" + (f" && uid == {owner} && {NO_MORE_RIGHTS}" if owner else ""),
         "SP": 'reg("sp")' if stacked else FLAT_STACK,
         # By how much the stack pointer is higher at the end than at the start: the return address.
         "PLAN_POPPED": "8" if stacked and ends and ends[0].at_return else "0",
@@ -84,7 +85,7 @@ def script(
     maps = source("frame.bt") + _texts(entry) + (source("groups.bt") + source("forget.bt") if tracking else "")
     printed = _printed(entry)
     scratch = {"@g", *(name for name, _ in MAP_KEY.findall(COMMENT.sub("", maps)))} - set(printed)
-    peaks = [field.source for field in entry.fields if field.kind in ("peak", "stacks")]
+    peaks = [field.source for field in entry.fields if field.kind in ("peak", "stacks", "waits")]
     values |= {
         "TYPES": _types(maps),
         "PRINT": " ".join([*(f"print({name});" for name in printed), *(f"clear({name});" for name in peaks)]),

@@ -33,6 +33,7 @@ CAP_SYS_ADMIN = 21
 TRACEPOINTS = (
     "sched_wakeup",
     "sched_wakeup_new",
+    "sched_waking",
     "sched_switch",
     "sched_migrate_task",
     "sched_process_fork",
@@ -40,7 +41,7 @@ TRACEPOINTS = (
 )
 BPF = tuple(probe.id for probe in PROBES if probe.script)
 ON_BINARY = tuple(probe.id for probe in PROBES if probe.needs_binary)
-SCHEDULER = ("runq", "sched")
+SCHEDULER = ("runq", "sched", "offcpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +160,12 @@ def _kernel(found: Facts) -> Iterator[Finding]:
     elif found.tracepoints is not None:
         for name in TRACEPOINTS:
             if name not in found.tracepoints:
-                text = f"probes: tracepoint sched:{name} does not exist in this kernel; runq and sched are off"
+                text = f"probes: tracepoint sched:{name} does not exist in this kernel; runq, sched and offcpu are off"
                 yield Finding(text, SCHEDULER)
     if not found.btf and found.bpftrace is not None and found.bpftrace >= NEEDS_BTF:
         yield Finding(
             f"probes: kernel has no BTF (CONFIG_DEBUG_INFO_BTF); bpftrace {show(found.bpftrace)} cannot read "
-            "tracepoint arguments, so runq, sched and stacks are off; planner, phases and endpoint count every "
+            "tracepoint arguments, so runq, sched, offcpu and stacks are off; planner, phases and endpoint count every "
             "server that runs this binary, which only root may do.",
             (*SCHEDULER, "stacks", *(ON_BINARY if found.uid != 0 else ())),
         )

@@ -1,4 +1,4 @@
-"""The eight probes: what each answers, needs, attaches to, reports and costs.
+"""The nine probes: what each answers, needs, attaches to, reports and costs.
 
 To add a probe, add an entry here and its script in this folder.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["count", "peak", "histogram", "stacks"]
+Kind = Literal["count", "peak", "histogram", "stacks", "waits"]
 PHASES = ("parse", "analyze", "plan", "execute")
+WAITS = ("runq", "asleep", "disk")  # the kinds of a wait whose stack is taken, by their numbers in `offcpu`
 OTHER = -1  # as `Field.part`: every second key that no other field of that map names
 
 
@@ -42,7 +43,8 @@ class Field:
     """One figure per process and frame.
 
     `source` is the script's map, keyed by tid, or by tid and `part`. A `count` is cumulative and divided by `divisor`;
-    a `peak` is of the frame; a `histogram` has power-of-two buckets. `since` is the map of the beginnings of what
+    a `peak` is of the frame; a `histogram` has power-of-two buckets; `stacks` and `waits` are of the frame, by
+    stack, and waits by their kind (`WAITS`), too. `since` is the map of the beginnings of what
     has not ended yet, to be counted as well; where parts share it, `since_part` is the map of their parts.
     """
 
@@ -216,6 +218,20 @@ PROBES: tuple[Probe, ...] = (
         needs=("bpftrace", "frame pointers in the binary for more than the innermost function"),
         cost="1 %",
         fields=(_count("samples", "@samples"), Field("stacks", "@stacks", "stacks")),
+    ),
+    Probe(
+        id="offcpu",
+        tier=2,
+        question="Where in their code do server processes wait: for a lock, for storage, for a CPU?",
+        needs=("bpftrace", "sched tracepoints", "frame pointers in the binary for more than the innermost function"),
+        cost="1 to 2 us of CPU per switch",
+        fields=(
+            *(_us(f"{name}_us", "@off_ns", part=part) for part, name in enumerate(WAITS)),
+            _us("client_us", "@off_ns", part=3),
+            _us("stopped_us", "@off_ns", part=4),
+            Field("waits", "@stacks", "waits", divisor=1000),
+        ),
+        hits=1,
     ),
     Probe(
         id="planner",

@@ -1,4 +1,4 @@
-"""The command `bench flame`: sampled stacks as a page for the browser."""
+"""The command `bench flame`: stacks as a page for the browser."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from engine.journal.runs import find_cell, find_run
     help="Colour by the change from what is shown to another run, or another build of this run.",
 )
 @click.option("--cell", metavar="CELL", help="This cell's samples only, by its id or number [default: all repeats].")
+@click.option("--offcpu", is_flag=True, help="Show the time off the CPU by its stacks, instead of samples on it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the stacks as JSON instead of writing a page.")
 @click.option("--to", type=FILE, help="File to write [default: RUN-STEP-ROLE.html in the current folder].")
 def flame(
@@ -38,10 +39,14 @@ def flame(
     label: str | None,
     other: str | None,
     cell: str | None,
+    offcpu: bool,
     as_json: bool,
     to: Path | None,
 ) -> None:
     """Write a flame graph of the stacks that the probe `stacks` sampled, as one HTML file.
+
+    With --offcpu, of the time that server processes were off their CPU, which the probe `offcpu` counts: waiting for a
+    CPU, asleep (a lock, say), or for a disk. What they waited for their clients is left out.
 
     RUN is a run's name or folder [default: the newest]. With --diff, frames are coloured by how much they changed.
     The page needs no network. In the terminal, `f` on the screens Compare and Probes shows the same.
@@ -55,19 +60,23 @@ def flame(
     folder = find_run(run, out)
     one = find_cell(folder, cell) if cell is not None else None
     subject = graphs.subject_of(folder, label) if one is None else graphs.subject_of_cell(folder, one)
-    base, new = graphs.profile(folder, subject, step, role, one), None
+    base, new = graphs.profile(folder, subject, step, role, one, offcpu=offcpu), None
     if other is not None:
         inside = other in graphs.labels(folder)
         second = folder if inside else find_run(other, out)
         wanted = other if inside else subject.name if subject.name in graphs.labels(second) else None
-        new = graphs.profile(second, graphs.subject_of(second, wanted), step, role)
+        new = graphs.profile(second, graphs.subject_of(second, wanted), step, role, offcpu=offcpu)
     if as_json:
         echo_json(asdict(graphs.graph(step, role, base, new)), indent=None)
         return
     text = graphs.page(step, role, base) if new is None else graphs.page(step, role, new, base)
-    to = to or Path(f"{folder.name}-{step}-{role}{'-diff' if new else ''}.html".replace("/", "_"))
+    to = to or Path(
+        f"{folder.name}-{step}-{role}{'-offcpu' if offcpu else ''}{'-diff' if new else ''}.html".replace("/", "_")
+    )
     try:
         disk.write_text(to, text)
     except OSError as error:
         raise UserError(f"{to}: cannot be written: {error.strerror}; name another file with --to") from error
-    echo(f"{to}: {base.samples + (new.samples if new else 0)} samples; open it in a browser")
+    many = base.samples + (new.samples if new else 0)
+    told = f"{many / 1e6:.3f} s off the CPU" if offcpu else f"{many} samples"
+    echo(f"{to}: {told}; open it in a browser")

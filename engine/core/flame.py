@@ -1,4 +1,4 @@
-"""Sampled stacks of a role in a step, of one subject or of two against each other: what `bench flame --json` prints."""
+"""Stacks of a role in a step, on or off a CPU, of one subject or two against each other: `bench flame --json`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Whose samples, how many, and in how many statements; None where these were not counted."""
+    """Whose samples, how many, and in how many statements; None where these were not counted.
+
+    Of time off the CPU a sample is a microsecond.
+    """
 
     name: str
     samples: int
@@ -20,6 +23,7 @@ class FlameGraph:
 
     The base's are to be multiplied by `scale` before they are compared with the other's; `compared` says what that
     makes equal: `per statement`, or `as shares of all samples`. Where there is no other, its samples are 0.
+    `offcpu`: counted are microseconds off the CPU.
     `innermost_only`: the binaries keep no frame pointers, so a stack is the function that ran and nothing else.
     """
 
@@ -31,3 +35,4 @@ class FlameGraph:
     compared: str
     innermost_only: bool
     stacks: tuple[tuple[str, int, int], ...]
+    offcpu: bool = False

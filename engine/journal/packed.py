@@ -21,13 +21,14 @@ from engine.journal.database import readable
 from engine.journal.manifest import read_manifest
 
 MANIFEST, JOURNAL = "manifest.json", "journal.db"
-STACKS = re.compile(r"cells/([^/]+)/stacks/([^/]+\.folded)")
+STACKS = re.compile(r"cells/([^/]+)/(?:stacks|offcpu)/([^/]+\.folded)")
 MOST_BYTES = 64 << 20
 
 
 def pack(run: Path, to: Path) -> int:
     """Writes a run into a file; returns its size in bytes. Raises UserError when the run is damaged."""
-    stacks = sorted(path for path in run.glob("cells/*/stacks/*.folded") if path.is_file())
+    folded = (path for probe in ("stacks", "offcpu") for path in run.glob(f"cells/*/{probe}/*.folded"))
+    stacks = sorted(path for path in folded if path.is_file())
     with tempfile.TemporaryDirectory() as folder, readable(run):
         journal = Path(folder) / JOURNAL
         with closing(sqlite3.connect(f"file:{run / JOURNAL}?mode=ro", uri=True)) as database:

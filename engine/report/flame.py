@@ -1,4 +1,4 @@
-"""Flame graphs of a run's sampled stacks: one page that holds all it needs, drawn by the library d3-flame-graph.
+"""Flame graphs of a run's stacks: one page that holds all it needs, drawn by the library d3-flame-graph.
 
 In a differential one a frame's width is its part of the second profile (or, by a button, of the first), its colour how
 that part has changed. The first profile's samples are scaled before: to the same number of statements where both are
@@ -25,6 +25,7 @@ from engine.core.flame import FlameGraph, Sampled
 from engine.core.model import Subject
 from engine.journal.manifest import read_manifest
 from engine.tracing import stacks
+from probes.folding import WAIT_FRAMES
 
 LIBRARY_VARIABLE = "PGBED_FLAMEGRAPH"  # the folder of LIBRARY
 LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMapper.min.js")
@@ -44,12 +45,16 @@ Node = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The samples of one role in one step: folded line -> count. `statements` is None when they were not counted."""
+    """The samples of one role in one step: folded line -> count. `statements` is None when they were not counted.
+
+    With `offcpu` they are microseconds off the CPU.
+    """
 
     name: str
     folded: Mapping[str, int]
     statements: int | None = None
     label: str = ""  # its name without that of the run
+    offcpu: bool = False
 
     @property
     def samples(self) -> int:
@@ -82,16 +87,24 @@ def subject_of_cell(run: Path, cell: str) -> Subject:
 
 
 def profile(
-    run: Path, subject: Subject, step: str, role: str, cell: str | None = None, known: RunResult | None = None
+    run: Path,
+    subject: Subject,
+    step: str,
+    role: str,
+    cell: str | None = None,
+    known: RunResult | None = None,
+    *,
+    offcpu: bool = False,
 ) -> Profile:
-    """What was sampled in a run, over all repeats of a subject or in one cell of it; `known` are its results.
+    """What was sampled in a run, or was seen off the CPU, over all repeats of a subject or in one cell of it.
 
-    Raises UserError when that is nothing.
+    `known` are its results. Raises UserError when that is nothing.
     """
-    folded = under_main_loop(stacks.read_folded(run, subject, step, role, cell))
+    probe = stacks.FOLDERS[offcpu]
+    folded = under_main_loop(stacks.read_folded(run, subject, step, role, cell, probe))
     sampled = {
         path.parents[1].name
-        for (owner, named, _), paths in stacks.recorded(run).items()
+        for (owner, named, _), paths in stacks.recorded(run, probe).items()
         for path in paths
         if (owner, named) == (subject, step) and cell in (None, path.parents[1].name)
     }
@@ -99,17 +112,20 @@ def profile(
         _statements(found, step, role) for found in (known or results.load(run)).cells if found.cell.id in sampled
     ]
     name = f"{subject.name} ({run.name})"
-    return Profile(name, folded, sum(counts) if all(counts) else None, subject.name)
+    return Profile(name, folded, sum(counts) if all(counts) else None, subject.name, offcpu)
 
 
 def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
-    """The same stacks from the backend's main loop on, where they have one.
+    """The same stacks from the backend's main loop on, where they have one, with the kind of a wait before it.
 
     How the postmaster comes there differs by version and tells nothing about a statement.
     """
 
     def below(frames: list[str]) -> list[str]:
-        return frames[frames.index(MAIN_LOOP) if MAIN_LOOP in frames else 0 :]
+        if MAIN_LOOP not in frames:
+            return frames
+        kind = frames[:1] if frames[0] in WAIT_FRAMES.values() else []
+        return kind + frames[frames.index(MAIN_LOOP) :]
 
     return _refolded(folded, below)
 
@@ -145,6 +161,13 @@ def _statements(cell: CellResult, step: str, role: str) -> int:
     return sum(found.statements for found in own)
 
 
+def counted(profile: Profile) -> str:
+    """How much there is, in its unit."""
+    if profile.offcpu:
+        return f"{profile.samples / 1e6:.3f} s off the CPU"
+    return f"{profile.samples} samples on CPU"
+
+
 def tree(folded: Mapping[str, int]) -> Node:
     """The nested form: each node's `value` is all its samples. Kernel functions are marked as such."""
     return _tree({line: (float(count), 0.0) for line, count in folded.items()}, differential=False)
@@ -167,7 +190,8 @@ def _scale(base: Profile, new: Profile) -> tuple[float, str]:
     """What the first profile's samples are multiplied by, and what that makes equal."""
     if base.statements and new.statements:
         return new.statements / base.statements, "per statement"
-    return new.samples / base.samples, "as shares of all samples"
+    whole = "time off the CPU" if new.offcpu else "samples"
+    return new.samples / base.samples, f"as shares of all {whole}"
 
 
 def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> FlameGraph:
@@ -183,13 +207,14 @@ def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> Fl
     after = Counter(under_one_name(new.folded)) if new is not None else Counter[str]()
     lines = tuple((text, before[text], after[text]) for text in sorted({*before, *after}))
     other = sides[1] if new is not None else None
-    return FlameGraph(step, role, sides[0], other, scale, compared, is_flat(base, new), lines)
+    return FlameGraph(step, role, sides[0], other, scale, compared, is_flat(base, new), lines, base.offcpu)
 
 
 def is_flat(*profiles: Profile | None) -> bool:
     """Whether no stack has more than the innermost function, but for the kernel's, which always have all."""
+    aside = set(WAIT_FRAMES.values())
     lines = (line.split(";") for profile in profiles if profile for line in profile.folded)
-    return all(sum(not name.endswith("_[k]") for name in names) <= 1 for names in lines)
+    return all(sum(not name.endswith("_[k]") and name not in aside for name in names) <= 1 for names in lines)
 
 
 def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str:
@@ -197,13 +222,13 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
     scripts = library()
     if base is None:
         title = f"{role} in {step}: {new.name}"
-        note = f"{new.samples} samples on CPU"
+        note = counted(new)
         graphs = [{"label": new.name, "tree": tree(new.folded)}]
     else:
         as_new, as_base, how = difference(base, new)
         title = f"{role} in {step}: {new.name} against {base.name}"
         note = (
-            f"{new.samples} samples against {base.samples}, compared {how}. Red takes more than in {base.name}, blue "
+            f"{counted(new)} against {counted(base)}, compared {how}. Red takes more than in {base.name}, blue "
             "less; the paler, the less has changed"
         )
         graphs = [
@@ -213,7 +238,9 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
     if is_flat(new, base):
         note += ". Only the innermost functions are known: these binaries keep no frame pointers"
     # "<" would let a name in the data end the script.
-    data = json.dumps({"differential": base is not None, "graphs": graphs}).replace("<", "\\u003c")
+    data = json.dumps({"offcpu": new.offcpu, "differential": base is not None, "graphs": graphs}).replace(
+        "<", "\\u003c"
+    )
     return Template(files("engine.report").joinpath("flame.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
         note=escape(note),

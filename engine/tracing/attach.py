@@ -26,8 +26,9 @@ from engine.tracing.step_frames import ProbedStep
 from probes import budget, elf, figures, folding, requirements, resolve
 from probes.errors import ProbeError
 from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
-from probes.table import BY_ID, SCRIPTED
+from probes.table import BY_ID, SCRIPTED, WAITS
 
+WHOLE = 0.95  # less of the time in stacks than that is told: more kinds of stacks than a map holds, or missed seconds
 MESSAGES_MAX = 20  # per probe and cell: what repeats itself each second should not fill the journal
 PERIOD_S = 1.0
 LAST_FRAME_S = patient(1.6)  # how long after a step its last frame is waited for
@@ -176,14 +177,25 @@ class Probing(Closing):
             if one.choice.mode:
                 self._end(probe)
         step.conclude()
-        for role, folded in stacks.by_role(step.folded).items():
-            try:
-                stacks.write_folded(self.cell_dir, name, role, folded)
-            except OSError as error:
-                self._say("stacks", f"probes: stacks of {name} are not kept: {error.strerror}")
+        for probe, of_all in step.folded.items():
+            self._keep_stacks(probe, name, step, stacks.by_role(of_all))
         self._step = None
         self._retarget()
         return step.totals, tuple(sorted(step.active))
+
+    def _keep_stacks(self, probe: str, name: str, step: ProbedStep, by_role: Mapping[str, Mapping[str, int]]) -> None:
+        """Writes a step's stacks, and says of waits for how much of their time there is none."""
+        for role, folded in by_role.items():
+            try:
+                stacks.write_folded(self.cell_dir, name, role, folded, probe)
+            except OSError as error:
+                self._say(probe, f"probes: {probe}: stacks of {name} are not kept: {error.strerror}")
+        if probe == "offcpu":
+            records = [record[probe] for record in step.totals.values() if probe in record]
+            counted_us = sum(record.get(f"{kind}_us", 0) for record in records for kind in WAITS)
+            part = sum(map(sum, (folded.values() for folded in by_role.values()))) / counted_us if counted_us else 1.0
+            if part < WHOLE:
+                self._say(probe, f"probes: {probe}: {1 - part:.0%} of the time off the CPU in {name} has no stack")
 
     def poll(self) -> None:
         """Records the frames and words that have come."""
@@ -252,8 +264,8 @@ class Probing(Closing):
             mount_tracefs=os.geteuid() == 0,
         )
         try:
-            if choice.probe == "stacks" and self._space is None:
-                self._space = self._read_space()
+            if choice.probe in stacks.FOLDERS and self._space is None:
+                self._space = self._read_space(choice.probe)
             session.start()
         except Exception as error:  # whatever it is: it ends the probe, not the cell
             reason = str(error) if isinstance(error, (ProbeError, OSError)) else f"{type(error).__name__}: {error}"
@@ -349,12 +361,12 @@ class Probing(Closing):
             one.silent_told = True
             self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
 
-    def _read_space(self) -> folding.Space | None:
+    def _read_space(self, probe: str) -> folding.Space | None:
         """Where the server's code lies, which is the same in all its processes."""
         maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
         space = folding.space(maps, complete=resolve.keeps_frame_pointers(elf.read(self._target.binary)))
         if not space.complete:
-            self._say("stacks", f"probes: stacks: {folding.quality(space)}")
+            self._say(probe, f"probes: {probe}: {folding.quality(space)}")
         return space
 
     def _record_words(self, one: _Open) -> None:

@@ -1,6 +1,7 @@
-"""The sampled stacks of a run: one file per step and role in each cell's folder `stacks/`, in the folded form.
+"""The stacks of a run: one file per step and role in each cell's folders `stacks/` and `offcpu/`, in the folded form.
 
-A line is `outermost;...;leaf count`, as all flame graph tools read it. Written when a step ends.
+A line is `outermost;...;leaf count`, as all flame graph tools read it. What the probe `stacks` sampled on the CPUs is
+counted in samples, what `offcpu` saw off them in us. Written when a step ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from engine.journal.runs import planned
 from probes import folding
 from workloads.base import role_kind
 
-FOLDER = "stacks"
+FOLDERS = ("stacks", "offcpu")  # each by the name of its probe
 SUFFIX = ".folded"
 MAX_BYTES = 256 << 20
 
@@ -32,28 +33,30 @@ def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
     return dict(found)
 
 
-def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int]) -> None:
+def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int], probe: str = FOLDERS[0]) -> None:
     """Keeps the stacks of one role in one step: line -> samples. An earlier attempt's are replaced.
 
     Raises OSError when the folder cannot be written.
     """
-    folder = cell_dir / FOLDER
+    folder = cell_dir / probe
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{step}.{role}{SUFFIX}").write_text(folding.lines(folded), encoding="utf-8")
 
 
-def read_folded(run: Path, subject: Subject, step: str, role: str, cell: str | None = None) -> dict[str, int]:
+def read_folded(
+    run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
+) -> dict[str, int]:
     """The stacks of a step and role over all repeats of a subject, or of one cell of it, samples added up.
 
     A role is a name (`query2`) or the word for several workers (`query`). Raises UserError when there are none; says
     whether the run has none at all, or others.
     """
-    there = recorded(run)
+    there = recorded(run, probe)
     if not there:
-        raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes stacks")
+        raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes {probe}")
     own = {place: files for place, files in there.items() if place[0] == subject}
     if not own:
-        raise UserError(f"{run.name}: {_why_none(run, subject, there)}")
+        raise UserError(f"{run.name}: {_why_none(run, subject, there, probe)}")
     if step not in {name for _, name, _ in own}:
         raise unknown("step", step, (name for _, name, _ in own))
     roles = {name for _, named, name in own if named == step}
@@ -70,24 +73,24 @@ def read_folded(run: Path, subject: Subject, step: str, role: str, cell: str | N
     return merged
 
 
-def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]]) -> str:
+def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]], probe: str) -> str:
     """Why a subject has no stacks though others of its run have."""
     others = ", ".join(sorted({other.name for other, _, _ in there}))
     with JournalReader(run) as reader:
         finished = outcome.finished(reader.manifest, reader.attempts(origins=False))
         own = {cell.id for cell in reader.manifest.cells if cell.subject == subject}
     if own <= finished:
-        why = "its cells are finished, and the probe `stacks` was not on in them"
+        why = f"its cells are finished, and the probe `{probe}` was not on in them"
     else:
-        why = "none of its cells has finished a step with the probe `stacks` on"
+        why = f"none of its cells has finished a step with the probe `{probe}` on"
     return f"no stacks of {subject.name} were sampled: {why} (there are some of {others})"
 
 
-def recorded(run: Path) -> dict[tuple[Subject, str, str], list[Path]]:
+def recorded(run: Path, probe: str = FOLDERS[0]) -> dict[tuple[Subject, str, str], list[Path]]:
     """The files of a run, by (subject, step, role): one for each repeat. Empty ones are left out."""
     found: dict[tuple[Subject, str, str], list[Path]] = {}
     for cell in planned(run).cells:
-        for path in sorted((run / "cells" / cell.id / FOLDER).glob(f"*{SUFFIX}")):
+        for path in sorted((run / "cells" / cell.id / probe).glob(f"*{SUFFIX}")):
             step, _, role = path.name.removesuffix(SUFFIX).rpartition(".")
             if step and path.lstat().st_size:
                 found.setdefault((cell.subject, step, role), []).append(path)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.journal.reader import ProbeFrame
 from probes import figures, folding
-from probes.frames import Frame, Quality, Stack, by_role
+from probes.frames import Frame, Quality, by_role
 
 FULLISH_PERCENT = 50  # from here on a map's name is worth keeping
 BREAK_NS = 100_000_000  # between two frames there is another bpftrace, or an attachment anew
@@ -47,7 +47,7 @@ class ProbedStep:
     busy: bool  # statements run that probes must see
     ended_ns: int = 0
     totals: dict[str, dict[str, figures.ProbeRecord]] = field(default_factory=dict)
-    folded: Counter[str] = field(default_factory=Counter)
+    folded: dict[str, Counter[str]] = field(default_factory=dict)  # of the probes that take stacks
     active: dict[str, None] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
     stalled_ns: int | None = None
@@ -65,7 +65,7 @@ class ProbedStep:
         roles |= {pid: "observer" for pid, group in frame.groups.items() if group == 2 and pid not in roles}
         quality = _quality(frame.quality) | ({"mode": mode} if mode else {})
         records = by_role(frame, roles)
-        for role, found in self._phases(frame.stacks, roles, space).items():
+        for role, found in self._phases(frame, roles, space).items():
             records.setdefault(role, {})["phases"] = found
         own = set(self.roles.values()).difference(LASTING)
         for role, record in records.items():
@@ -94,20 +94,18 @@ class ProbedStep:
         # One that was switched while it ran was attached by somebody's wish.
         counted.mode = mode if counted.mode in (None, mode) else ""
 
-    def _phases(
-        self, sampled: Sequence[Stack], roles: Mapping[int, str], space: folding.Space | None
-    ) -> dict[str, dict[str, int]]:
-        """Folds sampled stacks into the step's; returns the samples by phase where stacks are whole."""
-        if not sampled:
+    def _phases(self, frame: Frame, roles: Mapping[int, str], space: folding.Space | None) -> dict[str, dict[str, int]]:
+        """Folds a frame's stacks into the step's; returns the samples on a CPU by phase where stacks are whole."""
+        if not frame.stacks:
             return {}
         clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
         folded = folding.fold(
-            sampled,
+            frame.stacks,
             lambda pid: roles.get(pid, "server"),
             lambda pid: None if pid in clients else space,
         )
-        self.folded.update(folded)
-        if space is None or not space.complete:
+        self.folded.setdefault(frame.probe, Counter()).update(folded)
+        if frame.probe != "stacks" or space is None or not space.complete:
             return {}
         connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
         return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}

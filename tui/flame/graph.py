@@ -1,7 +1,7 @@
 """A flame graph in the terminal: frames as boxes, the outermost function on top; or functions by what they took."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,12 +31,14 @@ class Asked:
     base: str | None = None
     other: str | None = None
     cell: str | None = None
+    offcpu: bool = False
 
     def arguments(self, role: str) -> tuple[str, ...]:
         """As `bench flame` has them."""
         own = (("--pg", self.base), ("--diff", self.other), ("--cell", self.cell))
         named = [part for name, value in own if value is not None for part in (name, value)]
-        return ("flame", str(self.run), "--step", self.step, "--role", role, *named)
+        of = ("--offcpu",) if self.offcpu else ()
+        return ("flame", str(self.run), "--step", self.step, "--role", role, *named, *of)
 
 
 class FlameScreen(BenchScreen):
@@ -53,6 +55,7 @@ class FlameScreen(BenchScreen):
         key("v", "view", "list", "flame.view"),
         key("w", "width", "as wide as", "flame.width", show=False),
         key("d", "role", "role", "flame.role"),
+        key("o", "offcpu", "on/off CPU", "flame.offcpu"),
         key("p", "page", "page", "flame.page"),
         key("up,k", "move('up')", "caller", "flame.up", show=False),
         key("down,j", "move('down')", "called", "flame.down", show=False),
@@ -90,10 +93,14 @@ class FlameScreen(BenchScreen):
         self._read()
 
     def small(self) -> Sequence[Line]:
-        head = line((self.TITLE_WORD, "strong"), f" {self._role} in {self._asked.step}")
+        head = line((self.TITLE_WORD, "strong"), f" {self._role} in {self._asked.step}{self._where}")
         if self._graph is None:
             return [head, line(self._problem or "reading...")]
         return [head, *text.functions(self._graph, self._root, self._functions, -1, 0, 8, self.size.width, self.glyphs)]
+
+    @property
+    def _where(self) -> str:
+        return ", off the CPU" if self._asked.offcpu else ""
 
     def _read(self) -> None:
         self._forget()
@@ -105,7 +112,7 @@ class FlameScreen(BenchScreen):
         asked = self._asked
         ways = [asked]
         if asked.other is not None:
-            ways += [Asked(asked.run, asked.step, asked.roles, name) for name in (asked.other, asked.base)]
+            ways += [replace(asked, base=name, other=None) for name in (asked.other, asked.base)]
         for way in ways:
             try:
                 answer = await bench.ask_json(*way.arguments(role))
@@ -259,6 +266,11 @@ class FlameScreen(BenchScreen):
         self._role = roles[(roles.index(self._role) + 1) % len(roles)] if self._role in roles else roles[0]
         self._read()
 
+    def action_offcpu(self) -> None:
+        """Between what the processes did on their CPUs and what they waited for off them."""
+        self._asked = self._answered = replace(self._asked, offcpu=not self._asked.offcpu)
+        self._read()
+
     def action_page(self) -> None:
         """The same as a page for a browser."""
         self.bench.ask_bench(self._answered.arguments(self._role), "drawing the page")
@@ -296,7 +308,10 @@ class FlameScreen(BenchScreen):
         columns, glyphs, graph = self.size.width, self.glyphs, self._graph
         if not self.is_mounted or not columns:
             return
-        head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" {self._role} in {self._asked.step}", "strong"))
+        head: Line = (
+            (f" {self.TITLE_WORD} ", "title"),
+            (f" {self._role} in {self._asked.step}{self._where}", "strong"),
+        )
         if graph is None:
             message = folded(self._problem or "reading...", columns, "warning" if self._problem else "dim")
             self.fill(title=[head], of=[], graph=message, told=[])

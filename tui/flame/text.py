@@ -37,6 +37,11 @@ def signed(part: float) -> str:
     return f"{'+' if part >= 0 else '-'}{percent(abs(part))}"
 
 
+def counted(graph: FlameGraph, many: int) -> str:
+    """`1,234 samples`, `12.345 s off the CPU`."""
+    return f"{many / 1e6:,.3f} s off the CPU" if graph.offcpu else f"{many:,} samples"
+
+
 def row(
     boxes: Sequence[Box],
     cells: int,
@@ -74,7 +79,7 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
     below = frame.samples(side) - own
     parts = [f" itself {percent(own / total)}, in what it calls {percent(below / total)}"]
     if graph.other is None:
-        return [(*head, (f" of {graph.base.samples:,} samples", "dim")), line((parts[0], ""))]
+        return [(*head, (f" of {counted(graph, graph.base.samples)}", "dim")), line((parts[0], ""))]
     whole = root.other or 1.0
     change = frame.change / whole
     mark = "worse" if change >= PALE else "better" if change <= -PALE else "dim"
@@ -86,18 +91,18 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
 def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:
     """What is drawn, and what its signs are, in two lines."""
     if graph.other is None:
-        text = f" {graph.base.name}: {graph.base.samples:,} samples on CPU; a frame is as wide as its part of them"
+        all_of_it = counted(graph, graph.base.samples) + ("" if graph.offcpu else " on CPU")
+        text = f" {graph.base.name}: {all_of_it}; a frame is as wide as its part of them"
         return [line((cut(text, columns, glyphs), "dim"))]
     of = graph.other if side == "other" else graph.base
-    samples = (
-        f" {graph.other.samples:,} samples of {graph.other.name} against {graph.base.samples:,} of {graph.base.name}"
-    )
+    against = f"{graph.base.samples / 1e6:,.3f} s" if graph.offcpu else f"{graph.base.samples:,}"
+    samples = f" {counted(graph, graph.other.samples)} of {graph.other.name} against {against} of {graph.base.name}"
     whole = root.other / root.base if root.base else 1.0
     per = f", {graph.compared}: {signed(whole - 1)}" if graph.compared == "per statement" else f", {graph.compared}"
     legend = line(
         (f" {glyphs.worse} takes more", "worse"),
         (f"  {glyphs.better} takes less", "better"),
-        (f"  of {graph.other.name}'s samples; widths: {of.name}", "dim"),
+        (f"  of {graph.other.name}'s {'time off the CPU' if graph.offcpu else 'samples'}; widths: {of.name}", "dim"),
     )
     return [line((cut(samples + per, columns, glyphs), "dim")), legend]
 

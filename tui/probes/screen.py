@@ -25,7 +25,7 @@ from tui.marks import Line, folded, line
 from tui.probes import text as probe_text
 from tui.probes import view as probe_view
 from tui.probes.states import AT_START, ProbeRow, probe_rows
-from tui.probes.view import STACKS, WINDOWS, Moment
+from tui.probes.view import OFFCPU, STACKS, WINDOWS, Moment
 from tui.screens.base import WIDE_COLUMNS, BenchScreen, Jump
 from tui.screens.over import AskScreen
 from tui.widgets.key_row import KeyRow
@@ -33,7 +33,7 @@ from tui.widgets.lines import Lines
 
 UNASKED: tuple[Mapping[str, Any], ...] = tuple(
     {"probe": name, "state": "ready", "cost": "..."}
-    for name in (SAMPLED, AT_START, "runq", "sched", "stacks", "planner", "phases", "endpoint")
+    for name in (SAMPLED, AT_START, "runq", "sched", "stacks", "offcpu", "planner", "phases", "endpoint")
 )
 
 
@@ -332,15 +332,18 @@ class ProbesScreen(BenchScreen):
         if place is None:
             self.bench.say(self._no_run(), "warning")
             return
-        roles = in_order(role for name, role in self._roles if name == STACKS)
+        probes = {name for name, _ in self._roles}
+        chosen = self._series.probe if self._series is not None else ""
+        probe = OFFCPU if chosen == OFFCPU or STACKS not in probes else STACKS
+        roles = in_order(role for name, role in self._roles if name == probe)
         if not roles:
-            self.bench.say("no stacks were sampled in this step: the probe `stacks` was not on", "warning")
+            self.bench.say("no stacks in this step: neither the probe `stacks` nor `offcpu` was on", "warning")
             return
         if place.step.ended_ns is None:
             self.bench.say("stacks are added up when the step ends; left chooses a step before", "warning")
             return
         shown = self._series.role if self._series is not None else ""
-        asked = replace(self._flame(place, roles[0]), roles=roles)
+        asked = replace(self._flame(place, roles[0]), roles=roles, offcpu=probe == OFFCPU)
         self.app.push_screen(FlameScreen(asked, shown if shown in roles else roles[0]))
 
     def action_step(self, by: int) -> None:

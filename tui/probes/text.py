@@ -24,6 +24,7 @@ SHARES = (  # fields that split a whole, by probe; others are shown as rates
     ("phases", ("parse_us", "analyze_us", "plan_us", "execute_us")),
     ("sched", ("oncpu_us", "sum_us", "off_sleep_us", "off_disk_us", "off_stopped_us", "off_other_us")),
     ("procsched", ("oncpu_us", "runq_us")),
+    ("offcpu", ("runq_us", "asleep_us", "disk_us", "client_us", "stopped_us")),
 )
 WORDS = {
     "oncpu_us": "on a CPU",
@@ -34,6 +35,10 @@ WORDS = {
     "ep_us": "index ends",
     "leaf_pages": "leaf pages",
     "off_sleep_us": "asleep",
+    "asleep_us": "asleep",
+    "disk_us": "disk",
+    "client_us": "for its client",
+    "stopped_us": "stopped",
     "off_disk_us": "disk",
     "off_stopped_us": "stopped",
     "off_other_us": "off, other",

@@ -21,7 +21,7 @@ WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
 BAR_ROWS = 6  # in 24 rows; what a taller screen has more goes to bars first, then to the strip
 BARS_MOST = 14
 REMARK_ROWS = 2
-STACKS = "stacks"
+STACKS, OFFCPU = "stacks", "offcpu"
 
 
 @dataclass(frozen=True, slots=True)
