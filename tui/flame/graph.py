@@ -55,7 +55,7 @@ class FlameScreen(BenchScreen):
         key("v", "view", "list", "flame.view"),
         key("w", "width", "as wide as", "flame.width", show=False),
         key("d", "role", "role", "flame.role"),
-        key("o", "offcpu", "on/off CPU", "flame.offcpu"),
+        key("o", "offcpu", "on or off the CPU", "flame.offcpu", show=False),
         key("p", "page", "page", "flame.page"),
         key("up,k", "move('up')", "caller", "flame.up", show=False),
         key("down,j", "move('down')", "called", "flame.down", show=False),

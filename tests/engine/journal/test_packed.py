@@ -28,6 +28,7 @@ def test_what_is_packed_is_read_again_without_logs(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", repeats=1)
     cell = read_manifest(run).cells[0].id
     stacks.write_folded(run / "cells" / cell, "l.i1", "insert", {"main;exec": 3})
+    stacks.write_folded(run / "cells" / cell, "l.i1", "insert", {"[disk];fsync": 7}, "offcpu")
     (run / "cells" / cell / "server.log").write_text("secret")
     packed = tmp_path / "packed.tar.xz"
     assert pack(run, packed) == packed.stat().st_size
@@ -38,6 +39,7 @@ def test_what_is_packed_is_read_again_without_logs(tmp_path: Path) -> None:
     assert found == tmp_path / "out" / read_manifest(run).run
     assert rows(found) == rows(run)
     assert stacks.parse(found / "cells" / cell / "stacks" / "l.i1.insert.folded") == {"main;exec": 3}
+    assert stacks.parse(found / "cells" / cell / "offcpu" / "l.i1.insert.folded") == {"[disk];fsync": 7}
     assert not list(found.rglob("*.log"))
     with pytest.raises(UserError, match="is there already"):
         unpack(packed.read_bytes(), "it", tmp_path / "out")

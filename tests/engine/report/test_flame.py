@@ -250,6 +250,26 @@ def test_the_stacks_are_a_record_too(runs: Path) -> None:
     assert {line: one for line, one, _ in printed("--cell", cell).stacks} == NEW
 
 
+def test_time_off_the_cpu_is_a_graph_of_its_own(runs: Path, library: Path, tmp_path: Path) -> None:
+    bench = Bench(runs, {flame.LIBRARY_VARIABLE: str(library)})
+    arguments = ("flame", "one", "--step", "l.i1", "--role", "delete", "--offcpu")
+    done = bench(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["bench: one: no stacks were recorded in this run; run it with --probes offcpu"]
+    for cell in cells(runs / "one"):
+        waits = {"[asleep];main;PostgresMain;lock": 1500 if cell.subject.build == "16.3" else 500, "[disk];fsync": 500}
+        stacks.write_folded(runs / "one" / "cells" / cell.id, "l.i1", "delete", waits, "offcpu")
+    done = bench(*arguments, "--diff", "17.0", "--json")
+    found = converted(json.loads(done.stdout), FlameGraph, "stdout")
+    assert found.offcpu and not found.innermost_only
+    # The kind stays where the way to the main loop is cut off.
+    assert set(found.stacks) == {("[asleep];PostgresMain;lock", 3000, 1000), ("[disk];fsync", 1000, 1000)}
+    to = tmp_path / "graph.html"
+    done = bench(*arguments, "--to", str(to))
+    assert "0.004 s off the CPU; open it" in done.stdout
+    assert data_of(to.read_text())["offcpu"] is True and "0.004 s off the CPU" in to.read_text()
+
+
 def test_a_build_without_stacks_is_told_why(runs: Path) -> None:
     run = runs / "one"
     for cell in cells(run):
