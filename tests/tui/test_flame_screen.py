@@ -113,15 +113,15 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
         await pilot.click(offset=(x, y))
         chosen = screen._chosen.name
         assert chosen in ("ReadCommand", "exec_simple_query")
+        await pilot.click(offset=(x, y), times=2)
+        await pilot.pause()
+        assert screen._zoomed.name == chosen
         await pilot.press("o")
         await until(pilot, lambda: "run it with --probes offcpu" in " ".join(text(pilot).split()))
         for cell in read_manifest(recording).cells:
             stacks.write_folded(recording / "cells" / cell.id, "l.i1", "delete", {"[asleep];lock": 2_500_000}, "offcpu")
         await pilot.press("o", "o")
         await until(pilot, lambda: "s off the CPU of" in text(pilot))
-        await pilot.click(offset=(x, y), times=2)
-        await pilot.pause()
-        assert screen._zoomed.name == chosen
 
     opened(recording, act)
 
