@@ -95,13 +95,15 @@ def test_histograms_are_those_of_the_journal(recording: Path, monkeypatch: pytes
 def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
-    without = [row | {"state": NO_BTF} if row["probe"] in ("runq", "sched", "stacks") else row for row in rows]
+    without = [
+        row | {"state": NO_BTF} if row["probe"] in ("runq", "sched", "offcpu", "stacks") else row for row in rows
+    ]
     answered(monkeypatch, without)
     # Of a recorded step it is told what was, wherever one looks from.
     text = shown(recording)
     assert "no BTF" in next(line for line in text.splitlines() if "runq" in line)
     assert " on " in next(line for line in text.splitlines() if line.startswith(" sched "))
-    assert "CONFIG_DEBUG_INFO_BTF" in shown(recording, "k", "k", "k")
+    assert "CONFIG_DEBUG_INFO_BTF" in shown(recording, *"kkk", "k")
 
 
 def test_a_chosen_probe_without_data_leads_to_those_that_have_some(

@@ -18,7 +18,7 @@ from tui.probes.states import ProbeRow
 from tui.widgets import axes
 
 WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
-BAR_ROWS = 6  # in 24 rows; what a taller screen has more goes to bars first, then to the strip
+BAR_ROWS = 5  # in 24 rows; what a taller screen has more goes to bars first, then to the strip
 BARS_MOST = 14
 REMARK_ROWS = 2
 STACKS, OFFCPU = "stacks", "offcpu"
