@@ -25,7 +25,7 @@ GOOD = Facts(
     btf=True,
     uprobes=True,
 )
-ALL = ("procsched", "planstats", "runq", "sched", "stacks", "planner", "phases", "endpoint")
+ALL = ("procsched", "planstats", "runq", "sched", "stacks", "offcpu", "planner", "phases", "endpoint")
 UNPRIVILEGED = ("procsched", "planstats")
 
 
@@ -63,7 +63,7 @@ def test_nothing_is_said_of_a_machine_that_has_all() -> None:
                 "capabilities": sum(1 << bit for bit in requirements.CAPABILITY_BITS.values()),
             },
             "missing CAP_SYS_ADMIN, which kernels since 6.16",
-            (*UNPRIVILEGED, "runq", "sched", "stacks"),
+            (*UNPRIVILEGED, "runq", "sched", "stacks", "offcpu"),
         ),
         (
             {"uid": 1000, "wrapper": "/run/wrappers/bin/x"},
@@ -73,12 +73,16 @@ def test_nothing_is_said_of_a_machine_that_has_all() -> None:
         ({"tracefs": False, "tracepoints": None}, "mount -t tracefs tracefs /sys/kernel/tracing", UNPRIVILEGED),
         (
             {"tracepoints": GOOD.tracepoints - {"sched_wakeup"}},  # type: ignore[operator]
-            "tracepoint sched:sched_wakeup does not exist in this kernel; runq and sched are off",
+            "tracepoint sched:sched_wakeup does not exist in this kernel; runq, sched and offcpu are off",
             ("procsched", "planstats", "stacks", "planner", "phases", "endpoint"),
         ),
         ({"btf": False}, "no BTF (CONFIG_DEBUG_INFO_BTF)", (*UNPRIVILEGED, "planner", "phases", "endpoint")),
         ({"btf": False, "uid": 1000, "sudo": True}, "which only root may do", UNPRIVILEGED),
-        ({"uprobes": False}, "without uprobes (CONFIG_UPROBE_EVENTS)", (*UNPRIVILEGED, "runq", "sched", "stacks")),
+        (
+            {"uprobes": False},
+            "without uprobes (CONFIG_UPROBE_EVENTS)",
+            (*UNPRIVILEGED, "runq", "sched", "stacks", "offcpu"),
+        ),
         ({"schedstat": False}, "schedstat is all zero", ALL[1:]),
     ],
 )
