@@ -45,7 +45,7 @@ def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
 
 
 def _has_stacks(run: Path) -> bool:
-    return any(run.glob(f"cells/*/{stacks.FOLDER}/*{stacks.SUFFIX}"))
+    return any(run.glob(f"cells/*/{stacks.FOLDERS[0]}/*{stacks.SUFFIX}"))
 
 
 def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str) -> Profile | None:
