@@ -68,6 +68,12 @@ def allow(page: Page, rounds: int) -> None:
     wake(page, Control.QUOTA)
 
 
+def tell_change(page: Page) -> None:
+    """A role has come to its end: wakes the engine, which would see it only when it looks again."""
+    page.words[Control.CHANGED_NS] = time.monotonic_ns()
+    wake(page, Control.CHANGED_NS)
+
+
 def open_now(page: Page) -> int:
     """Ends the pause, opens the gate and wakes who waits there; returns the time."""
     words, now_ns = page.words, time.monotonic_ns()

@@ -44,8 +44,8 @@ UNLIMITED = 2**63 - 1  # as a quota
 class Control(IntEnum):
     """Words of the control block; the engine writes, every role reads.
 
-    STOP is the exception: a role that fails, and the launcher when a role dies, sets it too. It only ever goes
-    from 0 to 1.
+    STOP is an exception: a role that fails, and the launcher when a role dies, sets it too. It only ever goes
+    from 0 to 1. CHANGED_NS is another.
     """
 
     START_NS = 0  # 0 until the engine opens the barrier; then the step's start
@@ -62,6 +62,7 @@ class Control(IntEnum):
         10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
     )
     LATENCY_NS = 11  # so long an order takes to clients elsewhere, and its answer back
+    CHANGED_NS = 12  # when a role last came to its end: by roles, which wake who waits for that; see `gate.tell_change`
 
 
 class State(IntEnum):

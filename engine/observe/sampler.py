@@ -150,6 +150,11 @@ class StepSampler:
         elif t_ns >= self.started_ns:
             self._waits.look(t_ns)
 
+    @property
+    def due_ns(self) -> int:
+        """When there will be something to do."""
+        return min(self._due_ns, self._looked_ns + LOOK_NS, max(self._waits.due_ns, self.started_ns))
+
     def finish(self, t_ns: int) -> None:
         """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last."""
         self.ended_ns = t_ns

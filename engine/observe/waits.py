@@ -16,6 +16,7 @@ from engine.postgres.pgstat import MonitorError
 from workloads.page import Control, Page
 
 SECOND_NS = 1_000_000_000
+NEVER_NS = 2**63 - 1
 LOOKS_PER_S = 10.0
 # A look costs by the connection (200: 0.7 ms of CPU in the server), and of many each look tells more.
 CONNECTIONS_PER_S = 500.0
@@ -38,17 +39,17 @@ class WaitLooks:
         self._pids = [pid for _, pid in backends]
         self._roles = [self.names.index(name) for name, _ in backends]
         self._interval_ns = SECOND_NS / looks_per_s(len(backends))
-        self._due_ns = 0
+        self.due_ns = 0 if self.names else NEVER_NS  # of the next look
         self._fresh_looks = 0
         self._fresh: dict[str, Counter[str]] = {name: Counter() for name in self.names}
 
     def look(self, t_ns: int) -> None:
         """It is `t_ns` now."""
-        if not self.names or t_ns < self._due_ns:
+        if t_ns < self.due_ns:
             return
         # From when it was due: whoever calls is somewhat late each time. What was missed altogether is not made up for.
-        since_ns = self._due_ns if t_ns - self._due_ns < self._interval_ns else t_ns
-        self._due_ns = since_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
+        since_ns = self.due_ns if t_ns - self.due_ns < self._interval_ns else t_ns
+        self.due_ns = since_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
         pauses = self._pauses()
         if pauses[1]:
             return

@@ -24,7 +24,7 @@ from engine.postgres.cellserver import CellServer
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
 from engine.run.elsewhere import Elsewhere
-from engine.run.step import POLL_S, Phase, StepRunner
+from engine.run.step import Phase, StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
 Phases = Generator[Phase, None, None]
@@ -62,8 +62,8 @@ class Attempt:
     def run(self) -> None:
         """Goes on to its end, with nothing beside it."""
         while self.advance():
-            if self.phase is Phase.RUNNING:
-                time.sleep(POLL_S)
+            if self.phase is Phase.RUNNING and self.runner is not None:
+                self.runner.rest()
 
     def fail(self, error: Exception) -> None:
         """Ends the attempt with an error, where it still runs: that is recorded, as if it had come from within."""

@@ -41,7 +41,8 @@ from workloads.base import Launch, Maintenance, Place, Step, role_kind
 from workloads.page import Control, Page, State, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
-CHECK_POLLS = 5  # so many polls between two looks at what costs a system call: is everybody alive?
+LEAST_S = 0.005
+CHECK_NS = 100_000_000  # between two looks at what costs a system call: is everybody alive?
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
 READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)
@@ -51,7 +52,7 @@ CHECKPOINT = "CHECKPOINT"
 
 
 class Phase(Enum):
-    """How far a step is. Whoever runs it waits `POLL_S` after RUNNING; cells abreast meet at the others."""
+    """How far a step is. Whoever runs it waits after RUNNING (`StepRunner.rest`); cells abreast meet at the others."""
 
     READY = 1  # a step that may be sliced: its clients stand at the barrier
     RUNNING = 2
@@ -85,6 +86,7 @@ class StepRunner:
         self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
         self._page: Page | None = None  # of that step
+        self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
         self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
         self._planstats = planstats.PROBE in self.manifest.observers
         self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
@@ -268,7 +270,7 @@ class StepRunner:
             page.words[Control.START_NS] = sampler.started_ns
             self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
-            yield from self._watch(sampler, _done(page), partial(self._check_clients, page, launcher))
+            yield from self._watch(sampler, _done(page), partial(self._check_clients, page, launcher), page)
             yield Phase.DONE
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
@@ -277,6 +279,18 @@ class StepRunner:
             sampler.add_up()
             self._report = launcher.report()
         return sampler
+
+    def rest(self) -> None:
+        """Waits while a step runs, with nothing beside it, until there is something to do, or a role ends.
+
+        To wake up for nothing costs more than all that is looked at then.
+        """
+        if self._watched is None:
+            time.sleep(POLL_S)
+        else:
+            page, changed_ns, due_ns = self._watched
+            left_s = (due_ns - time.monotonic_ns()) / 1e9
+            gate.wait_while(page, Control.CHANGED_NS, changed_ns, max(LEAST_S, left_s))
 
     def worked_ns(self) -> int:
         """The active time of the step in slices so far."""
@@ -419,18 +433,30 @@ class StepRunner:
     # -- watching
 
     def _watch(
-        self, sampler: StepSampler, done: Callable[[], bool], check: Callable[[], None] = lambda: None
+        self,
+        sampler: StepSampler,
+        done: Callable[[], bool],
+        check: Callable[[], None] = lambda: None,
+        page: Page | None = None,
     ) -> Iterator[Phase]:
-        """Samples until `done`; raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop."""
-        polls = 0
-        while not done():
-            if polls % CHECK_POLLS == 0:
+        """Samples until `done`, which changes of the step's `page` tell.
+
+        Raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop.
+        """
+        check_ns = 0
+        while True:
+            changed_ns = page.words[Control.CHANGED_NS] if page is not None else 0
+            if done():
+                break
+            if time.monotonic_ns() >= check_ns:
                 check()
                 self._check()
-            polls += 1
+                check_ns = time.monotonic_ns() + CHECK_NS
             sampler.watch()
             self.probing.watch(partial(_pace, sampler), stalling=sampler.stalling)
+            self._watched = (page, changed_ns, min(sampler.due_ns, check_ns)) if page is not None else None
             yield Phase.RUNNING
+        self._watched = None
         check()
 
     def _blame(self, reason: str) -> str:

@@ -103,6 +103,19 @@ def test_waiting_at_the_gate_costs_no_cpu_and_sees_stop(page: Page) -> None:
         wait_for(lambda: " Z " in Path(f"/proc/{pid}/stat").read_text(), "the role to end")
 
 
+def test_who_waits_for_a_role_to_end_is_woken_also_by_an_end_before_that(page: Page) -> None:
+    def end() -> None:
+        gate.tell_change(page)
+        statements(page, 0.001)
+
+    known_ns = page.words[Control.CHANGED_NS]
+    waiting = threading.Thread(target=gate.wait_while, args=(page, Control.CHANGED_NS, known_ns, 3600.0))
+    waiting.start()
+    with forked(page, end):
+        waiting.join()
+    gate.wait_while(page, Control.CHANGED_NS, known_ns, 3600.0)  # it ended since what is known was read
+
+
 def test_a_role_makes_the_rounds_of_its_quota_and_waits_for_more(page: Page) -> None:
     def rounds() -> None:
         record = recorder(page, 0, 1)

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from workloads import gate
 from workloads.connection import SqlError
 from workloads.micro import planning
 from workloads.micro.cluster import Session
@@ -48,6 +49,7 @@ def _await_release(page: Page) -> None:
     page.set_word(0, Word.IN_FLIGHT_NS, 0)
     page.set_word(0, Word.ENDED_NS, clock())
     page.set_word(0, Word.STATE, State.DONE)
+    gate.tell_change(page)
     while not page.words[Control.RELEASE]:
         time.sleep(BARRIER_EVERY_S)
 

@@ -22,13 +22,14 @@ from typing import Any
 import msgspec
 from psycopg.pq import abc
 
+from workloads import gate
 from workloads.connection import execute, open_connection
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
 from workloads.pgbench.counting import Counting, report
 from workloads.pgbench.ends import Ends
 from workloads.pgbench.initialization import Session, as_step, literal, make_schema
-from workloads.pgbench.launch import READ_EVERY_MS, serve
+from workloads.pgbench.launch import OFTEN_MS, serve
 from workloads.pgbench.log import parse
 from workloads.pgbench.options import CopyOptions, Options
 from workloads.pgbench.program import Failed, Pgbench
@@ -195,7 +196,7 @@ class Loads:
         """Reads the log until pgbench has ended, which it is told to once the time is over."""
         seconds = int(self.spec.step["seconds"])
         until_ns = self.start_ns + seconds * 1_000_000_000 if seconds else None
-        while not self.pgbench.has_ended(READ_EVERY_MS):
+        while not self.pgbench.has_ended(OFTEN_MS):
             self._read()
             check_stop(self.page)
             if until_ns is not None and clock() >= until_ns:
@@ -242,6 +243,7 @@ class Loads:
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.STATE, state)
+        gate.tell_change(self.page)
 
 
 def run(spec: CopySpec, page: Page) -> None:

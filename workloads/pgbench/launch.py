@@ -39,9 +39,12 @@ from workloads.pgbench.spec import Spec
 from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
 
 CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
-READ_EVERY_MS = 20  # between two readings of the log
-# Before the engine reads the counts they are brought up to date. They are also this often, should it come late.
-FRESH_NS, PROJECTED_EVERY_NS = 150_000_000, 250_000_000
+# Between two readings of the log: often where turns are to be seen, or another load's end, and before the engine reads
+# the counts; else seldom, as waking up costs more than what is read.
+OFTEN_MS, SELDOM_MS = 20, 100
+# So long before the engine reads the counts they are brought up to date, and thus more than once, as this process may
+# have to wait for a CPU. They are also this often, should the engine come late.
+FRESH_NS, PROJECTED_EVERY_NS = 60_000_000, 250_000_000
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
@@ -175,9 +178,8 @@ class Step:
         """Reads the log until the time is over, or pgbench has done its transactions."""
         stood_still = False
         while not self.timed or self._left_ns() > 0:
-            left_ms = max(1, self._left_ns() // 1_000_000) if self.timed else READ_EVERY_MS
             stands_still = bool(self.page.words[Control.PAUSED_SINCE_NS])
-            if self.pgbench.has_ended(min(READ_EVERY_MS, left_ms)) or self._others_done():
+            if self.pgbench.has_ended(self._pause_ms()) or self._others_done():
                 break
             if not (stood_still and stands_still):  # nothing comes while it is another server's turn
                 self._read()
@@ -204,10 +206,20 @@ class Step:
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
 
+    def _pause_ms(self) -> int:
+        """How long nothing need be done."""
+        often = self.sliced or self.others is not None
+        until_fresh_ms = (self._until_read_ns(clock()) - FRESH_NS) // 1_000_000
+        pause_ms = OFTEN_MS if often else min(SELDOM_MS, max(OFTEN_MS, until_fresh_ms))
+        return max(1, min(pause_ms, self._left_ns() // 1_000_000)) if self.timed else pause_ms
+
+    def _until_read_ns(self, now_ns: int) -> int:
+        """When the engine will read the counts next."""
+        return (self.start_ns + READ_OFFSET_NS - now_ns) % 1_000_000_000
+
     def _project(self, now_ns: int, at_once: bool) -> None:
         """Guesses what is not in the log yet, where somebody is about to read it: it takes long for many clients."""
-        until_read_ns = (self.start_ns + READ_OFFSET_NS - now_ns) % 1_000_000_000
-        if at_once or until_read_ns < FRESH_NS or now_ns - self.projected_ns > PROJECTED_EVERY_NS:
+        if at_once or self._until_read_ns(now_ns) < FRESH_NS or now_ns - self.projected_ns > PROJECTED_EVERY_NS:
             self.counting.project(now_ns)
             self.projected_ns = now_ns
 
@@ -239,7 +251,7 @@ class Step:
             self.pgbench.send(signal.SIGALRM)
             self._go_on()
             deadline = time.monotonic() + END_TIMEOUT_S
-            while not self.pgbench.has_ended(READ_EVERY_MS) and time.monotonic() < deadline:
+            while not self.pgbench.has_ended(OFTEN_MS) and time.monotonic() < deadline:
                 self._read()
             if self.pgbench.code is None:  # a transaction takes longer than anybody waits: nothing is summed up
                 self.counting.settle()  # to what is in the log: the rest was only guessed
@@ -296,6 +308,7 @@ class Step:
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.STATE, state)
+        gate.tell_change(self.page)
 
 
 def first_backends(

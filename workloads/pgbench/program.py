@@ -66,6 +66,8 @@ class Pgbench:
             finally:
                 os._exit(127)
         self._ended = os.pidfd_open(self.pid)
+        self._poller = select.poll()
+        self._poller.register(self._ended, select.POLLIN)
         if self.waiting:
             os.waitpid(self.pid, os.WUNTRACED)
         return self
@@ -104,9 +106,7 @@ class Pgbench:
     def has_ended(self, timeout_ms: int = 0) -> bool:
         """Whether it has ended, or does within a time."""
         if self.code is None:
-            poller = select.poll()
-            poller.register(self._ended, select.POLLIN)
-            if poller.poll(timeout_ms):
+            if self._poller.poll(timeout_ms):
                 self.reap()
             for printed in (self._out, self._errors):
                 _bound(printed)
