@@ -45,6 +45,7 @@ ELSEWHERE = {
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
+    "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
     "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
     "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import IO, Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -20,8 +20,12 @@ from engine.core.text import visible, visible_lines
 class PlainConsole(Console):
     """A console of rich that shows text as it is: no markup, no emoji codes, control characters as their escapes."""
 
-    def __init__(self, *, stderr: bool = False, force_terminal: bool | None = None) -> None:
-        super().__init__(stderr=stderr, force_terminal=force_terminal, highlight=False, markup=False, emoji=False)
+    def __init__(
+        self, *, stderr: bool = False, force_terminal: bool | None = None, file: IO[str] | None = None
+    ) -> None:
+        super().__init__(
+            stderr=stderr, force_terminal=force_terminal, file=file, highlight=False, markup=False, emoji=False
+        )
 
     def render_str(self, text: str, **how: Any) -> Text:
         """As rich makes a text of it, so that a table is laid out for what will be seen."""

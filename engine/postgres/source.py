@@ -74,7 +74,7 @@ def tree_at(name: str, path: Path) -> Source:
         if (path / "config.status").exists():
             raise UserError(f"build '{name}': {path} was built in place; clean it first: make -C {path} distclean")
         return Source(path, version, "")
-    commit = _git(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", failing=True).strip()
+    commit = git(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", failing=True).strip()
     if not commit:
         raise UserError(f"build '{name}': {path} is a git repository without a commit")
     return Source(path, version, commit, _changes(path))
@@ -88,17 +88,17 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
     shown = visible(revision)
     if revision.startswith("-"):
         raise UserError(f"build '{name}': '{shown}' is no revision")
-    if not _git(repository, "rev-parse", "--git-dir", failing=True):
+    if not git(repository, "rev-parse", "--git-dir", failing=True):
         raise UserError(f"build '{name}': {visible(str(repository))} is not a git repository")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    commit = _git(repository, *asked, failing=True).strip()
+    commit = git(repository, *asked, failing=True).strip()
     if not commit:
-        shallow = _git(repository, "rev-parse", "--is-shallow-repository", failing=True).strip() == "true"
+        shallow = git(repository, "rev-parse", "--is-shallow-repository", failing=True).strip() == "true"
         more = "; it is a shallow clone: git fetch --unshallow gets the rest" if shallow else ""
         raise UserError(f"build '{name}': {visible(str(repository))} has no revision '{shown}'{more}")
     where = f"{visible(str(repository))} at {shown}"
-    configure = _git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
-    if not configure or not _git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
+    configure = git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
+    if not configure or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
         raise UserError(f"build '{name}': {where} is no source of PostgreSQL (configure and src/backend)")
     return Source(repository, _version(name, where, configure), commit, revision=True)
 
@@ -124,7 +124,7 @@ def _version(name: str, where: str, configure: str) -> str:
 def _files(path: Path) -> Iterator[str]:
     """Relative paths: with git what it tracks and what it does not ignore, without it everything."""
     if _in_git(path):
-        listed = _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WITHOUT)
+        listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WITHOUT)
         yield from (file for file in dict.fromkeys(listed.split("\0")) if file and os.path.lexists(path / file))
         return
     for folder, folders, files in os.walk(path):
@@ -139,15 +139,15 @@ def _in_git(path: Path) -> bool:
     """Whether the folder is a repository's top: a tarball unpacked somewhere below one is not its tree."""
     if not (path / ".git").exists():
         return False
-    top = _git(path, "rev-parse", "--show-toplevel", failing=True).strip()
+    top = git(path, "rev-parse", "--show-toplevel", failing=True).strip()
     return bool(top) and Path(top).resolve() == path.resolve()
 
 
 def _changes(path: Path) -> str:
     """The hash of what differs from HEAD, files that git does not know included; empty for nothing."""
     difference = hashlib.sha256()
-    changed = _git(path, "diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD", "--", *_WITHOUT)
-    new = _git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *_WITHOUT)
+    changed = git(path, "diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD", "--", *_WITHOUT)
+    new = git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *_WITHOUT)
     if not changed and not new:
         return ""
     difference.update(changed.encode(errors="surrogateescape"))
@@ -167,7 +167,7 @@ def _extract(source: Source, folder: Path) -> None:
         raise UserError(f"{source.path}: commit {source.commit} cannot be read: {visible(words)}")
 
 
-def _git(path: Path, *arguments: str, failing: bool = False) -> str:
+def git(path: Path, *arguments: str, failing: bool = False) -> str:
     """What git prints; `failing` takes an error for no answer. Raises UserError with git's words."""
     with _popen(path, arguments) as child:
         output, errors = child.communicate()

@@ -1,0 +1,131 @@
+"""Which commit made a step slower: a binary search whose answers are uncertain.
+
+Commits are numbered from 1, after the good end, to n, the bad end. A priori each may be the first slow one. A judgement
+measures one of them beside both ends at once; of each pair of clusters it has the log ratios to the good end, x, of the
+commit and, r, of the bad end. 2x - r has the mean d where the commit is like the bad end and -d where it is like the
+good one, d being the ends' own log ratio. The likelihoods of both are Student's, with the spread within all judgements
+so far, and their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence
+that contradicts an earlier judgement takes the search back by itself. Commits that do not build are not told apart from
+the next one that does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+LEAST_SPREAD = 0.002  # of a pair: no cluster repeats itself more exactly
+MOST_WEIGHT = math.log(1e4)  # of one judgement: clusters of one run have more in common than chance says
+LOOKS_BACK = (3 / 4, 1 / 2, 1 / 4)  # where, between what was found and the bad end, it is made sure that all is slow
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Commit `index` beside both ends: of each pair of clusters the log ratios of the commit and of the bad end."""
+
+    index: int
+    pairs: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The ends beside each other: the log ratio of each pair."""
+
+    ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """How likely each commit after `after` is the first slow one: `first[k]` of commit `after` + 1 + k."""
+
+    after: int
+    first: tuple[float, ...]
+
+    def of(self, group: range) -> float:
+        """How likely it is one of these."""
+        return sum(self.first[index - self.after - 1] for index in group)
+
+
+def difference(ends: Ends, judgements: Sequence[Judgement]) -> float:
+    """The log ratio of the ends, of all pairs in which both were measured."""
+    every = [*ends.ratios, *(bad for each in judgements for _, bad in each.pairs)]
+    return math.fsum(every) / len(every)
+
+
+def spread(ends: Ends, judgements: Sequence[Judgement]) -> tuple[float, int]:
+    """The standard deviation of 2x - r from pair to pair, and its degrees of freedom.
+
+    Before the first judgement it follows from the ends: 2x - r has six times the variance of one server, r has two.
+    """
+    samples = [[math.sqrt(3) * ratio for ratio in ends.ratios], *(_leaning(each) for each in judgements)]
+    squares = sum((value - math.fsum(one) / len(one)) ** 2 for one in samples for value in one)
+    freedom = sum(len(one) - 1 for one in samples)
+    return max(math.sqrt(squares / freedom), LEAST_SPREAD) if freedom else LEAST_SPREAD * 10, max(freedom, 1)
+
+
+def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) -> float:
+    """The log likelihood ratio of bad to good: above 0 the commit is rather like the bad end."""
+    away = difference(ends, judgements)
+    deviation, freedom = spread(ends, judgements)
+    leaning = _leaning(judgement)
+    error = deviation / math.sqrt(len(leaning))
+    mean = math.fsum(leaning) / len(leaning)
+    found = _student((mean - away) / error, freedom) - _student((mean + away) / error, freedom)
+    return max(-MOST_WEIGHT, min(MOST_WEIGHT, found))
+
+
+def belief(count: int, ends: Ends, judgements: Sequence[Judgement], after: int = 0) -> Belief:
+    """Of `count` commits. What was judged up to `after` does not count: the search is for a change behind it."""
+    logs = [0.0] * (count - after)
+    for judgement in judgements:
+        if judgement.index > after:
+            found = weight(judgement, ends, judgements)
+            for place in range(judgement.index - after):
+                logs[place] += found  # the first slow one is not behind it, if it is bad
+    most = max(logs)
+    likely = [math.exp(log - most) for log in logs]
+    total = math.fsum(likely)
+    return Belief(after, tuple(each / total for each in likely))
+
+
+def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
+    """The commits that can be told apart: each that builds, with those before it that do not. The last one builds."""
+    found, first = [], after + 1
+    for index in range(after + 1, count + 1):
+        if index not in broken or index == count:
+            found.append(range(first, index + 1))
+            first = index + 1
+    return found
+
+
+def found_in(now: Belief, parts: Iterable[range], error: float) -> range | None:
+    """The group that is sure enough, if there is one."""
+    best = max(parts, key=now.of)
+    return best if now.of(best) >= 1 - error else None
+
+
+def next_commit(now: Belief, parts: Sequence[range]) -> int:
+    """The commit that parts what is likely most evenly: the last of a group, not the bad end."""
+    below, best, nearest = 0.0, parts[0][-1], math.inf
+    for group in parts[:-1]:
+        below += now.of(group)
+        if abs(below - 0.5) < nearest:
+            nearest, best = abs(below - 0.5), group[-1]
+    return best
+
+
+def to_look_back(found: range, count: int, broken: Collection[int], judged: Collection[int]) -> list[int]:
+    """Commits between what was found and the bad end that should be slow, too, and were not judged."""
+    between = [index for index in range(found[-1] + 1, count) if index not in broken]
+    places = {between[min(len(between) - 1, int(share * len(between)))] for share in LOOKS_BACK} if between else set()
+    return sorted((place for place in places if place not in judged), reverse=True)
+
+
+def _leaning(judgement: Judgement) -> list[float]:
+    return [2 * commit - bad for commit, bad in judgement.pairs]
+
+
+def _student(value: float, freedom: int) -> float:
+    """The log density of Student's t but for what does not depend on the value."""
+    return -(freedom + 1) / 2 * math.log1p(value * value / freedom)

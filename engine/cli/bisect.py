@@ -1,0 +1,72 @@
+"""The command `bench bisect`: which commit made a step slower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engine.cli.options import OUT
+from engine.cli.output import echo, echo_json
+from engine.cli.run import RunCommand, take
+from engine.core.errors import UserError
+from engine.host.account import own_folder
+
+
+@click.command(cls=RunCommand, short_help="Find the commit that made a step slower.")
+@click.option("--good", required=True, metavar="REV", help="A revision that is fast.")
+@click.option("--bad", required=True, metavar="REV", help="A later one that is slower.")
+@click.option(
+    "--repo", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The git repository of PostgreSQL."
+)
+@click.option("--step", metavar="STEP", help="The step to judge by [default: the one that became slowest].")
+@click.option(
+    "--error", type=click.FloatRange(0.001, 0.3), default=0.05, show_default=True, metavar="FRACTION",
+    help="How likely the answer may be wrong.",
+)  # fmt: skip
+@click.option(
+    "--pairs", type=click.IntRange(2, 100), default=3, show_default=True, help="Pairs of clusters of a judgement."
+)
+@click.option("--again", is_flag=True, help="Begin anew, where this search was begun before.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to stderr.")
+@OUT
+def bisect(
+    good: str,
+    bad: str,
+    repo: Path,
+    step: str | None,
+    error: float,
+    pairs: int,
+    again: bool,
+    as_json: bool,
+    out: Path,
+    **values: Any,
+) -> None:
+    """Find the commit between two revisions of PostgreSQL that made a step slower.
+
+    Each commit that is looked at is built and measured beside both ends at once, as often as it takes to be sure; later
+    evidence may take the search back. The other options are those of `bench run`, for the workload. The same command
+    again continues a search that was stopped or has died.
+    """
+    from engine.cli import bisecting
+
+    asked = take(values)
+    if asked.builds:
+        raise UserError("--pg: the builds of a search are its commits, named by --good and --bad")
+    if asked.base or asked.kernels != type(asked)().kernels or len(asked.configs) > 1:
+        raise UserError("a search compares commits only: give no --base, no --kernel and one --config")
+
+    def say(text: str) -> None:
+        echo(text, err=as_json)
+
+    search = bisecting.Search(
+        repository=repo.expanduser().absolute(), good=good, bad=bad, asked=asked, step=step, error=error, pairs=pairs,
+        out=own_folder(out), say=say,
+    )  # fmt: skip
+    found = bisecting.run(search, again=again)
+    if as_json:
+        echo_json(found.record())
+    else:
+        for line in found.lines():
+            echo(line)
