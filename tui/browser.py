@@ -226,11 +226,11 @@ def main() -> int:
 
     def say(port: int) -> None:
         shown = address(asked.host, port, "TOKEN" if given else token)
-        print(f"open {shown}{' with your token' if given else ''}; Ctrl-C ends it, runs continue", flush=True)
+        print(f"open {visible(shown)}{' with your token' if given else ''}; Ctrl-C ends it, runs continue", flush=True)
         if not is_loopback(asked.host):
             print(
                 "? not encrypted: who reads the network's traffic learns the token; safer without --host, through "
-                f"`ssh -L {port}:localhost:{port} {socket.gethostname()}`",
+                f"`ssh -L {port}:localhost:{port} {visible(socket.gethostname())}`",
                 file=sys.stderr,
             )
 

@@ -148,6 +148,10 @@ def _differences(comparison: Comparison, manifest: Manifest, found: Preset, tabl
     prebuilt = tuple(dict.fromkeys(build.label for build in comparison.builds if build.provenance == "prebuilt"))
     if prebuilt:
         yield f"prebuilt instead of compiled from source: {', '.join(prebuilt)}"
+    if comparison.design != "cells":
+        yield f"measured in {comparison.design}, side by side here; each server had the machine to itself there"
+    if table.among != "config":
+        yield f"config: {', '.join(dict.fromkeys(subject.config for subject in comparison.subjects))} here"
     if table.among == "build":
         yield from _builds(found, used)
 

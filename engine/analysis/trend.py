@@ -35,7 +35,7 @@ from engine.journal.runs import runs_in
 
 Order = Literal["date", "version"]
 INDEX = ".pgbed-trend"
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 1 << 30
 LEVEL = 0.001  # of a change, as a test's; Otava looks with ten times that first
 FEWEST = 6  # points with which a change can be told from chance at that level
@@ -50,6 +50,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     build: str
     version: str
     base: bool
+    place: int  # among the builds of the run, that of the base being 0
     cells: int
     figures: dict[str, float]
 
@@ -129,7 +130,7 @@ def series(
     *,
     against_base: bool = False,
 ) -> list[Series]:
-    """One for each kind of measurement and step; by date the runs' bases have their own, as they do not change with it.
+    """One for each kind of measurement and step; by date each build of a run, first the base, is in one of its own.
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to those of the run's base.
     Raises UserError where Apache Otava is not there.
@@ -145,7 +146,12 @@ def series(
             if step not in (None, each.step) or value is None or (against_base and (each.base or not of)):
                 continue
             shown = value / of if against_base and of else value
-            own = (f"{each.series}, base", each.step) if each.base and by == "date" else place
+            if against_base:
+                own = (f"{each.series}, against {bases[place].build}", each.step)
+            elif by == "date" and (each.base or each.place > 1):
+                own = (f"{each.series}, {'base' if each.base else f'build {each.place + 1} of the run'}", each.step)
+            else:
+                own = place
             points.setdefault(own, []).append(Point(run, entry.created, each.build, each.version, each.cells, shown))
     return [
         Series(*place, metric, "of the base" if against_base else unit, ordered, _changes(ordered, margin))
@@ -185,6 +191,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
     manifest = result.manifest
     versions = {build.label: build.version for build in manifest.builds}
     found = []
+    places = {label: place for place, label in enumerate(dict.fromkeys((manifest.base, *versions)))}
     cells: dict[tuple[str, str, bool, str], list[CellResult]] = {}
     for cell in result.cells:
         subject = cell.cell.subject
@@ -200,7 +207,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
                 for metric in METRICS
             }
             figures = {metric: median(each) for metric, each in values.items() if each}
-            found.append(Found(name, step, build, version, base, len(steps), figures))
+            found.append(Found(name, step, build, version, base, places.get(build, 0), len(steps), figures))
     return Entry(seen, manifest.created, tuple(found))
 
 
@@ -212,7 +219,10 @@ def _series(result: RunResult, cell: CellResult) -> str:
     alike = (
         comparability.of_workload(workload, "identity", dict[str, Any]),
         workload.get("clients"),
-        [step.get("name") for step in workload.get("steps", ())],
+        workload.get("steps", ()),
+        manifest.request.get("overrides", ()),
+        sorted(manifest.observers),
+        None if subject.kernel == HOST else (manifest.guest, manifest.kernel(subject.kernel)),
         comparability.measured_in(result),
         manifest.route.words,
         manifest.tunables,

@@ -26,7 +26,7 @@ from engine.host.account import own_folder
     help="How likely the answer may be wrong.",
 )  # fmt: skip
 @click.option(
-    "--pairs", type=click.IntRange(2, 100), default=3, show_default=True, help="Pairs of clusters of a judgement."
+    "--pairs", type=click.IntRange(3, 100), default=3, show_default=True, help="Pairs of clusters of a judgement."
 )
 @click.option("--again", is_flag=True, help="Begin anew, where this search was begun before.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to stderr.")
@@ -54,6 +54,10 @@ def bisect(
     asked = take(values)
     if asked.builds:
         raise UserError("--pg: the builds of a search are its commits, named by --good and --bad")
+    if len(asked.arms) > 1 or asked.options.get("preset"):
+        raise UserError(
+            "a search runs one workload: give no --arms and no --preset, but their --workload and its options"
+        )
     if asked.base or asked.kernels != type(asked)().kernels or len(asked.configs) > 1:
         raise UserError("a search compares commits only: give no --base, no --kernel and one --config")
 

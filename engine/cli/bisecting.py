@@ -109,6 +109,8 @@ class _Bisection:
         say(f"{self.count} commits from {commits[0].text} (good)")
         say(f"to {commits[-1].text} (bad)")
         say(f"in {self.folder}; what runs print is in {LOG} there, and bench watch {self.folder}/RUN shows one")
+        if state.step and state.step not in _step_names(self.search.asked):
+            raise UserError(f"{self.folder / STATE}: judges by a step that there is not; --again begins anew")
         if state.ends:
             say(f"going on with a search that was begun: {len(state.judged)} judgements so far")
         else:
@@ -144,14 +146,21 @@ class _Bisection:
     def _judge(self, place: int, found: range | None) -> None:
         state, commit, say = self.state, self.commits[place], self.search.say
         say(f"commit {place} of {self.count}: {commit.text}")
+        for name, end in ((GOOD, self.commits[0]), (BAD, self.commits[-1])):
+            self._build(name, end)  # a failure here says nothing of the commit
         try:
-            run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
+            self._build(TRIED, commit)
         except BuildFailed as error:
-            if place in (0, self.count):
-                raise
-            say(f"  does not build: {error}")
-            state.broken.append(commit.hash)
-            self._write()
+            self._pass_over(commit, f"does not build: {error}")
+            return
+        run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
+        failed = [cell.text for cell in comparison.left_out if cell.name == TRIED and cell.state == "failed"]
+        if failed:
+            self._pass_over(commit, f"does not run: {failed[0]}")
+            return
+        ratio = comparison.ratio(TRIED, state.step, comparison.judged_by(state.step))
+        if ratio is not None and ratio.verdict == "withheld":
+            self._pass_over(commit, f"cannot be judged: {'; '.join(ratio.remarks)}")
             return
         pairs = tuple(_pairs(self.folder / run, comparison, state.step))
         if len(pairs) < 2:
@@ -164,7 +173,7 @@ class _Bisection:
         like, sure = ("bad", weight) if weight > 0 else ("good", -weight)
         mean = math.exp(math.fsum(ratio for ratio, _ in pairs) / len(pairs))
         say(f"  {mean - 1:+.1%} to good, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
-        if found is not None and -weight > math.log(1 / self.search.error):
+        if found is not None and -weight > math.log(len(bisection.LOOKS_BACK) / self.search.error):
             state.mended.append(self.commits[found[-1]].text)
             state.after = commit.hash
             say("  fast: what was found is mended by then, and another commit is looked for behind it")
@@ -172,6 +181,12 @@ class _Bisection:
         now = bisection.belief(self.count, Ends(state.ends), judgements, self.places.get(state.after, 0))
         left = sum(each > self.search.error / self.count for each in now.first)
         say(f"  {left} commit{'s' if left != 1 else ''} left")
+
+    def _pass_over(self, commit: Commit, why: str) -> None:
+        """The commit is not told apart from the next one that can be judged."""
+        self.search.say(f"  {why}")
+        self.state.broken.append(commit.hash)
+        self._write()
 
     def _measure_ends(self) -> None:
         state, search = self.state, self.search
@@ -230,7 +245,7 @@ class _Bisection:
                 base, new = (
                     flame.profile(folder, flame.subject_of(folder, name), step, role) for name in ("parent", "found")
                 )
-                page = self.folder / f"{step}-{role}.html"
+                page = self.folder / f"{step}-{role}.html".replace("/", "_")
                 disk.write_text(page, flame.page(step, role, new, base))
             except (UserError, OSError):
                 continue
@@ -238,12 +253,10 @@ class _Bisection:
         return ""
 
     def _measure(self, commits: dict[str, Commit], *, probes: bool = False) -> tuple[str, Comparison]:
-        """A run of these builds; its name, and what it came to. Raises BuildFailed where the last does not build."""
+        """A run of these builds; its name, and what it came to."""
         from engine.analysis.comparison import compare
 
-        specs = [f"{name}=git:{self.search.repository}@{commit.hash}" for name, commit in commits.items()]
-        for spec in specs:
-            builds.resolve([spec], self._built, self.folder / ".builds")
+        specs = [self._build(name, commit) for name, commit in commits.items()]
         asked = self.search.asked.entries()
         entries = {**asked, "builds": specs, "repeats": self.search.pairs, **self._steps()}
         request = planfile.request(entries | ({"probes": ["stacks"]} if probes and not asked.get("probes") else {}))
@@ -259,6 +272,12 @@ class _Bisection:
             sys.exit(code)
         run = prospect.manifest.run
         return run, compare([self.folder / run], next(iter(commits)))
+
+    def _build(self, name: str, commit: Commit) -> str:
+        """Builds it where it is not there yet; what --pg calls it."""
+        spec = f"{name}=git:{self.search.repository}@{commit.hash}"
+        builds.resolve([spec], self._built, self.folder / ".builds")
+        return spec
 
     def _steps(self) -> dict[str, Any]:
         """The steps up to the one that is judged, once it is known."""
@@ -340,6 +359,8 @@ def _read(path: Path, digest: str, known: set[str]) -> State:
     if state.format != FORMAT or state.asked != digest:
         raise UserError(f"{path}: this search was begun with other options; --again begins anew, --out elsewhere")
     named = {each.commit for each in state.judged} | set(state.broken) | ({state.after} if state.after else set())
-    if named - known or any(not math.isfinite(value) for each in state.judged for pair in each.pairs for value in pair):
+    values = [value for each in state.judged for pair in each.pairs for value in pair] + list(state.ends)
+    whole = all(len(each.pairs) > 1 for each in state.judged) and bool(state.step) == (len(state.ends) > 1)
+    if named - known or not whole or not all(map(math.isfinite, values)):
         raise UserError(f"{path}: names what is no commit of this search; --again begins anew")
     return state

@@ -217,7 +217,7 @@ def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
         show(listing(), as_json)
 
 
-@list_.command(name="builds")
+@list_.command(name="builds", short_help="List the builds that --pg can name.")
 @click.option("--newest", is_flag=True, help="Ask postgresql.org for the newest minor of each supported major.")
 @JSON
 def list_builds(newest: bool, as_json: bool) -> None:
@@ -227,7 +227,7 @@ def list_builds(newest: bool, as_json: bool) -> None:
 
 _add("configs", "List the configs (sets of settings) that --config can name.", configs)
 _add("workloads", "List workloads with their generations, scales and steps.", workloads)
-_add("presets", "List the plans that --preset can name, and of which publication they are.", presets)
+_add("presets", "List the plans that --preset can name.", presets)
 _add("kernels", "List the kernels that servers can run under here.", kernels)
 
 

@@ -251,6 +251,9 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
             disk.write_text(junit, gate.to_junit(comparison, judged))
         except OSError as error:
             raise UserError(f"{visible(str(junit))}: cannot write the result: {error.strerror}") from None
+    if all(each.outcome == "skipped" for each in judged):
+        why = "; ".join(cell.text for cell in comparison.left_out[:3]) or "see bench compare without --gate"
+        raise UserError(f"gate: nothing is known of any step, so nothing has passed: {why}")
     return judged
 
 

@@ -46,8 +46,9 @@ def trend(
     """Show a figure of all runs below the folders OUT over time or versions, and where it changed for good.
 
     OUT is a folder that holds runs [default: where runs are kept]. Runs that were measured alike stand in one series:
-    same workload and options, design, config, kernel and machine. A change is named with the builds before and after
-    it. What was read is kept in the file .pgbed-trend of each folder.
+    same workload and options, settings, probes, design, config, kernel and machine. Figures are medians of a run's
+    cells, also where bench compare withholds a verdict. A change is named with the builds before and after it. What
+    was read is kept in the file .pgbed-trend of each folder.
     """
     from engine.analysis import trend as trends
     from engine.analysis.cells import METRICS
@@ -57,7 +58,7 @@ def trend(
         raise unknown("metric", metric, [each.name for each in METRICS])
     order = cast(Literal["date", "version"], by)
     found: list[tuple[str, trends.Entry]] = []
-    for folder in folders or (default_out(),):
+    for folder in dict.fromkeys(folder.resolve() for folder in folders or (default_out(),)):
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; name one that holds runs")
 

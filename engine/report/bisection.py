@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,11 @@ class Found:
     mended: tuple[str, ...]
     folder: Path = field(repr=False)
 
+    @property
+    def confirmed(self) -> bool:
+        """Whether the commit is slower than its parent where both were measured beside each other."""
+        return self.ratio is not None and self.ratio.verdict == "slower"
+
     def record(self) -> dict[str, Any]:
         """The JSON form."""
         ratio = self.ratio
@@ -40,6 +46,7 @@ class Found:
             "step": self.step,
             "probability": self.sure,
             "ratio": ratio and {name: getattr(ratio, name) for name in ("ratio", "low", "high", "pairs", "verdict")},
+            "confirmed": self.confirmed,
             "judgements": self.judgements,
             "mended": list(self.mended),
             "run": self.run,
@@ -61,8 +68,10 @@ class Found:
         yield ""
         if self.ratio is not None:
             yield f"against its parent {self.parent.hash[:SHOWN_HEX]}: {effect(self.ratio)}, {self.ratio.verdict_text}"
+        if not self.confirmed:
+            yield "the comparison with its parent does not confirm it; search again with more --pairs"
         yield from (f"slower, too, but mended by a later commit: {text}" for text in self.mended)
-        yield f"both beside each other: bench compare {self.folder / self.run}"
+        yield f"both beside each other: bench compare {shlex.quote(str(self.folder / self.run))}"
         if self.flame:
             yield f"where the time goes: {self.flame}"
 

@@ -62,7 +62,8 @@ def sentence(judged: tuple[Judged, ...]) -> str:
     if slower:
         return f"gate: failed: {'; '.join(f'{each.subject} {each.step} {each.text}' for each in slower)}"
     known = sum(each.outcome == "passed" for each in judged)
-    return f"gate: passed: none of {len(judged)} steps is slower; of {len(judged) - known} nothing is known"
+    unknown = len(judged) - known
+    return f"gate: passed: none of {len(judged)} comparisons is slower{f'; {unknown} are not known' if unknown else ''}"
 
 
 def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -47,11 +48,11 @@ def _command(line: str) -> list[str]:
     if line.startswith("#"):
         return textwrap.wrap(line, COLUMNS, subsequent_indent="# ", break_on_hyphens=False)
     found = [""]
-    for word in line.split(" "):
+    for word in re.findall(r"(?:'[^']*'|[^' ])+", line):
         if found[-1] and len(found[-1]) + len(word) > COLUMNS - len(" \\"):
             found[-1] += "\\"
             found.append("")
-        while len(word) > COLUMNS - len(" \\"):
+        while len(word) > COLUMNS - len(" \\") and "'" not in word:  # within quotes a backslash is one
             found[-1] += word[: COLUMNS - len("\\")] + "\\"
             word = word[COLUMNS - len("\\") :]
             found.append("")

@@ -1,6 +1,6 @@
 "use strict";
 // Each drawing takes a step's figures and a width, and gives a picture, what it counts, and its figures as rows.
-const report = JSON.parse(document.getElementById("data").textContent);
+const report = JSON.parse(document.querySelector("script#data").textContent);
 const subjectColour = { domain: report.subjects, range: report.subjects.map((_, i) => `var(--subject-${i % 8})`) };
 const roleColours = [1, 2, 3, 4, 5, 6, 0].map(i => `var(--subject-${i})`);
 const MARKS = {
@@ -372,9 +372,12 @@ function placed(cell, byWork) {
 function envelope(cells, end) {
   const columns = Math.min(240, d3.max(cells, d => d.x.length));
   return d3.range(columns).flatMap(place => {
-    const x = end * (place + 0.5) / columns;
-    const found = cells.map(d => [d, d3.bisectLeft(d.x, x)]).filter(([d, i]) => i < d.x.length);
+    const x = end * (place + 0.5) / columns, from = end * place / columns, to = end * (place + 1) / columns;
+    const found = cells
+      .map(d => [d, d3.bisectLeft(d.x, from), Math.min(d3.bisectLeft(d.x, to), d.x.length - 1) + 1])
+      .filter(([d, first]) => first < d.x.length);
     if (!found.length) return [];
-    return [{ x, min: d3.min(found, ([d, i]) => d.min[i]), max: d3.max(found, ([d, i]) => d.max[i]), mean: d3.mean(found, ([d, i]) => d.mean[i]) }];
+    const each = (figure, of) => found.map(([d, first, last]) => of(d[figure].slice(first, last)));
+    return [{ x, min: d3.min(each("min", d3.min)), max: d3.max(each("max", d3.max)), mean: d3.mean(each("mean", d3.mean)) }];
   });
 }

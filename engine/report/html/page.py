@@ -144,9 +144,16 @@ def in_script(record: Any) -> str:
     return text
 
 
+OWN_ID = re.compile(r"data|steps|origins|notes|grid|command|comparability|step-.*|.*-title")  # of the page itself
+
+
 def step_ids(steps: Sequence[str]) -> dict[str, str]:
     """How links name steps: `#qr100`. What is no plain word is numbered instead."""
-    plain = {step for step in steps if step.isascii() and step.replace(".", "").replace("-", "").isalnum()}
+    plain = {
+        step
+        for step in steps
+        if step.isascii() and step.replace(".", "").replace("-", "").isalnum() and not OWN_ID.fullmatch(step)
+    }
     return {step: step if step in plain else f"step-{place}" for place, step in enumerate(steps, 1)}
 
 

@@ -17,6 +17,8 @@ from tests.support import slowtree, smalltree
 from tests.support.benchcall import Bench, wait_for
 from tests.support.realnix import wrapper_environment
 
+pytestmark = pytest.mark.outside  # a Nix build has no git
+
 LOAD = ("--workload", "pgbench-select", "--pgbench-scale", "1", "--clients", "1", "--seconds", "1",
         "--warmup-seconds", "1", "--set", "shared_buffers=32MB", "--allow-concurrent")  # fmt: skip
 
@@ -94,7 +96,6 @@ def test_merges_are_one_change(repository: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.outside
 @pytest.mark.timeout(900)
 def test_a_slow_commit_is_found_the_search_killed_midway(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch

@@ -62,10 +62,12 @@ def test_junit_names_every_step_with_what_became_of_it(run: Path, tmp_path: Path
     assert [name for name, _ in failed] == ["l.i1"] and str(failed[0][1]).startswith("slower: -9.9%")
 
 
-def test_one_pair_is_not_known_and_passes(tmp_path: Path) -> None:
+def test_where_nothing_is_known_nothing_has_passed(tmp_path: Path) -> None:
     outcome = gate(make_run(tmp_path / "runs" / "one", repeats=1, effects=EFFECTS))
-    assert outcome.exit_code == 0
-    assert outcome.stderr.strip() == "gate: passed: none of 4 steps is slower; of 4 nothing is known"
+    assert outcome.exit_code == 2 and "nothing is known of any step" in outcome.stderr
+    crashed = dict.fromkeys((2, 3), "the server was killed")
+    outcome = gate(make_run(tmp_path / "runs" / "two", repeats=2, failed=crashed))
+    assert outcome.exit_code == 2 and outcome.stdout == ""
 
 
 def test_bad_tolerances_are_named(run: Path, tmp_path: Path) -> None:
