@@ -77,6 +77,14 @@ class Interface(AppService):
         await super().run()
         await self.remote_close()
 
+    async def ended(self) -> None:
+        """Waits for its end; it is killed where it does not come."""
+        if self._process is not None:
+            try:
+                await asyncio.wait_for(self._process.wait(), ENDING_S)
+            except TimeoutError:
+                self.kill()
+
     def kill(self) -> None:
         """Ends it where it does not answer."""
         if self._process is not None and self._process.returncode is None:
@@ -138,11 +146,12 @@ class BrowserServer(Server):
                 await self._process_messages(websocket, interface)
         finally:
             try:
-                await asyncio.wait_for(interface.stop(), ENDING_S)
-            except TimeoutError:
-                interface.kill()
-            del self._open[interface]
-            await websocket.close()
+                with suppress(Exception):  # what its output held; it is over
+                    await asyncio.wait_for(interface.stop(), ENDING_S)
+                await interface.ended()
+            finally:
+                del self._open[interface]
+                await websocket.close()
         return websocket
 
     async def close(self) -> None:

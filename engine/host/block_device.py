@@ -114,6 +114,8 @@ def _kept(before: Mapping[str, str]) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UserError(f"another run has changed settings of {device}: wait for its end") from None
+            if os.fstat(file.fileno()).st_nlink == 0:
+                raise UserError(f"another run has just restored the settings of {device}: start again")
             file.truncate(0)
             json.dump({path: value for path, value in before.items() if Path(path).parts[3] == device}, file)
             file.flush()

@@ -374,7 +374,7 @@ def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -
         (build,) = builds.resolve([spec], progress, roots=out / ".builds")
         for other, known in resolved.items():
             if known.label == build.label:
-                raise UserError(f"{other} and {spec} are the same build here: {build.label}; name one of them")
+                raise UserError(f"{other} and {spec} would both be called {build.label}; give one a name: NAME=…")
         resolved[spec] = build
     return resolved
 

@@ -77,7 +77,18 @@ def tree_at(name: str, path: Path) -> Source:
     commit = git(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", failing=True).strip()
     if not commit:
         raise UserError(f"build '{name}': {path} is a git repository without a commit")
+    marked = [line for line in git(path, "ls-files", "-v", "--", *_WITHOUT).splitlines() if _is_marked(line)]
+    if marked:
+        raise UserError(
+            f"build '{name}': git does not look at {visible(marked[0][2:])} for changes (assume-unchanged or "
+            f"skip-worktree), so that nothing can say what was built: git -C {path} update-index --really-refresh"
+        )
     return Source(path, version, commit, _changes(path))
+
+
+def _is_marked(line: str) -> bool:
+    """Whether a line of `git ls-files -v` is of a file whose changes git passes over."""
+    return line[:1].islower() or line.startswith("S ")
 
 
 def revision_of(name: str, repository: Path, revision: str) -> Source:
@@ -196,7 +207,9 @@ def _popen(path: Path, arguments: tuple[str, ...] | list[str]) -> subprocess.Pop
 
 def _as_owner(path: Path) -> dict[str, Any]:
     """Arguments of Popen. No variable of git's own says that another repository is meant."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))} | {
+        "LC_ALL": "C"
+    }
     if os.geteuid() != 0 or (owner := path.stat()).st_uid == 0:
         return {"env": environ}
     environ = {name: value for name, value in environ.items() if not name.startswith("XDG_")} | {"HOME": "/nonexistent"}

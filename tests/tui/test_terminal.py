@@ -135,7 +135,7 @@ def test_a_run_is_started_watched_left_and_compared(
     os.kill(backend, signal.SIGSTOP)
     stopped_s = time.monotonic()
     try:
-        shown = tmux.until("STALL insert", "s so far: ", "!insert", "insert backend is stopped", patience_s=STOPPED_S)
+        shown = tmux.until("STALL insert", "s so far: ", "!insert", "of the insert backend is", patience_s=STOPPED_S)
         seen_s = time.monotonic() - stopped_s
         assert "!" in next(row for row in shown.splitlines() if row.startswith("stalls"))
         assert seen_s <= SEEN_WITHIN_S, f"seen after {seen_s:.1f} s"
