@@ -21,6 +21,7 @@ from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.attached import AttachedServer
 from engine.postgres.cellserver import CellServer
+from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
 from engine.run.elsewhere import Elsewhere
@@ -86,7 +87,7 @@ class Attempt:
             state = "finished"
         except Interrupted as interrupt:
             state, reason = "interrupted", str(interrupt)
-        except (UserError, StepFailed, psycopg.Error, sqlite3.Error, OSError) as error:
+        except (UserError, StepFailed, MonitorError, psycopg.Error, sqlite3.Error, OSError) as error:
             # The cluster is gone by now, so a disk that was full has room again for saying so.
             reason = " ".join(str(error).split()) or type(error).__name__
         except Exception as error:
