@@ -27,6 +27,8 @@ let
       security.wrapperDir = anything "/run/wrappers/bin";
       security.wrappers = anything { };
       users.groups = anything { };
+      specialisation = anything { };
+      systemd.services = anything { };
     };
   };
 
@@ -51,6 +53,7 @@ let
               printf '%s' "$text" > $out
               chmod +x $out
             '';
+          linuxPackages_6_12 = "the kernel 6.12 and its packages";
           bpftrace = {
             type = "derivation";
             name = "bpftrace";
@@ -67,6 +70,10 @@ let
     enable = true;
     group = "dba";
     serverProbes = false;
+  };
+  booting = evaluated "0.27.1" {
+    enable = true;
+    hostKernels = [ "6.12" ];
   };
   old = evaluated "0.24.1" { enable = true; };
   sudoless = evaluatedWith { security.sudo.enable = false; } "0.24.1" { enable = true; };
@@ -92,6 +99,12 @@ assert new.users.groups ? pgbed && new.security.sudo.extraRules == [ ];
 assert variables.PGBED_PROBE_HELPER == "/run/wrappers/bin/pgbed-probe-helper";
 assert wrapper.capabilities == "${always},cap_sys_admin+ep";
 assert wrapper.permissions == "u+rx,g+x" && wrapper.group == "pgbed";
+
+assert new.specialisation == { } && new.systemd.services == { };
+assert
+  booting.specialisation.pgbed-6_12.configuration.boot.kernelPackages.content
+  == "the kernel 6.12 and its packages";
+assert booting.systemd.services.pgbed-resume.wantedBy == [ "multi-user.target" ];
 
 assert scheduler.users.groups ? dba;
 assert scheduler.security.wrappers.pgbed-probe-helper.capabilities == "${always}+ep";

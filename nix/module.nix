@@ -9,6 +9,7 @@
 let
   cfg = config.programs.pgbed;
   name = "pgbed-probe-helper";
+  series = builtins.replaceStrings [ "." ] [ "_" ];
 
   # With this system's bpftrace in it, which no caller can change.
   helper = pkgs.writeScript name (cfg.package.probeHelper cfg.package "${cfg.bpftrace}/bin/bpftrace");
@@ -78,6 +79,20 @@ in
       '';
     };
 
+    hostKernels = lib.mkOption {
+      type = lib.types.listOf lib.types.str;
+      default = [ ];
+      example = [
+        "6.6"
+        "6.12"
+      ];
+      description = ''
+        Kernels, by their series, that this machine can be booted into by `bench run --kernel-by reboot`: for each there
+        is a specialisation of this system, such as `pgbed-6_12`, and a service goes on with a run at every boot while
+        there is one.
+      '';
+    };
+
     serverProbes = lib.mkOption {
       type = lib.types.bool;
       default = true;
@@ -98,6 +113,27 @@ in
         ];
         users.groups.${cfg.group} = { };
       }
+
+      (lib.mkIf (cfg.hostKernels != [ ]) {
+        specialisation = lib.listToAttrs (
+          map (label: {
+            name = "pgbed-" + series label;
+            value.configuration.boot.kernelPackages = lib.mkForce pkgs."linuxPackages_${series label}";
+          }) cfg.hostKernels
+        );
+        # As engine/host/resume_unit.py has it where files may be written to /etc.
+        systemd.services.pgbed-resume = {
+          description = "Go on with a run of pgbed that compares kernels";
+          after = [ "multi-user.target" ];
+          wantedBy = [ "multi-user.target" ];
+          unitConfig.ConditionPathExists = "/var/lib/pgbed/resume";
+          serviceConfig = {
+            Type = "exec";
+            ExecStartPre = "/bin/sh -c \"sleep 30\"";
+            ExecStart = "/bin/sh /var/lib/pgbed/resume";
+          };
+        };
+      })
 
       (lib.mkIf (cfg.privilege == "capabilities") {
         security.wrappers.${name} = {

@@ -45,6 +45,7 @@ ELSEWHERE = {
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
+    "host-kernels": ("engine.cli.host_kernels:host_kernels", "Install kernels that this machine can be booted into."),
     "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
     "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
     "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
@@ -305,11 +306,16 @@ def export(runs: tuple[str, ...], out: Path, to: Path | None, parquet: bool) -> 
 
 @main.command(hidden=True)
 @click.argument("folder", type=click.Path(path_type=Path))
-def engine(folder: Path) -> None:
-    """The engine itself, headless; started by `run` and `resume`."""
+@click.option("--booted", is_flag=True, help="Go on after a boot into a cell's kernel.")
+def engine(folder: Path, booted: bool) -> None:
+    """The engine itself, headless; started by `run` and `resume`, and where cells have a boot each at every boot."""
     from engine.core.record import converted, parsed
+    from engine.journal.manifest import read_manifest
     from engine.run.engine import execute
+    from engine.run.reboot import go_on
 
     text = sys.stdin.buffer.read()  # connection strings, which may hold passwords: they are nowhere else
-    outcome = execute(folder, converted(parsed(text, "stdin"), dict[str, str], "stdin") if text else None)
+    connections = converted(parsed(text, "stdin"), dict[str, str], "stdin") if text else None
+    rebooting = read_manifest(folder).rebooting
+    outcome = go_on(folder, booted=booted) if rebooting else execute(folder, connections)
     sys.exit(INTERRUPTED if outcome.interrupted else 1 if outcome.failed else 0)

@@ -185,6 +185,7 @@ def _numbers(option: Option, _: click.Context, param: click.Parameter, value: st
 @PLAIN
 @GLYPHS
 @click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and exit.")
+@click.option("--yes", is_flag=True, help="With --kernel-by reboot: do not ask before this machine is booted.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON, and with --detach the run's folder.")
 def run(
     out: Path,
@@ -193,6 +194,7 @@ def run(
     plain: bool,
     glyphs: str,
     detach: bool,
+    yes: bool,
     as_json: bool,
     **values: Any,
 ) -> None:
@@ -210,7 +212,7 @@ def run(
     elif dry_run or not detach:
         echo_json(prospect.record())
     if not dry_run:
-        code = start.start(prospect, folder, screen, detach=detach, glyphs=glyphs)
+        code = start.start(prospect, folder, screen, detach=detach, glyphs=glyphs, yes=yes)
         if as_json and detach:
             echo_json({"folder": str(folder / prospect.manifest.run), **prospect.record()})
         sys.exit(code)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +23,7 @@ from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import workload_title
 from engine.core.request import Request
-from engine.host import disk
+from engine.host import disk, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
 from engine.host.lock import exclusive_run
 from engine.journal.database import database_path
@@ -106,8 +107,10 @@ def _amount(prospect: Prospect) -> str:
     return f"{least}{of_each}, {in_all}{ends}"
 
 
-def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto") -> int:
-    """Makes the run directory and starts the engine on it; returns the exit code.
+def start(
+    prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto", yes: bool = False
+) -> int:
+    """Makes the run directory and starts the engine on it; returns the exit code. `yes`: boots are agreed to.
 
     On a terminal the interface is shown, with `glyphs`; elsewhere lines.
     Raises UserError when there is not space enough, or the folder cannot be written.
@@ -124,12 +127,22 @@ def start(prospect: Prospect, out: Path, console: Console, *, detach: bool, glyp
     own_folder(out)  # again, now that it is there
     if prospect.manifest.attached is None:
         disk.check(out, prospect.guess.needed_bytes)
+    if prospect.manifest.rebooting:
+        agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
     # Checked before anything is written; the engine takes the lock for good.
     with exclusive_run(concurrent=prospect.manifest.allow_concurrent):
         pass
     create_run(run, prospect.manifest.record())
     connections = prospect.connections
     return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs, connections=connections)
+
+
+def agree(question: str, yes: bool) -> None:
+    """Asks before the machine is changed. Raises UserError where that is not wanted, or nobody can be asked."""
+    if not yes and not sys.stdin.isatty():
+        raise UserError("nothing done: not a terminal; pass --yes to agree")
+    if not yes and not click.confirm(question, err=True):
+        raise UserError("nothing done")
 
 
 def resume(
@@ -145,6 +158,7 @@ def resume(
     kernels: Sequence[str] = (),
     client_host: str | None = None,
     ssh_options: Sequence[str] = (),
+    yes: bool = False,
 ) -> int:
     """Starts the engine on a run that is there; returns the exit code.
 
@@ -174,6 +188,9 @@ def resume(
     for folder, made in attached.left_in(run).items() if connections else ():
         if made.build in connections and (dropped := attached.clear(folder, connections[made.build])):
             console.print(f"dropped what cell {folder.name} had left: {dropped}", soft_wrap=True)
+    if manifest.rebooting:
+        kexec.check()
+        agree("Boot this machine for each cell that is left, from now on?", yes)
     return _spawn(run, console, detach=detach, glyphs=glyphs, connections=connections)
 
 
@@ -182,6 +199,10 @@ def stop(run: Path, console: Console) -> None:
 
     Raises UserError when there is no engine, or it is another user's.
     """
+    if not is_locked(run) and resume_unit.run_of() == run.resolve():
+        resume_unit.remove()  # this machine has just come up, and the engine not yet
+        console.print(f"stopped; to continue: bench resume {reference(run)}", soft_wrap=True)
+        return
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
     control.ask(run, {"stop": True})
@@ -232,6 +253,9 @@ def _spawn(
                 pipe.write(json.dumps(connections).encode() if connections else b"")
         if not _wait_open(run, process):
             return _died(run, process.returncode)
+        if planned(run).rebooting:
+            console.print(f"this machine is booted now, and goes on by itself: {run}", soft_wrap=True)
+            return process.wait()
         if detach:
             console.print(f"running detached: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
             return 0

@@ -70,6 +70,7 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 @click.option("-D", "variables", multiple=True, metavar="NAME=VALUE", help="Confirm a variable of the scripts.")
 @click.option("--client-host", metavar="[USER@]HOST", help="Confirm the host that clients run on.")
 @click.option("--ssh-option", "ssh_options", multiple=True, metavar="NAME=VALUE", help="Confirm an option of ssh.")
+@click.option("--yes", is_flag=True, help="Do not ask before this machine is booted, where each cell has a boot.")
 def resume(folder: Path, plain: bool, **how: Any) -> None:
     """Continue a run that was stopped, or whose engine died. Finished cells are not run again."""
     from engine.cli import start

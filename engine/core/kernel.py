@@ -9,7 +9,7 @@ from typing import Literal
 HOST = "host"  # the kernel that runs here now
 EEVDF_SINCE = (6, 6)  # the scheduler of ordinary tasks; before it CFS
 
-Provenance = Literal["nixpkgs", "distro", "local"]
+Provenance = Literal["nixpkgs", "distro", "local", "host"]  # `host`: this machine is booted into it
 Accelerator = Literal["kvm", "tcg"]
 GuestDisk = Literal["image", "tmpfs"]
 Share = Literal["9p", "erofs", "erofs+9p"]
@@ -22,6 +22,7 @@ class Kernel:
     `folder` holds `lib/modules/RELEASE`, `image` is the file that is booted, `digest` its sha256 and `config_digest`
     that of the whole configuration, empty where none came with it. `options` are those of the configuration that move
     processes about (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from.
+    One that this machine is booted into has its `version` (uname -v), `initrd` and `command_line`, too.
     """
 
     label: str
@@ -34,6 +35,9 @@ class Kernel:
     package: str = ""
     archives: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
+    version: str = ""
+    initrd: str = ""
+    command_line: str = ""
 
     @property
     def scheduler(self) -> str:

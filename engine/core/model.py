@@ -416,7 +416,7 @@ class Manifest:
     looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
     minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
     kernels: tuple[Kernel, ...] = ()  # that are booted: all but the host's
-    guest: GuestMachine | None = None  # where they are
+    guest: GuestMachine | None = None  # where they are; without it this machine is booted into them
     tunables: tuple[tuple[str, str], ...] = ()  # of the scheduler, in all cells
     route: Route = SOCKET  # how clients reach their server
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
@@ -455,6 +455,15 @@ class Manifest:
     def kernel(self, label: str) -> Kernel | None:
         """The kernel of a label; None for the host's."""
         return next((kernel for kernel in self.kernels if kernel.label == label), None)
+
+    def in_guest(self, subject: Subject) -> bool:
+        """Whether a subject's kernel is booted in a guest."""
+        return subject.kernel != HOST and self.guest is not None
+
+    @property
+    def rebooting(self) -> bool:
+        """Whether this machine itself is booted into a cell's kernel, for each cell."""
+        return bool(self.kernels) and self.guest is None
 
     @property
     def sliced(self) -> bool:

@@ -62,6 +62,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             flag="--kernel",
         ),
     ] = (HOST,)
+    kernel_by: Annotated[
+        Literal["guest", "reboot"],
+        about(
+            "How a cell comes by its kernel: in a guest, or by a boot of this machine into it, one for each cell. "
+            "bench host-kernels shows which there are."
+        ),
+    ] = "guest"
     sched: Annotated[
         tuple[str, ...],
         about(
@@ -270,8 +277,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_guests(self) -> bool:
-        """Whether any cell runs under another kernel than the host's."""
-        return any(kernel != HOST for kernel in self.kernels)
+        """Whether any cell runs in a guest, under another kernel than the host's."""
+        return self.kernel_by == "guest" and any(kernel != HOST for kernel in self.kernels)
+
+    @property
+    def rebooting(self) -> bool:
+        """Whether this machine is booted into the kernel of each cell."""
+        return self.kernel_by == "reboot"
 
     @property
     def sliced(self) -> bool:

@@ -54,8 +54,8 @@ def known() -> dict[str, Source]:
     return DEBIAN if shutil.which("apt-get") and KEYRING.exists() else {}
 
 
-def fetch(label: str, cache: Path, progress: Progress) -> Path:
-    """The folder of a distribution's kernel, fetched unless it is in the cache.
+def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -> Path:
+    """The folder of a distribution's kernel, fetched unless it is in the cache; `whole` with all its modules.
 
     Raises UserError where no suite has it.
     """
@@ -68,7 +68,7 @@ def fetch(label: str, cache: Path, progress: Progress) -> Path:
         progress(f"kernel {label}: fetching from Debian's {suite}")
         with TemporaryDirectory(dir=cache) as work:
             try:
-                made = _fetched(DEBIAN[label].series, suite, Path(work))
+                made = _fetched(DEBIAN[label].series, suite, Path(work), whole)
             except _Failed as failed:
                 reasons.append(f"{suite}: {failed}")
                 continue
@@ -81,7 +81,7 @@ class _Failed(Exception):
     """A suite that has it not."""
 
 
-def _fetched(series: str, suite: str, work: Path) -> Path:
+def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
     for folder in ("lists/partial", "cache/archives/partial", "debs", "made"):
         (work / folder).mkdir(parents=True)
     (work / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror(suite)} {suite} main\n")
@@ -101,7 +101,7 @@ def _fetched(series: str, suite: str, work: Path) -> Path:
     _run(("apt-get", *private, "download", name, *needs), work / "debs")
     archives = sorted((work / "debs").glob("*.deb"))
     for archive in archives:
-        _unpack(archive, work / "made")
+        _unpack(archive, work / "made", whole)
     if not (work / "made" / "bzImage").is_file():
         raise _Failed(f"{name} holds no kernel image")
     record = {
@@ -146,14 +146,14 @@ def _run(command: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
-def _unpack(archive: Path, into: Path) -> None:
-    """Puts the image, its configuration and the modules that guests need into the kernel's folder."""
+def _unpack(archive: Path, into: Path, whole: bool) -> None:
+    """Puts the image, its configuration and the modules, all or those that guests need, into the kernel's folder."""
     with (
         subprocess.Popen(("dpkg-deb", "--fsys-tarfile", archive), stdout=subprocess.PIPE) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as files,
     ):
         for member in files:
-            place = place_of(member.name)
+            place = place_of(member.name, whole=whole)
             if place is None or not member.isfile():
                 continue
             source = files.extractfile(member)
@@ -165,7 +165,7 @@ def _unpack(archive: Path, into: Path) -> None:
             target.chmod(0o644)
 
 
-def place_of(name: str) -> str | None:
+def place_of(name: str, *, whole: bool = False) -> str | None:
     """Where a file of a package comes to lie in the kernel's folder; None for one that is left out."""
     match = MEMBER.fullmatch(name)
     if match is None or ".." in name.split("/"):
@@ -175,5 +175,5 @@ def place_of(name: str) -> str | None:
     path = match["path"]
     if path == "vmlinuz":  # of linux-binary, since 7.0
         return "bzImage"
-    kept = path.startswith(KEPT) or path in ("config", "modules.builtin")
+    kept = whole or path.startswith(KEPT) or path in ("config", "modules.builtin")
     return f"lib/modules/{match['release']}/{path}" if kept else None

@@ -143,7 +143,7 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
         provenance=provenance,
         folder=str(folder),
         image=str(image.resolve()),
-        digest=_sha256(image),
+        digest=sha256(image),
         config_digest=hashlib.sha256(text).hexdigest() if config else "",
         package=told.package,
         archives=told.archives,
@@ -180,14 +180,28 @@ def options_of(config: str) -> dict[str, str]:
 
 
 def release_of(image: Path) -> str | None:
-    """The release that an x86 image says it is (Documentation/arch/x86/boot.rst: kernel_version); None for no image."""
+    """The release that an x86 image says it is; None for no image."""
+    found = RELEASE.match(_said(image))
+    return found[1].decode() if found else None
+
+
+def told_by(image: Path) -> tuple[str, str]:
+    """Release and version (uname -r and -v) that an x86 image says it is. Raises UserError for none."""
+    release = release_of(image)
+    said = _said(image).split(b"\0")[0].decode(errors="replace")
+    if release is None:
+        raise UserError(f"{image}: no bootable x86 kernel image")
+    return release, said.partition(") ")[2].strip()
+
+
+def _said(image: Path) -> bytes:
+    """What an x86 image says of itself (Documentation/arch/x86/boot.rst: kernel_version); empty where it is none."""
     with image.open("rb") as file:
         head = file.read(HEADER_BYTES)
     if head[0x202:0x206] != b"HdrS":
-        return None
+        return b""
     begin = int.from_bytes(head[0x20E:0x210], "little") + 0x200
-    found = RELEASE.match(head[begin : begin + 200])
-    return found[1].decode() if found else None
+    return head[begin : begin + 400]
 
 
 def _checked(kernel: Kernel) -> Kernel:
@@ -218,6 +232,7 @@ def _configs(folder: Path, image: Path, release: str) -> tuple[Path, ...]:
     )
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

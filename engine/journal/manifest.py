@@ -98,7 +98,7 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         subject = cell.subject
         if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:
             raise UserError(f"{path}: cell {visible(cell.id)!r} names a build or config that is not in it")
-        if subject.kernel != HOST and (manifest.kernel(subject.kernel) is None or manifest.guest is None):
+        if (subject.kernel != HOST or manifest.rebooting) and manifest.kernel(subject.kernel) is None:
             raise UserError(f"{path}: cell {visible(cell.id)!r} names a kernel that is not in it")
         if subject.workload not in (manifest.arms or ("",)):
             raise UserError(f"{path}: cell {visible(cell.id)!r} names a workload that is not in it")

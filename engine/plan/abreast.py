@@ -52,8 +52,9 @@ def check(request: Request, steps: Sequence[Step]) -> None:
         raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
     if not any(step.sliced for step in steps):
         raise CannotBeSliced("none of these steps can be driven in slices")
-    if request.in_guests:
-        raise CannotBeSliced("a cell under another kernel has a guest to itself")
+    if request.in_guests or request.rebooting:
+        what = "boot" if request.rebooting else "guest"
+        raise CannotBeSliced(f"a cell under another kernel has a {what} to itself")
     if len(request.arms) > 1:
         raise CannotBeSliced("slices compare builds under one workload, not several")
     if len(request.configs) > 1:

@@ -11,6 +11,7 @@ from engine.core.record import converted
 from engine.core.request import is_attached, name_of, shown
 from engine.core.route import Route
 from engine.core.text import visible
+from engine.guest import host_kernels
 from engine.guest import kernels as known_kernels
 from engine.host import scheduler
 from engine.host.files import strange_file
@@ -150,12 +151,15 @@ def _confirm_kernels(manifest: Manifest, specs: Sequence[str], out: Path, progre
     known = {entry.label for entry in known_kernels.catalog()}
     for kernel in manifest.kernels:
         label = visible(kernel.label)
-        if kernel.label not in known and kernel.label not in given:
+        if not manifest.rebooting and kernel.label not in known and kernel.label not in given:
             raise UserError(
                 f"kernel '{label}' of this run is not known here; if you trust this image, confirm it with "
                 f"--kernel {label}={visible(kernel.image)}"
             )
-        found = known_kernels.resolve(given.get(kernel.label, kernel.label), progress, out / ".builds")
+        if manifest.rebooting:
+            found = host_kernels.resolve(kernel.label)
+        else:
+            found = known_kernels.resolve(given.get(kernel.label, kernel.label), progress, out / ".builds")
         if found != kernel:
             raise UserError(
                 f"kernel '{label}' has changed since the run began: it is {found.release}, was "

@@ -12,8 +12,9 @@ from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.request import Request
-from engine.guest import accelerator, closure, initrd, kernels, tools
-from engine.host import scheduler
+from engine.core.text import visible
+from engine.guest import accelerator, closure, host_kernels, initrd, kernels, tools
+from engine.host import environment, kexec, scheduler
 from engine.host.environment import Machine
 
 SYSTEM_MB = 512  # of a guest's memory, for its kernel, page tables and the engine
@@ -21,6 +22,7 @@ LEAST_MB = 768
 MEMINFO = Path("/proc/meminfo")
 SPARE_MB = 512  # of the host's memory, for qemu, and for the host
 MB = 1 << 20
+IN_MEMORY = ("tmpfs", "ramfs", "overlay")  # file systems that a boot may empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,11 @@ class Guests:
 
 def check(request: Request) -> scheduler.Tunables:
     """The tunables. Raises UserError for names and numbers that cannot be; fetches and boots nothing."""
-    kernels.check_names(request.kernels)
     tunables = scheduler.parsed(request.sched)
+    if request.rebooting:
+        _check_reboots(request)
+        return tunables
+    kernels.check_names(request.kernels)
     if request.in_guests and (request.tcp or request.client_host):
         raise UserError(f"{'--tcp' if request.tcp else '--client-host'}: not with --kernel: a guest has no network")
     if request.keep and request.in_guests:
@@ -51,6 +56,18 @@ def check(request: Request) -> scheduler.Tunables:
     if request.guest_memory is not None and size_bytes(request.guest_memory, "MB") < LEAST_MB * MB:
         raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
     return tunables
+
+
+def _check_reboots(request: Request) -> None:
+    if HOST in request.kernels:
+        there = ", ".join(each.label for each in host_kernels.known()) or "none; bench host-kernels install adds some"
+        raise UserError(f"--kernel-by reboot: name the kernels with --kernel; this machine can be booted into {there}")
+    for label in request.kernels:
+        if request.kernels.count(label) > 1:
+            raise UserError(f"kernel given twice: {visible(label)}")
+    if request.minutes:
+        raise UserError("--minutes: not with --kernel-by reboot, whose boots take time, too; give --repeats")
+    kexec.check()
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
@@ -91,11 +108,14 @@ def prepare(
     cell_bytes: int,
     settings: Sequence[Mapping[str, str]],
     progress: Callable[[str], None],
-    roots: Path,
+    out: Path,
 ) -> Guests:
     """Fetches kernels and tools, and sees by a boot what may run them. Raises UserError for what cannot be."""
+    if request.rebooting:
+        return _booted(request, out)
     if not request.in_guests:
         return Guests()
+    roots = out / ".builds"
     found = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
     for kernel in found:
         scheduler.check(scheduler.parsed(request.sched), kernel.release)
@@ -115,6 +135,20 @@ def prepare(
     )
     _check_memory(guest, settings)
     return Guests(found, guest, tuple(_notices(request, found, guest, why, by_9p)))
+
+
+def _booted(request: Request, out: Path) -> Guests:
+    """The kernels that this machine is booted into."""
+    found = tuple(host_kernels.resolve(label) for label in request.kernels)
+    for kernel in found:
+        scheduler.check(scheduler.parsed(request.sched), kernel.release)
+    kept = environment.record(out)["storage"]["filesystem"]
+    if kept in IN_MEMORY:
+        raise UserError(f"--kernel-by reboot: {out} is on {kept}, which a boot may empty; choose a disk with --out")
+    cells = request.subjects * request.planned_repeats
+    lines = [f"kernel {each.label}: {each.release}, {each.scheduler}, booted by kexec" for each in found]
+    last = "and once more at the end, into its boot loader's default"
+    return Guests(found, None, (*lines, f"this machine is booted for each cell: {cells} times, {last}"))
 
 
 def _why_9p(request: Request, found: Sequence[Kernel], programs: tools.Tools) -> str:

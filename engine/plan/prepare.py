@@ -202,7 +202,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     if any(choice.probe in BPF for choice in asked.probes.choices):
         nix.fetch_bpftrace(progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
-    if HOST in request.kernels:
+    if HOST in request.kernels or request.rebooting:
         notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
@@ -231,15 +231,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     settings = [dict(config.settings) for config in applied.values()]
     guess = asked.guess(request, settings, out)
     needed = asked.cell_bytes(request, settings)
-    booted = guests.prepare(
-        request,
-        environment.machine(out),
-        needed,
-        settings,
-        progress,
-        out / ".builds",
-    )
-    for kernel in booted.kernels:
+    booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
+    for kernel in booted.kernels if request.in_guests else ():
         offered = selection.in_guest(kernel) if asked.probes.choices else None
         lacking = selection.admit(asked.probes, found, offered, allow_slow=request.allow_slow_probes)
         notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)

@@ -125,6 +125,10 @@ class Attempt:
             }
 
         origin: dict[str, Any] = {"environment": surroundings()}
+        kernel = manifest.kernel(cell.subject.kernel)
+        if manifest.rebooting and kernel is not None:
+            named = ("label", "release", "version", "provenance", "digest", "config_digest")
+            origin["boot"] = {**{name: getattr(kernel, name) for name in named}, "by": "kexec"}
         # The manifest's record is the host's: that a guest is another machine is no news.
         for finding in drift(manifest.environment, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from engine.core.kernel import HOST
 from engine.core.model import Cell, Manifest
 from engine.host import block_device, scheduler
 from engine.host.account import unprivileged
@@ -57,8 +56,8 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
-    """Runs every cell of a run that is not finished yet. libpq's variables in the environment are removed.
+def execute(run: Path, connections: Mapping[str, str] | None = None, only: str | None = None) -> Outcome:
+    """Runs every cell of a run that is not finished yet, or `only` one. Removes libpq's variables from the environment.
 
     `connections` are the connection strings of builds that are servers which were running already.
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
@@ -93,6 +92,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
         failed = 0
         for repeat, groups in itertools.groupby(outcome.groups(manifest), key=lambda cells: cells[0].repeat):
             left = [cells for cells in groups if not finished.issuperset(cell.id for cell in cells)]
+            left = [cells for cells in left if only is None or any(cell.id == only for cell in cells)]
             if left and not stop.reason:
                 ending.decide(repeat - 1)
             if stop.reason or repeat > ending.repeats:
@@ -100,7 +100,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
             for cells in left:
                 if stop.reason:
                     break
-                tunables = manifest.tunables if any(cell.subject.kernel == HOST for cell in cells) else ()
+                tunables = manifest.tunables if not all(manifest.in_guest(cell.subject) for cell in cells) else ()
                 device = manifest.config(cells[0].subject).device
                 conninfo = connections.get(cells[0].subject.build, "")
                 with (
@@ -137,9 +137,9 @@ def _run(
 
     def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
         folder = run / "cells" / cell.id
-        if cell.subject.kernel == HOST:
-            return Attempt(folder, manifest, cell, stop, commands, elsewhere, conninfo)
-        return GuestAttempt(folder, manifest, cell, stop, commands)
+        if manifest.in_guest(cell.subject):
+            return GuestAttempt(folder, manifest, cell, stop, commands)
+        return Attempt(folder, manifest, cell, stop, commands, elsewhere, conninfo)
 
     attempts = [attempt_at(cell) for cell in cells]
     if len(attempts) == 1:

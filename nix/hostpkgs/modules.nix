@@ -42,6 +42,7 @@ in
   mkEnableOption = _: { default = false; };
   mkIf = onlyIf: content: { inherit onlyIf content; };
   mkMerge = mergeOf: { inherit mergeOf; };
+  mkForce = content: { inherit content; }; # of a system within the system, which nothing here makes
 
   evalModules =
     { modules, specialArgs }:

@@ -1,0 +1,79 @@
+"""The commands `bench host-kernels`: kernels that this machine itself can be booted into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from engine.cli.catalog import Listing, show
+from engine.cli.options import JSON
+from engine.cli.output import echo
+from engine.cli.start import agree
+from engine.core.errors import UserError
+from engine.core.kernel import scheduler_of
+from engine.core.text import visible
+from engine.guest import host_kernels as kernels
+from engine.guest.kernels import told_by
+from engine.host import kexec, resume_unit
+
+YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+LABELS = click.argument("labels", nargs=-1, required=True, metavar="LABEL...")
+
+
+@click.group(name="host-kernels")
+def host_kernels() -> None:
+    """Kernels that this machine can be booted into: `bench run --kernel A,B --kernel-by reboot` compares them."""
+
+
+@host_kernels.command(name="list")
+@JSON
+def list_(as_json: bool) -> None:
+    """List the kernels that this machine can be booted into, those of the system among them."""
+    running, rows = kexec.running(), []
+    for each in kernels.known():
+        try:
+            release, version = told_by(each.image)
+        except UserError:
+            continue
+        runs = (release, version) == (running.release, running.version)
+        rows.append(
+            {"kernel": each.label, "release": release, "scheduler": scheduler_of(release), "origin": each.origin,
+             "state": "running" if runs else ""}
+        )  # fmt: skip
+    show(Listing(rows, ("kernel", "release", "scheduler", "origin", "state"), ("kernel",)), as_json)
+    why = kexec.hindrance()
+    if why:
+        echo(f"this machine cannot be booted into another kernel: {why}", err=True)
+
+
+@host_kernels.command()
+@LABELS
+@YES
+def install(labels: tuple[str, ...], yes: bool) -> None:
+    """Fetch kernels of this machine's distribution, and make what they need to boot it. Asks first.
+
+    They lie in /var/lib/pgbed/kernels, with a link in /lib/modules. Neither /boot nor the boot loader is touched: only
+    bench boots them (kexec), and after a power cycle the machine boots what it always has.
+    """
+    kernels.check_install(labels)
+    place = Path("/") / kernels.PLACE
+    agree(f"Install {', '.join(labels)} in {place}, about 500 MB each?", yes)
+    for label in labels:
+        found = kernels.install(label, lambda text: echo(text, err=True))
+        echo(f"installed {label}: {told_by(found.image)[0]}")
+
+
+@host_kernels.command()
+@LABELS
+@YES
+def remove(labels: tuple[str, ...], yes: bool) -> None:
+    """Remove kernels that `install` has fetched. Asks first."""
+    kernels.check_removal(labels)
+    going = resume_unit.run_of()
+    if going is not None:
+        raise UserError(f"the run {visible(str(going))} goes on with the next boot, and may need them: bench stop it")
+    agree(f"Remove {', '.join(labels)} from {Path('/') / kernels.PLACE}?", yes)
+    for label in labels:
+        kernels.remove(label)
+        echo(f"removed {label}")

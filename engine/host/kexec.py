@@ -1,0 +1,108 @@
+"""This machine booted into another kernel from the one that runs: what hinders that, and how it is done.
+
+The kernel is loaded by kexec_file_load(2), which needs no program; then systemctl takes the system down in good order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.errors import UserError
+
+# On the command line of every kernel that is booted so: tells it from one that the firmware has booted.
+MARK = "pgbed.boot=kexec"
+KEXEC_FILE_LOAD = {"x86_64": 320, "aarch64": 294}
+CONTAINERS = (".dockerenv", "run/.containerenv", "run/systemd/container", "run/host/container-manager")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+COMMAND_LINE = Path("/proc/cmdline")
+NOT_TRUSTED = (errno.EKEYREJECTED, errno.ENOKEY, errno.EBADMSG)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The kernel that runs: release and version (uname -r and -v), this boot's id, whether it was booted by MARK."""
+
+    release: str
+    version: str
+    boot_id: str
+    marked: bool
+
+
+def running() -> Running:
+    """What runs now."""
+    told = os.uname()
+    return Running(told.release, told.version, BOOT_ID.read_text().strip(), MARK in COMMAND_LINE.read_text().split())
+
+
+def hindrance(root: Path = Path("/")) -> str:
+    """Why this machine cannot be booted into another kernel, and what to do; empty where it can."""
+    inside = next((name for name in CONTAINERS if (root / name).exists()), None)
+    locked = _text(root / "sys/kernel/security/lockdown")
+    if platform.machine() not in KEXEC_FILE_LOAD:
+        return f"not known how to boot another kernel on {platform.machine()}"
+    if inside is not None:
+        return f"this is a container (/{inside}): its host's kernel runs here; boot kernels on the host"
+    if not (root / "run/systemd/system").is_dir():
+        return "systemd does not run here, which goes down for it and starts the run again"
+    if not (root / "sys/kernel/kexec_loaded").exists():
+        return f"the kernel that runs cannot boot another one (Linux {os.uname().release} without CONFIG_KEXEC)"
+    if _text(root / "proc/sys/kernel/kexec_load_disabled") == "1":
+        return "kernel.kexec_load_disabled is 1, which holds until the next boot: take it out of /etc/sysctl.d"
+    if locked and "[none]" not in locked:
+        return "the kernel is locked down (secure boot): turn secure boot off in the firmware, or use guests"
+    if os.geteuid() != 0:
+        return "only root may boot another kernel: start bench as root"
+    return ""
+
+
+def check() -> None:
+    """Raises UserError where this machine cannot be booted into another kernel."""
+    why = hindrance()
+    if why:
+        raise UserError(f"--kernel-by reboot: {why}")
+
+
+def load(image: Path, initrd: Path, command_line: str) -> None:
+    """Makes a kernel ready to be booted. Raises UserError where the one that runs does not take it."""
+    text = f"{command_line} {MARK}".encode() + b"\0"
+    with image.open("rb") as kernel, initrd.open("rb") as first:
+        libc = ctypes.CDLL(None, use_errno=True)
+        number = KEXEC_FILE_LOAD[platform.machine()]
+        fds = ctypes.c_long(kernel.fileno()), ctypes.c_long(first.fileno())
+        done = libc.syscall(ctypes.c_long(number), *fds, ctypes.c_ulong(len(text)), text, ctypes.c_ulong(0))
+    if done != 0:
+        code = ctypes.get_errno()
+        why = "it is not signed by a key that this machine trusts" if code in NOT_TRUSTED else os.strerror(code)
+        raise UserError(f"{image}: the kernel that runs does not take it: {why}")
+
+
+def boot() -> None:
+    """Goes down, and into the kernel that was loaded. Returns at once."""
+    _systemctl("kexec")
+
+
+def reboot() -> None:
+    """Goes down, and is booted by the firmware, into the boot loader's default. Returns at once."""
+    _systemctl("reboot")
+
+
+def _systemctl(word: str) -> None:
+    try:
+        done = subprocess.run(["systemctl", word], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise UserError(f"systemctl {word}: {error.strerror}") from None
+    if done.returncode != 0:
+        raise UserError(f"systemctl {word}: {' '.join(done.stderr.split())[:300] or f'exit code {done.returncode}'}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,234 @@
+"""A run whose cells have a boot of this machine each: which cell runs now, and which kernel is booted next.
+
+Each cell has a boot of its own, by kexec into its kernel, so that boots are what a verdict generalises over, as in
+guests. What happened is in the journal: attempts, and an event of kind `boot` for each boot that was asked for
+({"cell", "kernel", "boot_id"}: that from which it was), and for the beginning ({"after": the last attempt until then}).
+So whoever goes on after a boot, a crash or a power cut decides by the same facts. A kernel that does not come up is
+tried `TRIES` times in a row; then its cells fail, and those of others go on. So it ends after `TRIES` boots per cell.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.kernel import Kernel
+from engine.core.model import Manifest
+from engine.host import kexec, resume_unit
+from engine.host.kexec import Running
+from engine.journal import outcome
+from engine.journal.reader import JournalReader
+from engine.journal.runs import planned
+from engine.journal.writer import JournalWriter
+from engine.run.engine import Outcome, execute
+
+TRIES = 2
+EVENT = "boot"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A cell, and its kernel: label, release and version (uname -r and -v)."""
+
+    cell: str
+    kernel: str
+    release: str
+    version: str
+
+    def runs(self, running: Running) -> bool:
+        """Whether its kernel runs, and was booted as those of all other cells."""
+        return running.marked and (running.release, running.version) == (self.release, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A boot that was asked for: for which cell, and from which boot."""
+
+    cell: str
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known: the plan in order, cells that are finished or were begun, boots, those that have had a cell."""
+
+    plan: tuple[Planned, ...]
+    finished: frozenset[str]
+    begun: frozenset[str]
+    boots: tuple[Boot, ...]
+    used: frozenset[str]
+    running: Running
+
+
+@dataclass(frozen=True, slots=True)
+class RunCell:
+    """This boot is the cell's."""
+
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class BootFor:
+    """A cell's kernel is to be booted."""
+
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing is left to do; `lost` are cells whose kernel does not come up, each with the reason."""
+
+    lost: tuple[tuple[str, str], ...] = ()
+
+
+def decide(state: State) -> RunCell | BootFor | Over:
+    """What is next. Every cell is begun once at most; whether one that failed is run again, the user says."""
+    left = [each for each in state.plan if each.cell not in state.finished | state.begun]
+    fresh = state.running.boot_id not in state.used
+    if state.boots and fresh and state.boots[-1].boot_id != state.running.boot_id:
+        for each in left:
+            if each.cell == state.boots[-1].cell and each.runs(state.running):
+                return RunCell(each.cell)
+    dead = {kernel for kernel in {each.kernel for each in left} if _lost(state, kernel) >= TRIES}
+    for each in left:
+        if each.kernel not in dead:
+            return BootFor(each.cell)
+    how = "" if state.running.marked else ", by the firmware"
+    return Over(
+        tuple(
+            (
+                each.cell,
+                f"kernel {each.kernel} ({each.release}) did not come up in {TRIES} boots; at last "
+                f"{state.running.release} did{how}",
+            )
+            for each in left
+        )
+    )
+
+
+def _lost(state: State, kernel: str) -> int:
+    """How many of the last boots into a kernel led to no cell."""
+    kernels = {each.cell: each.kernel for each in state.plan}
+    count = 0
+    for boot in reversed(state.boots):
+        if kernels.get(boot.cell) == kernel:
+            if boot.cell in state.begun:
+                break
+            count += 1
+    return count
+
+
+def _boot(kernel: Kernel) -> None:
+    kexec.load(Path(kernel.image), Path(kernel.initrd), kernel.command_line)
+    kexec.boot()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """How a machine is asked what runs, and booted."""
+
+    running: Callable[[], Running] = kexec.running
+    boot: Callable[[Kernel], None] = _boot
+    reboot: Callable[[], None] = kexec.reboot
+
+
+HERE = Machine()
+
+
+def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resume_unit.ROOT) -> Outcome:
+    """Runs the cell that this boot is for, and goes on to the next boot; `booted` by the unit, else it begins anew.
+
+    At its end the machine is booted as ever, unless it was asked to stop or a kernel did not come up: then it stays as
+    it is. Either way later boots go on with nothing. Raises UserError where it cannot go on.
+    """
+    manifest, failed, leave = planned(run), 0, True
+    if not booted:
+        _begin(run)
+        words = ["-m", "engine", "engine", str(run), "--booted"]
+        resume_unit.install(run, words, run / "engine.log", root)
+    try:
+        while True:
+            state = _state(run, manifest, machine.running())
+            match decide(state):
+                case RunCell(cell):
+                    outcome_ = execute(run, only=cell)
+                    failed += outcome_.failed
+                    if outcome_.interrupted:
+                        return outcome_
+                case BootFor(cell):
+                    leave = False
+                    _boot_for(run, manifest, cell, state.running, machine)
+                    return Outcome(failed, False)
+                case Over(lost):
+                    _fail(run, lost)
+                    if not lost:
+                        resume_unit.remove(root)
+                        machine.reboot()
+                    return Outcome(failed + len(lost), False)
+    except UserError as error:
+        leave = True
+        print(f"bench: {error}", file=sys.stderr, flush=True)
+        raise
+    finally:
+        if leave:
+            resume_unit.remove(root)
+
+
+def _begin(run: Path) -> None:
+    """Attempts and boots until now do not count."""
+    with JournalWriter.open(run) as journal:
+        journal.close_orphans()
+        (last,) = journal.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
+        _note(journal, {"after": last})
+
+
+def _boot_for(run: Path, manifest: Manifest, cell: str, running: Running, machine: Machine) -> None:
+    subject = next(each.subject for each in manifest.cells if each.id == cell)
+    kernel = manifest.kernel(subject.kernel)
+    assert kernel is not None  # as the manifest's reader sees to
+    with JournalWriter.open(run) as journal:
+        _note(journal, {"cell": cell, "kernel": kernel.label, "boot_id": running.boot_id})
+        journal.rows.harden()
+    print(f"booting kernel {kernel.label} ({kernel.release}) for {cell}", file=sys.stderr, flush=True)
+    machine.boot(kernel)
+
+
+def _fail(run: Path, lost: Sequence[tuple[str, str]]) -> None:
+    """Records cells whose kernel does not come up."""
+    with JournalWriter.open(run) as journal:
+        for cell, why in lost:
+            t_ns = time.monotonic_ns()
+            journal.end_attempt(journal.begin_attempt(cell, t_ns, {}), t_ns, "failed", why)
+            print(f"{cell}: {why}", file=sys.stderr, flush=True)
+
+
+def _note(journal: JournalWriter, data: dict[str, str | int]) -> None:
+    t_ns = time.monotonic_ns()
+    journal.add_event(EVENT, t_ns, data, ended_ns=t_ns)
+    journal.commit()
+
+
+def _state(run: Path, manifest: Manifest, running: Running) -> State:
+    with JournalReader(run) as reader:
+        attempts = reader.attempts(origins=False)
+        events = reader.events(kinds=(EVENT,))
+        boot_ids = {each.id: each.boot_id for each in reader.sessions()}
+    begins = [index for index, event in enumerate(events) if "after" in event.data]
+    since = begins[-1] if begins else 0
+    after = int(events[since].data["after"]) if begins else 0
+    own = [attempt for attempt in attempts if attempt.id > after]
+    kernels = {kernel.label: kernel for kernel in manifest.kernels}
+    cells = ((cell.id, kernels[cell.subject.kernel]) for cell in manifest.cells)
+    boots = [event.data for event in events[since:] if "cell" in event.data]
+    return State(
+        plan=tuple(Planned(cell, kernel.label, kernel.release, kernel.version) for cell, kernel in cells),
+        finished=frozenset(outcome.finished(manifest, attempts)),
+        begun=frozenset(attempt.cell for attempt in own),
+        boots=tuple(Boot(str(boot["cell"]), str(boot["boot_id"])) for boot in boots),
+        used=frozenset(boot_ids[attempt.session_id] for attempt in attempts),
+        running=running,
+    )
