@@ -113,23 +113,47 @@ def number_after(data: bytes, label: bytes) -> int:
 
 
 def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
-    """A task of its three files' texts; `io` may be empty."""
+    """A task of its three files' texts; `io` may be empty.
+
+    Each label is looked for behind the one before, and the last from the end: it is done for hundreds each second.
+    """
     cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
-    state = status.index(b"\nState:") + 7
+    at = status.index(b"\nState:") + 7
+    state = status[at : at + 4].strip()[:1].decode()
+    vsz_kb, at = _number_from(status, b"\nVmSize:", at)
+    rss_kb, at = _number_from(status, b"\nVmRSS:", at)
+    threads, _ = _number_from(status, b"\nThreads:", at)
+    read, write = _block_io(io)
     return Task(
-        pid=pid,
-        state=status[state : state + 4].strip()[:1].decode(),
-        cpu_ns=cpu_ns,
-        runq_ns=runq_ns,
-        timeslices=timeslices,
-        voluntary=number_after(status, b"\nvoluntary_ctxt_switches:"),
-        involuntary=number_after(status, b"\nnonvoluntary_ctxt_switches:"),
-        read_bytes=number_after(io, b"\nread_bytes:"),
-        write_bytes=number_after(io, b"\nwrite_bytes:") - number_after(io, b"\ncancelled_write_bytes:"),
-        threads=number_after(status, b"\nThreads:"),
-        vsz_bytes=number_after(status, b"\nVmSize:") * 1024,
-        rss_bytes=number_after(status, b"\nVmRSS:") * 1024,
+        pid, state, cpu_ns, runq_ns, timeslices, *_switches(status), read, write, threads, vsz_kb * 1024, rss_kb * 1024
     )
+
+
+def _number_from(data: bytes, label: bytes, start: int) -> tuple[int, int]:
+    """The number that follows a label which is looked for from `start` on, and where that is; 0 where there is none."""
+    at = data.find(label, start)
+    if at < 0:
+        return 0, start
+    at += len(label)
+    return int(data[at : data.index(b"\n", at)].removesuffix(b" kB")), at
+
+
+def _switches(status: bytes) -> tuple[int, int]:
+    """Voluntary and involuntary context switches: two lines at the end of `/proc/PID/status`."""
+    at = status.rfind(b"\nvoluntary_ctxt_switches:")
+    if at < 0:
+        return 0, 0
+    _, voluntary, _, involuntary, *_ = status[at:].split(None, 4)
+    return int(voluntary), int(involuntary)
+
+
+def _block_io(io: bytes) -> tuple[int, int]:
+    """Bytes read from the device, and made dirty less those cancelled: the last lines of `/proc/PID/io`."""
+    at = io.find(b"\nread_bytes:")
+    if at < 0:
+        return 0, 0
+    _, read, _, written, _, cancelled, *_ = io[at:].split(None, 6)
+    return int(read), int(written) - int(cancelled)
 
 
 class HeldFiles(Closing):
@@ -155,7 +179,7 @@ class HeldFiles(Closing):
 class TaskReader(HeldFiles):
     """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
 
-    Without `io` two, and its I/O is 0.
+    Without `io` two, and its I/O is 0. Of a process that has not run since the last sample, one: the rest is the same.
 
     Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
     value seen. `start_ticks` tells two processes of the same pid apart.
@@ -165,6 +189,8 @@ class TaskReader(HeldFiles):
         super().__init__()
         self.pid = pid
         self._threads: dict[str, tuple[int, int, int, int, int]] = {}
+        self._ran = b""  # what the scheduler had counted when it was read last
+        self._resting: Task | None = None  # as it was then, if it was not running
         # The folder is opened first: below it only this process can be found, though the pid be reused.
         self._folder = self._hold(f"/proc/{pid}")
         try:
@@ -178,7 +204,10 @@ class TaskReader(HeldFiles):
     def read(self) -> Task | None:
         """The process now; None once it is gone."""
         try:
-            schedstat, status = os.pread(self._schedstat, 128, 0), os.pread(self._status, 4096, 0)
+            schedstat = os.pread(self._schedstat, 128, 0)  # first: whatever it does from now on shows the next time
+            if schedstat == self._ran and self._resting is not None:
+                return self._resting
+            status = os.pread(self._status, 4096, 0)
             try:
                 io = os.pread(self._io, 512, 0) if self._io >= 0 else b""
             except PermissionError:
@@ -186,7 +215,11 @@ class TaskReader(HeldFiles):
             task = parse_status(self.pid, schedstat, status, io)
         except (OSError, ValueError):  # ValueError: an empty read of a task that is being torn down
             return None
-        return task if task.threads <= 1 and not self._threads else self._with_threads(task)
+        if task.threads > 1 or self._threads:  # others of them may run while the first does not
+            return self._with_threads(task)
+        # Of one that runs the kernel adds up the time only now and then; without scheduler information, never.
+        self._ran, self._resting = schedstat, task if task.state != "R" and task.timeslices else None
+        return task
 
     def stat(self) -> Stat | None:
         """The tick-based times, which hold the reaped children's; None once it is gone."""
@@ -209,11 +242,8 @@ class TaskReader(HeldFiles):
                     continue
                 with suppress(OSError, ValueError):
                     status = self._text(f"task/{thread.name}/status")
-                    self._threads[thread.name] = (
-                        *parse_schedstat(self._text(f"task/{thread.name}/schedstat")),
-                        number_after(status, b"\nvoluntary_ctxt_switches:"),
-                        number_after(status, b"\nnonvoluntary_ctxt_switches:"),
-                    )
+                    schedstat = self._text(f"task/{thread.name}/schedstat")
+                    self._threads[thread.name] = (*parse_schedstat(schedstat), *_switches(status))
         own = (first.cpu_ns, first.runq_ns, first.timeslices, first.voluntary, first.involuntary)
         cpu_ns, runq_ns, timeslices, voluntary, involuntary = map(sum, zip(own, *self._threads.values(), strict=True))
         return first._replace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from engine.observe.histograms import Histograms
 from engine.observe.stall_snapshot import StallSnapshot
 from engine.observe.stalls import Change, Detector, StallRule
 from engine.observe.tasks import Tasks, Used
-from engine.postgres.activity import Wait
+from engine.postgres.activity import Observed, Wait
 from engine.postgres.processes import ServerSample
 from workloads import histogram
 from workloads.base import Step
@@ -118,7 +119,10 @@ class _Interval(NamedTuple):
 
 
 class Connections:
-    """Those of a step, `all` by their slots. Made when the clients stand at the barrier."""
+    """Those of a step, `all` by their slots. Made when the clients stand at the barrier.
+
+    Raises OSError when a client's process has gone by then.
+    """
 
     def __init__(self, step: Step, page: Page | None, server: ServerSample) -> None:
         roles = step.roles if page is not None else ()
@@ -127,6 +131,7 @@ class Connections:
         self._live = self._slots[:, :ERROR_OFFSET]
         self._known: Ints = np.zeros_like(self._live)  # counters at the last tick
         self._service, self._response = map(Histograms, self._counts())
+        self._quantiles = [partial(self._service.quantile_us, each.slot) for each in self.all]
         ages = [step.watched(name)[0] for _, name in step.roles]
         self.asked = any(age != "page" for age in ages)  # the server, for ages
         self._on_page = np.array([age == "page" for age in ages[: len(roles)]], dtype=bool)
@@ -138,11 +143,14 @@ class Connections:
         # A client process that serves several connections is counted with the first.
         first: dict[int, int] = {}
         self._served_by = [first.setdefault(each.client_pid, each.slot) for each in self.all]
-        self._readers = {
-            each.slot: TaskReader(each.client_pid, io=False)
-            for each, served_by in zip(self.all, self._served_by, strict=True)
-            if each.is_here and each.slot == served_by
-        }
+        self._readers: dict[int, TaskReader] = {}
+        try:
+            for each in self.all:
+                if each.is_here and self._served_by[each.slot] == each.slot:
+                    self._readers[each.slot] = TaskReader(each.client_pid, io=False)
+        except OSError:
+            self.close()
+            raise
         self._clients = Tasks(self._of_clients())
         self._history: deque[_Interval] = deque(maxlen=HISTORY_S)
         self._ticks = 0
@@ -159,7 +167,7 @@ class Connections:
         for reader in self._readers.values():
             reader.close()
 
-    def observe(self, waits: Mapping[int, Wait], aged: Callable[[int], int]) -> None:
+    def observe(self, observed: Observed, aged: Callable[[int], int]) -> None:
         """What the server says of the sessions: their ages, where the page does not have them; others have none.
 
         `aged` gives an age in active time.
@@ -167,10 +175,10 @@ class Connections:
         if not self.asked:
             return
         self._ages_ns[:] = 0
-        for pid, wait in waits.items():
+        for pid, age_ns in observed.ages_ns.items():
             slot = self._slot_of.get(pid)
-            if slot is not None and (wait.state == "active" or self._of_session[slot]):
-                self._ages_ns[slot] = aged(wait.age_ns)
+            if slot is not None and (self._of_session[slot] or observed.waits[pid].state == "active"):
+                self._ages_ns[slot] = aged(age_ns)
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
 
     def in_flight_ns(self, t_ns: int) -> Ints:
@@ -223,11 +231,10 @@ class Connections:
             [each.event if each is not None else None for each in wait],
         )
         self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients, more[:, Word.LIMITED_NS].tolist())
-        p50_us, p99_us = self._service.quantiles_us(0.5), self._service.quantiles_us(0.99)
         done = (now[:, Word.STATE] >= State.DONE).tolist()
         found = [
             (each, change)
-            for each, ended, *seen in zip(self.all, done, rows, statements, in_flight_ns, p50_us, p99_us, strict=True)
+            for each, ended, *seen in zip(self.all, done, rows, statements, in_flight_ns, self._quantiles, strict=True)
             if each.detector is not None
             for change in (
                 each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
@@ -304,7 +311,7 @@ class Connections:
         for slot, reader in self._readers.items():
             found[slot] = reader.read()
         for each in self.all:
-            if not each.is_here:
+            if not each.is_here and self._served_by[each.slot] == each.slot:
                 found[each.slot] = _told(each)
         return found
 

@@ -1,4 +1,4 @@
-"""The histograms of a step's connections, read together: what each counted since the last reading; its quantiles."""
+"""The histograms of a step's connections, read together: what each counted since the last reading; their quantiles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import histogram
-
-BLOCK = 128  # buckets whose sums are kept, so that a quantile need not be looked for in all of them
-BLOCKS = histogram.BUCKETS // BLOCK
 
 Ints = npt.NDArray[np.int64]
 UPPER_US: Ints = np.array([histogram.bounds(bucket)[1] for bucket in range(histogram.BUCKETS)], dtype=np.int64)
@@ -32,7 +29,6 @@ class Histograms:
     def __init__(self, live: Ints) -> None:
         self._live = live
         self._known = np.zeros_like(live)
-        self._blocks = np.zeros((len(live), BLOCKS), dtype=np.int64)
         self._rows = np.arange(len(live))
 
     def fresh(self, longest_ns: int) -> Fresh:
@@ -44,8 +40,6 @@ class Histograms:
         now = live[rows, buckets]
         more = now - known[rows, buckets]
         known[rows, buckets] = now
-        places = rows * BLOCKS + buckets // BLOCK
-        self._blocks += np.bincount(places, more, self._blocks.size).astype(np.int64).reshape(self._blocks.shape)
         pairs = np.empty((len(rows), 2), dtype="<u4")
         pairs[:, 0], pairs[:, 1] = buckets, more
         data, ends = pairs.tobytes(), rows.searchsorted(self._rows, "right")
@@ -55,13 +49,8 @@ class Histograms:
         edges = (ends * pairs.strides[0]).tolist()
         return Fresh([data[start:end] for start, end in zip([0, *edges], edges, strict=False)], longest_us)
 
-    def quantiles_us(self, q: float) -> list[int | None]:
-        """Of each connection the bound up to which the fraction `q` of all its times lie; None while it has none."""
-        added = self._blocks.cumsum(axis=1)
-        wanted = q * added[:, -1:]
-        block = np.minimum((added < wanted).sum(axis=1), BLOCKS - 1)
-        before = added[self._rows, block] - self._blocks[self._rows, block]
-        own = self._known.reshape(len(block), BLOCKS, BLOCK)[self._rows, block]
-        bucket = block * BLOCK + (own.cumsum(axis=1) + before[:, None] < wanted).sum(axis=1)
-        found = UPPER_US[np.minimum(bucket, histogram.BUCKETS - 1)].tolist()
-        return [bound if some else None for bound, some in zip(found, added[:, -1].tolist(), strict=True)]
+    def quantile_us(self, row: int, q: float) -> int | None:
+        """The bound up to which the fraction `q` of a connection's times lie, by the last reading; None of none."""
+        added = self._known[row].cumsum()
+        whole = int(added[-1])
+        return int(UPPER_US[added.searchsorted(q * whole)]) if whole else None

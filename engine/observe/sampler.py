@@ -162,11 +162,16 @@ class StepSampler:
         self._snapshots.close()
         for role, change in self._connections.finish(t_ns):
             self._record_stall(role, change)
-        self._connections.close()
+        self.close()
         self.seconds = (self._active_ns(self.ended_ns) - self.started_ns) / 1e9
         if self._page is not None and self._page.words[Control.PAUSED_NS]:
             self.wall_seconds = (self.ended_ns - self.started_ns) / 1e9
         self.sources.journal.commit()
+
+    def close(self) -> None:
+        """Gives up what is held open for the step, which may not have come to its end. May be called again."""
+        self._snapshots.close()
+        self._connections.close()
 
     def add_up(self) -> None:
         """Adds up the roles of a step that has ended; what their clients corrected after that is in it."""
@@ -302,7 +307,7 @@ class StepSampler:
         now_ns = time.monotonic_ns()
         active_ns = self._active_ns(now_ns)
         self._active_ages.remember(now_ns, active_ns)
-        self._connections.observe(observed.waits, self._active_ages.of if active_ns != now_ns else int)
+        self._connections.observe(observed, self._active_ages.of if active_ns != now_ns else int)
         return observed
 
     def _record_stall(self, role: Connection, change: Change) -> None:

@@ -22,15 +22,16 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 SECOND_NS = 1_000_000_000
 # Ticks come at 1 Hz give or take the scheduler's jitter: two of them are "2 s" even when they sum up to 1.95.
 JITTER_S = 0.1
 
 Trigger = Literal["rate", "in_flight"]
+Quantile = Callable[[float], int | None]  # of service times, in us: the bound up to which such a fraction of them lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ class Change:
     stall: Stall
 
 
-@dataclass(frozen=True, slots=True)
-class _Tick:
+class _Tick(NamedTuple):
     start_ns: int
     end_ns: int
     rows: int
@@ -144,6 +144,7 @@ class Detector:
         self.role = role
         self.client = client
         self.stall: Stall | None = None  # the one that lasts
+        self._floor_ns = int(rule.in_flight_floor_s * SECOND_NS)
         self._warm_ns = started_ns + int(rule.warm_up_s * SECOND_NS)
         self._last_ns = started_ns
         self._free_ns = started_ns  # end of the previous stall: the next one cannot start before it
@@ -154,6 +155,8 @@ class Detector:
         self._stalled_rows = 0
         self._over_ns = 0  # when the in-flight age was last seen over its limit
         self._statements = 0
+        self._quantile_us: Quantile = lambda _: None
+        self._asked = False  # for the percentile that belongs to this limit
         self._limit_ns: int | None = None
         self._carried_rows = 0
         self._finished = False
@@ -165,20 +168,18 @@ class Detector:
         rows: int,
         statements: int,
         in_flight_ns: int = 0,
-        p50_us: int | None = None,
-        p99_us: int | None = None,
+        quantile_us: Quantile = lambda _: None,
     ) -> tuple[Change, ...]:
         """Takes in the second that ends at `t_ns`.
 
         `rows` and `statements` finished in it; `in_flight_ns` is the age of the statement in flight at `t_ns`
-        (0: none); the percentiles are of the service times of the step so far, this second included.
+        (0: none); the quantiles are of the service times of the step so far, this second included, until the next
+        call. They are asked for only where something is slow: to find them takes longer than all the rest.
         """
         if self._finished:
             return ()
         self._statements += statements
-        if p99_us is not None and self._statements >= self.rule.min_statements:
-            floor_ns = int(self.rule.in_flight_floor_s * SECOND_NS)
-            self._limit_ns = max(floor_ns, int(self.rule.in_flight_p99_factor * p99_us * 1000))
+        self._quantile_us, self._asked = quantile_us, False
         start_ns = max(t_ns - dt_ns, self._last_ns)  # where ticks overlap, time is counted once
         if dt_ns <= 0 or start_ns >= t_ns:
             self._carried_rows += rows if dt_ns <= 0 else 0
@@ -187,10 +188,9 @@ class Detector:
         self._carried_rows = 0
         self._last_ns = t_ns
         tick = _Tick(start_ns, t_ns, rows, rows * SECOND_NS / dt_ns)
-        coarse = p50_us is not None and p50_us * 1000 * self.rule.min_statements_per_tick > dt_ns
         if self.stall is not None:
             return self._during(tick, in_flight_ns)
-        return self._before(tick, in_flight_ns, coarse)
+        return self._before(tick, in_flight_ns, dt_ns)
 
     def look(self, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
         """A check between two ticks; reports at most that a stall began."""
@@ -210,9 +210,9 @@ class Detector:
             return ()
         return self._end(self._ending_ns() if self._good else max(t_ns, self._last_ns))
 
-    def _before(self, tick: _Tick, in_flight_ns: int, coarse: bool) -> tuple[Change, ...]:
+    def _before(self, tick: _Tick, in_flight_ns: int, dt_ns: int) -> tuple[Change, ...]:
         level = self._history.median
-        if not coarse and level > 0 and tick.rate_per_s < self.rule.enter_fraction * level:
+        if level > 0 and tick.rate_per_s < self.rule.enter_fraction * level and not self._is_coarse(dt_ns):
             self._slow.append(tick)
         else:
             self._remember(self._slow)
@@ -295,8 +295,19 @@ class Detector:
             and self._stalled.lowest > self.rule.enter_fraction * level
         )
 
+    def _is_coarse(self, dt_ns: int) -> bool:
+        """Whether a typical statement takes so long that the rate of one interval says nothing."""
+        p50_us = self._quantile_us(0.5)
+        return p50_us is not None and p50_us * 1000 * self.rule.min_statements_per_tick > dt_ns
+
     def _over_limit(self, t_ns: int, in_flight_ns: int) -> bool:
-        return self._limit_ns is not None and t_ns > self._warm_ns and in_flight_ns > self._limit_ns
+        if in_flight_ns <= self._floor_ns or t_ns <= self._warm_ns:
+            return False
+        if not self._asked and self._statements >= self.rule.min_statements:
+            self._asked, p99_us = True, self._quantile_us(0.99)
+            if p99_us is not None:
+                self._limit_ns = max(self._floor_ns, int(self.rule.in_flight_p99_factor * p99_us * 1000))
+        return self._limit_ns is not None and in_flight_ns > self._limit_ns
 
     def _see(self, t_ns: int, in_flight_ns: int) -> None:
         assert self.stall is not None

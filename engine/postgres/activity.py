@@ -18,14 +18,12 @@ class Wait:
     """What a backend does at one moment.
 
     `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' when it runs.
-    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`. `age_ns`
-    is how long it has been in its state, or at its statement.
+    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`.
     """
 
     event: str
     state: str
     blocked_by: tuple[int, ...] = ()
-    age_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,14 @@ class Vacuum:
 class Observed:
     """One answer: client backends of the database by pid, and vacuums (manual ones and autovacuum's).
 
-    `wal_bytes` is how much WAL there is, from its first byte on; None of a standby, which writes none.
+    `wal_bytes` is how much WAL there is, from its first byte on; None of a standby, which writes none. `ages_ns` is how
+    long each backend has been in its state, or at its statement. Backends that do the same share a `Wait`.
     """
 
     waits: dict[int, Wait]
     vacuums: tuple[Vacuum, ...]
     wal_bytes: int | None = None
+    ages_ns: dict[int, int] = field(default_factory=dict)
 
 
 class Activity:
@@ -66,20 +66,22 @@ class Activity:
         Raises MonitorError when there is no answer within `PATIENCE_S`.
         """
         waits: dict[int, Wait] = {}
+        ages_ns: dict[int, int] = {}
         vacuums: list[Vacuum] = []
         wal_bytes: int | None = None
-        for kind, pid, what, state, blocked_by, done, total, age_us in self._monitor.ask_prepared(
+        for kind, what, state, blocked_by, of_pids, of_numbers in self._monitor.ask_prepared(
             STATEMENT, (self._database, str(round(least_age_s * 1e6))), patience_s=PATIENCE_S
         ):
+            pids, numbers = _numbers(of_pids), _numbers(of_numbers)
             if kind == "wait":
-                pids = tuple(int(part) for part in blocked_by.split(",")) if blocked_by else ()
-                waits[int(pid or 0)] = Wait(what or "", state or "", pids, max(0, int(age_us or 0)) * 1000)
+                waits |= dict.fromkeys(pids, Wait(what or "", state or "", tuple(_numbers(blocked_by))))
+                ages_ns |= {pid: max(0, age_us) * 1000 for pid, age_us in zip(pids, numbers, strict=True)}
             elif kind == "wal":
                 wal_bytes = int(what) if what else None
             else:
-                share = int(done or 0) / int(total) if total and total != "0" else 0.0
-                vacuums.append(Vacuum(int(pid or 0), what or "", state or "", share))
-        return Observed(waits, tuple(vacuums), wal_bytes)
+                done, total = numbers
+                vacuums.append(Vacuum(pids[0], what or "", state or "", done / total if total else 0.0))
+        return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int]) -> list[tuple[int, str, int]]:
         """What connections wait for now: (role, event, how many), where `roles` has a number for each of the pids.
@@ -93,6 +95,10 @@ class Activity:
         """What other server processes are doing, in words, for those that hold a lock. Raises MonitorError."""
         rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (_array(pids),), patience_s=PATIENCE_S)
         return {int(pid or 0): what or "" for pid, what in rows}
+
+
+def _numbers(array: str | None) -> list[int]:
+    return list(map(int, array[1:-1].split(","))) if array and array != "{}" else []
 
 
 def _array(numbers: Sequence[int]) -> str:

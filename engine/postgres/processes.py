@@ -102,6 +102,7 @@ class ServerProcesses(HeldFiles):
         self._children_fd = -1
         if CHILDREN_FILES:
             self._children_fd = self._hold(f"/proc/{postmaster_pid}/task/{postmaster_pid}/children")
+        self._listed: tuple[bytes, list[int]] = (b"", [])  # the children as they were read last
         self._readers: dict[int, TaskReader] = {}
         self._kinds: dict[int, str] = {}
         self._last: dict[int, Task] = {}
@@ -115,7 +116,7 @@ class ServerProcesses(HeldFiles):
             living = {pid: task for pid in before if (task := self._read(pid)) is not None}
             stat, own = self._postmaster.stat(), self._postmaster.read()
             # A child that was reaped while we read is counted twice or not at all: read again.
-            if set(self._children()).issuperset(before):
+            if (after := self._children()) is before or set(after).issuperset(before):
                 break
         if stat is None or own is None or own.state in "ZX":
             return None
@@ -134,9 +135,12 @@ class ServerProcesses(HeldFiles):
         if self._children_fd < 0:
             return children(self.pid)
         try:
-            return [int(pid) for pid in read_whole(self._children_fd).split()]
+            text = read_whole(self._children_fd)
         except OSError:
             return []
+        if text != self._listed[0]:
+            self._listed = text, [int(pid) for pid in text.split()]
+        return self._listed[1]
 
     def _read(self, pid: int) -> Task | None:
         """A living child; opens it when it is new, or when its pid now belongs to another process."""

@@ -86,6 +86,7 @@ class StepRunner:
         self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
         self._page: Page | None = None  # of that step
+        self._sampler: StepSampler | None = None  # of the last step
         self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
         self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
         self._planstats = planstats.PROBE in self.manifest.observers
@@ -166,6 +167,8 @@ class StepRunner:
             raise StepFailed(self._blame(str(error))) from error
         finally:
             self.under_way.step = None
+            if self._sampler is not None:
+                self._sampler.close()
         yield Phase.FINISHED
 
     def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
@@ -175,7 +178,7 @@ class StepRunner:
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
             relations = partial(self.workload.relations, self.planned)
-            sampler = StepSampler(self.sources, self.attempt, step, page, relations)
+            sampler = self._sampler = StepSampler(self.sources, self.attempt, step, page, relations)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from engine.host.procfs import Task
 from engine.observe.connections import Connections
 from engine.observe.stalls import StallRule
-from engine.postgres.activity import Wait
+from engine.postgres.activity import Observed, Wait
 from engine.postgres.processes import ServerSample
 from workloads import histogram
 from workloads.base import Beside, Role, Step
-from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Page, State, Word
+from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 S = 1_000_000_000
 STEP = Step(
@@ -45,6 +47,10 @@ def page() -> Iterator[Page]:
     page.close()
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def count(page: Page, slot: int, *times_us: int, offset: int = SERVICE_OFFSET) -> None:
     """Statements of a connection ended that took so long."""
     longest = Word.MAX_NS if offset == SERVICE_OFFSET else Word.LATE_MAX_NS
@@ -67,8 +73,9 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
     page.set_word(2, Word.SKIPPED, 7)
     page.set_word(1, Word.IN_FLIGHT_NS, 101 * S - 300)
     page.add_time(3, 100 * S + 5, 40)
-    waits = {103: Wait("Client:ClientRead", "idle", (), 400), 104: Wait("", "active", (), 500), 999: Wait("", "idle")}
-    connections.observe(waits, lambda age_ns: age_ns // 2)
+    waits = {103: Wait("Client:ClientRead", "idle"), 104: Wait("", "active"), 999: Wait("", "idle")}
+    observed = Observed(waits, (), ages_ns={103: 400, 104: 500, 999: 0})
+    connections.observe(observed, lambda age_ns: age_ns // 2)
     ticked = connections.tick(101 * S, S, server(b101=15, b102=20, b103=31), waits)
     assert [each.role_id for each in ticked.seconds] == [10, 11, 12, 13]
     assert [each.statements for each in ticked.seconds] == [3, 0, 1, 0]
@@ -86,7 +93,7 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
 
     count(page, 0, 5000)
     page.set_word(3, Word.STATE, State.DONE)
-    connections.observe(waits, int)
+    connections.observe(observed, int)
     ticked = connections.tick(102 * S, S, server(b102=26, b103=32), {})
     assert [each.statements for each in ticked.seconds] == [1, 0, 0, 0]
     assert [each.backend_cpu_ns for each in ticked.seconds] == [0, 6, 1, 0], "of one that has gone nothing more"
@@ -127,3 +134,26 @@ def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
     connections.begin(lambda each: each.slot, StallRule(), 0)
     assert {each.backend_cpu_ns for each in connections.tick(S, S, ServerSample({}, {}, {}), {}).seconds} == {None}
     assert connections.totals("query", 1.0).backend_cpu_ns is None
+
+
+def test_a_process_elsewhere_is_counted_with_the_first_that_it_serves(page: Page) -> None:
+    page.words[Control.ELSEWHERE] = 1
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 0)
+    for slot in range(len(STEP.roles)):  # each is told the same
+        page.set_word(slot, Word.CLIENT_CPU_NS, 700)
+        page.set_word(slot, Word.CLIENT_VOLUNTARY, 3)
+    ticked = connections.tick(S, S, server(), {})
+    assert [(each.client_cpu_ns, each.client_switches) for each in ticked.seconds] == [(700, 3), *[(0, 0)] * 3]
+    assert connections.seconds(connections.all[3])[0].client_cpu_ns == 700, "that of the process that serves it"
+    assert sum(connections.totals(name, 1.0).client_cpu_ns for name in ("query", "select")) == 700
+
+
+def test_nothing_stays_open_where_a_client_has_gone(page: Page) -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    page.set_word(3, Word.CLIENT_PID, process.pid)
+    before = open_files()
+    with pytest.raises(OSError):
+        Connections(STEP, page, server())
+    assert open_files() == before

@@ -40,8 +40,7 @@ def run(feeds: Iterable[Feed], rule: StallRule = RULE, role: str = "insert") -> 
             rows=feed.rows,
             statements=feed.statements,
             in_flight_ns=feed.in_flight_ns,
-            p50_us=feed.p50_us,
-            p99_us=feed.p99_us,
+            quantile_us={0.5: feed.p50_us, 0.99: feed.p99_us}.get,
         )
     changes += detector.finish(t_ns)
     return changes, [change.stall for change in changes if change.kind == "ended"]
@@ -83,8 +82,7 @@ def simulate(
             rows=100 * (finished - done),
             statements=finished - done,
             in_flight_ns=max(0, in_flight_ns),
-            p50_us=p_us,
-            p99_us=p_us,
+            quantile_us=dict.fromkeys((0.5, 0.99), p_us).get,
         )
         done = finished
     changes += detector.finish(START_NS + int(total_s * SECOND_NS))
@@ -132,7 +130,7 @@ def test_a_stall_is_seen_while_the_statement_is_still_running() -> None:
     t_ns = START_NS
     for _ in range(10):
         t_ns += SECOND_NS
-        assert detector.tick(t_ns, SECOND_NS, rows=1000, statements=10, p50_us=100, p99_us=1000) == ()
+        assert detector.tick(t_ns, SECOND_NS, rows=1000, statements=10, quantile_us={0.5: 100, 0.99: 1000}.get) == ()
     assert detector.look(t_ns + 900_000_000, 900_000_000) == ()
     (change,) = detector.look(t_ns + 1_100_000_000, 1_100_000_000)
     assert (change.kind, change.stall.trigger, change.stall.ended_ns) == ("began", "in_flight", None)
@@ -144,7 +142,13 @@ def test_a_stall_is_seen_while_the_statement_is_still_running() -> None:
 def test_the_in_flight_limit_scales_with_the_percentile() -> None:
     detector = Detector(RULE, "insert", 1, START_NS)
     for second in range(1, 11):
-        detector.tick(START_NS + second * SECOND_NS, SECOND_NS, rows=100, statements=9, p50_us=90_000, p99_us=100_000)
+        detector.tick(
+            START_NS + second * SECOND_NS,
+            SECOND_NS,
+            rows=100,
+            statements=9,
+            quantile_us={0.5: 90_000, 0.99: 100_000}.get,
+        )
     t_ns = START_NS + 10 * SECOND_NS
     assert detector.look(t_ns + 1_900_000_000, 1_900_000_000) == ()
     assert detector.look(t_ns + 2_100_000_000, 2_100_000_000)[0].kind == "began"
@@ -207,10 +211,15 @@ def test_a_stall_that_is_still_on_at_the_end_is_closed() -> None:
 def test_the_end_of_a_step_is_no_stall() -> None:
     detector = Detector(RULE, "insert", 1, START_NS)
     for second in range(1, 11):
-        detector.tick(START_NS + second * SECOND_NS, SECOND_NS, rows=1000, statements=10, p50_us=100, p99_us=1000)
+        detector.tick(
+            START_NS + second * SECOND_NS, SECOND_NS, rows=1000, statements=10, quantile_us={0.5: 100, 0.99: 1000}.get
+        )
     assert detector.finish(START_NS + 10 * SECOND_NS) == ()
     for second in range(11, 20):
-        assert detector.tick(START_NS + second * SECOND_NS, SECOND_NS, rows=0, statements=0, p99_us=1000) == ()
+        assert (
+            detector.tick(START_NS + second * SECOND_NS, SECOND_NS, rows=0, statements=0, quantile_us={0.99: 1000}.get)
+            == ()
+        )
     assert detector.look(START_NS + 20 * SECOND_NS, 9 * SECOND_NS) == ()
     assert detector.finish(START_NS + 20 * SECOND_NS) == ()
 
@@ -294,9 +303,9 @@ def test_a_second_that_is_reported_twice_counts_once(feeds: list[Feed], at: int)
         dt_ns = int(feed.dt_s * SECOND_NS)
         t_ns += dt_ns
         for detector, changes in zip((plain, doubled), seen, strict=True):
-            changes += detector.tick(t_ns, dt_ns, rows=feed.rows, statements=0, p50_us=feed.p50_us)
+            changes += detector.tick(t_ns, dt_ns, rows=feed.rows, statements=0, quantile_us={0.5: feed.p50_us}.get)
         if number == at and dt_ns:
-            assert doubled.tick(t_ns, dt_ns, rows=feed.rows, statements=0, p50_us=feed.p50_us) == ()
+            assert doubled.tick(t_ns, dt_ns, rows=feed.rows, statements=0, quantile_us={0.5: feed.p50_us}.get) == ()
     assert seen[0] == seen[1]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from engine.core.format import number
 from engine.postgres import pgstat
-from engine.postgres.activity import Activity, Wait
+from engine.postgres.activity import Activity, Observed, Wait
 from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, question
 from engine.postgres.server import Server
 
@@ -162,14 +162,14 @@ def test_settings_that_differ_from_the_default_have_the_servers_value(major: int
         assert pgstat.database_bytes(monitor) > 5_000_000
 
 
-def observe(activity: Activity, wanted: Callable[[dict[int, Wait]], bool], timeout_s: float = 30.0) -> dict[int, Wait]:
+def observe(activity: Activity, wanted: Callable[[Observed], bool], least_age_s: float = 0.0) -> Observed:
     """The first sample that is as wanted; on a busy machine the monitor gives up some of its questions."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + 30.0
     while True:
         with suppress(MonitorError):
-            waits = activity.sample().waits
-            if wanted(waits):
-                return waits
+            observed = activity.sample(least_age_s)
+            if wanted(observed):
+                return observed
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -190,10 +190,11 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
         try:
             waits = observe(
                 activity,
-                lambda waits: (
-                    (waits.get(waiter.info.backend_pid), waits.get(holder.info.backend_pid)) == (blocked, resting)
+                lambda observed: (
+                    observed.waits.get(waiter.info.backend_pid) == blocked
+                    and observed.waits.get(holder.info.backend_pid) == resting
                 ),
-            )
+            ).waits
             said = activity.doing(blocked.blocked_by)
             pids = [waiter.info.backend_pid, holder.info.backend_pid, monitor.backend_pid, 1]
             counted = activity.waits([*pids, holder.info.backend_pid], (0, 1, 2, 2, 0))
@@ -215,10 +216,12 @@ def test_a_session_has_an_age_since_its_statement_began_or_ended(major: int, ser
     with Monitor(running.dsn()) as monitor, running.connect() as connection:
         activity, pid = Activity(monitor), connection.info.backend_pid
         connection.execute("SELECT 1")
-        before_ns = observe(activity, lambda waits: pid in waits)[pid].age_ns
-        observe(activity, lambda waits: waits[pid].age_ns > before_ns + 300_000_000)
+        before_ns = observe(activity, lambda observed: pid in observed.waits).ages_ns[pid]
+        observe(activity, lambda observed: observed.ages_ns[pid] > before_ns + 300_000_000)
+        observe(activity, lambda observed: pid in observed.waits, least_age_s=0.25)
+        observe(activity, lambda observed: pid not in observed.waits, least_age_s=1000.0)
         connection.execute("SELECT 1")
-        observe(activity, lambda waits: waits[pid].age_ns < before_ns + 300_000_000)
+        observe(activity, lambda observed: observed.ages_ns[pid] < before_ns + 300_000_000)
 
 
 @pytest.mark.parametrize("major", MAJORS)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,18 @@ def states(bench: Bench) -> list[tuple[str, str]]:
     return [(attempt.state, attempt.reason or "") for attempt in bench.attempts()]
 
 
+def open_files_of_the_gone(pid: int) -> list[str]:
+    """What a process holds open below /proc of others that are no more."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            target = str(file.readlink())
+            owner = re.match(r"/proc/\d+", target)
+            if owner is not None and not Path(owner[0]).exists():
+                found.append(target)
+    return found
+
+
 def test_a_server_killed_in_a_step_fails_its_cell_and_the_run_goes_on(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "2", *LONG)
     bench.await_step("l.i1")
@@ -47,6 +61,7 @@ def test_a_server_killed_in_a_step_fails_its_cell_and_the_run_goes_on(bench: Ben
     assert "killed by SIGKILL" in reason
     finished = [step.name for step in bench.steps(bench.attempts()[0]) if step.state == "finished"]
     assert finished == ["l.i0", "l.x"]
+    assert not open_files_of_the_gone(bench.engine_pid()), "of the clients of the step that failed"
     bench("stop")
     nothing_left(bench)
 
