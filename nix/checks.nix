@@ -55,7 +55,7 @@ let
       ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
       ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
       mkdir -p $out
-      bash tests/run.sh -m "not outside" --durations=10 ${which} 2>&1 | tee $out/pytest.log
+      { time bash tests/run.sh -m "not outside" --durations=10 ${which}; } 2>&1 | tee $out/pytest.log
     '';
 
   # Tests of runs that are checks of their own, so that no check takes much longer than the others: what is left when all

@@ -40,7 +40,8 @@ def gently(run: Path | None, load: Callable[[], None]) -> Callable[[], None]:
 
 
 def _behind(load: Callable[[], None], niceness: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+    own = os.getpriority(os.PRIO_PROCESS, 0)  # who started it may have given it less already, which nobody can undo
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(own, niceness))
     load()
 
 

@@ -41,8 +41,8 @@ def test_known_delays_fall_into_their_buckets(
     low = min(buckets.index(delay) for delay in delays)
     assert min(histogram) >= low
     if not asleep:
-        for delay, count in delays.items():
-            assert histogram[buckets.index(delay)] >= 0.7 * count, histogram
+        for delay in (24, 380):  # much shorter than the time after which another process may have the CPU
+            assert histogram[buckets.index(delay)] >= 0.7 * delays[delay], histogram
     for delay in delays:
         longer = sum(count for other, count in delays.items() if other >= delay)
         assert sum(count for bucket, count in histogram.items() if bucket >= buckets.index(delay)) >= longer

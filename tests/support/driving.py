@@ -46,8 +46,8 @@ def drive(
     async def act() -> None:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            for _ in range(50):  # the row is empty for a moment while its keys are exchanged
-                if app.screen.query(FooterKey):
+            for _ in range(50):  # a screen begins without its last row
+                if any(key.size.width for key in app.screen.query(FooterKey)):
                     break
                 await pilot.pause()
             await script(pilot)

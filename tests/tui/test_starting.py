@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.growing import growing
 from tests.support.made_run import make_run
 from tui import starting
@@ -58,21 +60,22 @@ def test_nobody_waits_for_ever_or_beside_a_run_that_is_over(tmp_path: Path) -> N
         first()
 
 
-def test_where_no_cpu_is_idle_it_begins_again_with_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lower", [0, 10, 19])
+def test_where_no_cpu_is_idle_it_begins_again_with_more(tmp_path: Path, lower: int) -> None:
     script = (
         "import os, sys, threading, time\n"
         "from pathlib import Path\n"
         "from tui import starting\n"
         "starting.LOADING_S = 0.1\n"
+        "again = starting.LOW_FROM in os.environ\n"
         "def load():\n"
-        "    niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())\n"
-        "    print(niceness - os.getpriority(os.PRIO_PROCESS, os.getpid()), flush=True)\n"
-        "    time.sleep(60 if niceness == starting.LOWEST else 0)\n"
+        "    print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), flush=True)\n"
+        "    time.sleep(0 if again else 60)\n"
         "starting.gently(Path(sys.argv[1]), load)()\n"
         "print(starting.LOW_FROM in os.environ)\n"
     )
+    own = min(niceness() + lower, starting.LOWEST)
     with growing(tmp_path) as live:
-        command = [sys.executable, "-c", script, str(live.run)]
+        command = ["nice", "-n", str(lower), sys.executable, "-c", script, str(live.run)]
         done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    own = niceness()
-    assert done.stdout.split() == [str(starting.LOWEST - own), str(starting.LOW - own), "False"], done.stderr
+    assert done.stdout.split() == [str(starting.LOWEST), str(max(own, starting.LOW)), "False"], done.stderr

@@ -142,7 +142,7 @@ def test_a_run_is_started_watched_left_and_compared(
         time.sleep(max(0.0, STOPPED_S - (time.monotonic() - stopped_s)))
     finally:
         os.kill(backend, signal.SIGCONT)
-    tmux.until(" in flight insert", " | 1 stall, last insert and 1 more")  # deletes, which waited for the inserts
+    tmux.until(" in flight insert", " stall", ", last ")
     tmux.press("Enter")
     shown = tmux.until(" STALL ", "30 s before to 30 s after")
     if "STALL  insert" not in shown:

@@ -33,11 +33,20 @@ class KeyRow(Footer):
         actions = {action for action, _ in self._shown}
         return (key for key in super().compose() if isinstance(key, FooterKey) and key.action in actions)
 
+    async def recompose(self) -> None:
+        """Exchanges the keys, the new ones first: the row is never empty."""
+        if not self.is_attached:
+            return
+        async with self.batch():
+            gone = list(self.children)
+            await self.mount_all(list(self.compose()))
+            await self.remove_children(gone)
+
     def on_resize(self) -> None:
         self.bindings_changed(self.screen)
 
     def bindings_changed(self, screen: Screen[object]) -> None:
-        """Draws the row anew, unless it is as it was: while widgets are exchanged the row is empty."""
+        """Exchanges the keys, unless they are the same: to mount widgets is dear."""
         if self._wanted() != self._shown:
             super().bindings_changed(screen)
 

@@ -87,7 +87,9 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     cells = ("--interleave", "cells", "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
     shares = next(cell["waits"] for cell in json.loads(bench("compare", "--json").stdout)["cells"] if cell["waits"])
     assert all(abs(sum(of_role.values()) - 1) < 1e-9 for of_role in shares.values())
+    bench.environment["COLUMNS"] = "200"  # names are folded where a table is wider than the terminal
     waits = bench("compare").stdout.partition("What server processes waited for")[2]
+    del bench.environment["COLUMNS"]
     assert f"{pair.partition(',')[0]} query" in waits
     unsliced = bench("--pg", pair, *SMALL[:-2], *cells)
     assert unsliced.returncode == 0, unsliced.stderr

@@ -32,7 +32,7 @@ def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     """A run of two builds, as it is without a word about slices."""
     bench = Bench(new_folder() / "runs")
     script = bench.out.parent / "two.sql"
-    script.write_text("SELECT count(*) FROM generate_series(1, 20000);\nSELECT 1;\n")
+    script.write_text("SELECT count(*) FROM generate_series(1, 100000);\nSELECT 1;\n")
     load = f"pgbench:select-only@99,{script}"
     # Of few logged transactions none may have been in flight at a stop.
     words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "--log-every", "4", *SMALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
     os.kill(backend, signal.SIGSTOP)
     try:
         wait_for(lambda: "STALL ask" in toy("watch", "--once").stdout, "the stall to be told")
+        time.sleep(2)  # server processes are looked at once a second
     finally:
         os.kill(backend, signal.SIGCONT)
     stalls = wait_for(lambda: ended_stalls(toy, step), "its end", STALL_END_S)
