@@ -80,9 +80,11 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
     own = [run for run in runs if any((c.subject.build, c.subject.config) == place for c in run.manifest.cells)]
     reasons: dict[str, None] = {}
     for run in own[1:]:
-        first = own[0]
+        # What differs between machines is part of what each makes of the difference: see `engine.analysis.pooling`.
+        first = next(each for each in own if each.machine == run.machine)
         for sentence in drift(_lasting(first.manifest.environment), _lasting(run.manifest.environment)):
             reasons[f"between {first.name} and {run.name} {sentence}"] = None
+        first = own[0]
         if _digests([first], subject) != _digests([run], subject):
             reasons[f"{subject.build} is not the same binary in {first.name} and {run.name}"] = None
         if _settings(first, subject) != _settings(run, subject):

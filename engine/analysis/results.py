@@ -95,6 +95,11 @@ class RunResult:
         """The run's name."""
         return self.manifest.run
 
+    @property
+    def machine(self) -> str:
+        """What tells the machine apart that it was measured on; empty where that was not recorded."""
+        return visible(str((self.manifest.environment.get("host") or {}).get("machine") or ""))
+
 
 def load(path: Path) -> RunResult:
     """Reads a run, finished or under way. Raises UserError when it is none or cannot be read.

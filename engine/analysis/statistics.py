@@ -77,18 +77,20 @@ class Estimate:
     """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
     `prior_degrees` are the degrees of freedom that other tests lend to `sd`, beside the pairs - 1 of its own: 0 for
-    Student's plain t; `engine.analysis.slices` has more.
+    Student's plain t; `engine.analysis.slices` has more. Of several `machines` (`engine.analysis.pooling`) it is these
+    that count: then `sd` is the error of the mean times the root of the pairs.
     """
 
     mean: float
     sd: float
     pairs: int
     prior_degrees: float = 0.0
+    machines: int = 1
 
     @property
     def degrees(self) -> float:
         """Degrees of freedom of the t distribution that its mean is held against."""
-        return self.prior_degrees + self.pairs - 1
+        return self.machines - 1 if self.machines > 1 else self.prior_degrees + self.pairs - 1
 
     def of(self, pairs: int) -> Estimate:
         """The same mean and scatter from so many pairs."""
@@ -197,10 +199,11 @@ def judge(
 def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA, alpha: float = ALPHA) -> int | None:
     """How many further pairs would settle an inconclusive comparison if mean and scatter stay as they are.
 
-    None when that is more than `MOST_PAIRS` in all, or for a single pair.
+    None when that is more than `MOST_PAIRS` in all, or for a single pair; and over several machines, of which there
+    would have to be more.
     """
     found = _estimate(evidence)
-    if found.pairs < 2:
+    if found.pairs < 2 or found.machines > 1:
         return None
     for count in range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1):
         error, degrees = found.sd / math.sqrt(count), found.of(count).degrees
@@ -228,6 +231,16 @@ def smallest_visible_effect(
     error = planned.sd / math.sqrt(planned.pairs)
     log_effect = (_t(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, power))) * error
     return math.expm1(log_effect) if log_effect < MOST_LOG_EFFECT else None
+
+
+def t_tails(t: float, degrees: float) -> float:
+    """How probable it is that Student's t lies so far from 0, on either side."""
+    return 2 * float(special.stdtr(degrees, -abs(t)))
+
+
+def f_tail(f: float, between: float, within: float) -> float:
+    """How probable it is that Fisher's F, with these degrees of freedom, is as large."""
+    return float(special.fdtrc(between, within, f))
 
 
 def noise_floor(of: Interval | Ratio) -> float | None:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from engine.analysis import comparability, cpu_wait, foreign, kernels, sliced, slices, statistics
+from engine.analysis import comparability, cpu_wait, foreign, kernels, pooling, sliced, slices, statistics
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.results import StepResult
 from engine.core.comparison import CHANGED, CPU, HEADLINES, MIN_PAIRS, P99, RATE, Metric, Ratio, Spread
@@ -78,7 +78,7 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
         for metric in metrics
         if (each := _measured(cells, sides, metric)) is not None
     ]
-    measured = _with_slices(measured)
+    measured = _over_machines(cells, _with_slices(measured))
     families: dict[tuple[str, str], list[_Measured]] = {}
     for each in measured:
         if len(each.quotients) > 1:
@@ -201,6 +201,29 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
     return [found[id(each)] for each in measured]
 
 
+def _over_machines(cells: ComparedCells, measured: list[_Measured]) -> list[_Measured]:
+    """Gives those whose pairs are of several machines an estimate that covers machines."""
+    machine_of = pooling.machines_of(cells)
+    if len(set(machine_of.values())) < 2:
+        return measured
+    found = []
+    for each in measured:
+        logs: dict[str, list[float]] = {}
+        if each.quotients:
+            sliced_logs = sliced.log_ratios(each.pairs, each.blank.step, each.metric.name)
+            own = [ratio.theta for ratio in sliced_logs]
+            if len(own) != len(each.pairs):
+                own = [math.log(quotient) for quotient in each.quotients]
+            for (base, _), value in zip(each.pairs, own, strict=True):
+                logs.setdefault(machine_of[base.run], []).append(value)
+        if len(logs) < 2:
+            found.append(each)
+            continue
+        estimate, effect = pooling.over_machines(logs, cells.margin)
+        found.append(replace(each, pooled=estimate, blank=replace(each.blank, machines=effect)))
+    return found
+
+
 def _judged(measured: _Measured, cells: ComparedCells, level: float, tests: int) -> Ratio:
     """A ratio with its interval and, for a headline, its verdict; `level` is what its family leaves it."""
     evidence, metric, blank = measured.evidence, measured.metric, measured.blank
@@ -314,6 +337,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
             elif of_rate is not None and of_rate.wide:
                 found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
             found += _short_deletes(cells, step, subject)
+    found += pooling.findings(cells, judged)
     found += foreign.findings(cells)
     found += cpu_wait.why(cells)
     found += sliced.findings(cells)

@@ -277,6 +277,21 @@ class CellStep:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineEffect:
+    """How machines differ in a ratio whose pairs were measured on several.
+
+    `ratios` are each machine's mean; `tau` is how far machines' log ratios scatter beyond what their pairs do;
+    `heterogeneity_p` is how probable that is if machines are alike, None where no machine has two pairs; `disagrees`
+    names who differs certainly from the others, by the margin or more.
+    """
+
+    ratios: dict[str, float]
+    tau: float
+    heterogeneity_p: float | None = None
+    disagrees: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ratio:
     """One subject against its baseline (a double against what it doubles) in one metric of one step.
 
@@ -288,6 +303,7 @@ class Ratio:
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base against itself strays in this step and metric, when A/A was run. `left_out` says
     which pairs are not part of it and why; `pairs_without_figure` is how many of those lack the figure in a cell.
+    `machines` is of pairs from several: then the interval covers machines, and more of them would narrow it, not pairs.
     """
 
     step: str
@@ -311,6 +327,7 @@ class Ratio:
     stands_out: bool = False
     visible_effect: float | None = None
     workload: str = ""
+    machines: MachineEffect | None = None
 
     @property
     def sign(self) -> str:

@@ -13,7 +13,8 @@ A record is a JSON object of sections. Whatever a machine does not tell is null;
              scheduler, read_ahead_kb, wbt_lat_usec, nr_requests, write_cache, free_bytes
     state    load1, load5, busy_share (0 to 1, of all CPUs while the record was made, its own work not counted),
              temperature_c (the hottest sensor), device_temperature_c, on_battery (bool)
-    host     name, product, container (bool)
+    host     name, product, container (bool), machine (what tells it from others: see `_machine`), sandbox (bool:
+             within a build of Nix, where there is neither root nor a probe)
     client   the same, without storage, of the host that clients run on, if that is another; not of this module's making
 """
 
@@ -28,6 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.core.text import visible
 from engine.host.counters import CPU_COLUMNS, device_of, mount_of, parse_host_stat
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
@@ -40,6 +42,9 @@ PROBE_BURSTS = 8
 PROBE_ROUNDS = 50  # of a burst, or as many as there is time for: emulated ones take fifty times as long
 PROBE_BURST_NS = 100_000_000
 PROBE_PAUSE_S = 0.03
+MACHINE_NAME = "/etc/pgbed-machine"
+MACHINE_IDS = ("/etc/machine-id", "/proc/sys/kernel/random/boot_id")
+SANDBOX = "PGBED_BLOCK"  # set for what runs within a build of Nix
 CPU_SENSORS = ("class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input")
 DISK_SENSORS = ("device/hwmon*/temp*_input", "device/device/hwmon*/temp*_input", "device/hwmon/hwmon*/temp*_input")
 _PROBE_WORK = bytes(1 << 18)
@@ -68,8 +73,22 @@ def record(path: Path) -> EnvironmentRecord:
             "name": platform.node(),
             "product": _text("/sys/class/dmi/id/product_name"),
             "container": Path("/.dockerenv").exists() or Path("/run/systemd/container").exists(),
+            "machine": _machine(),
+            "sandbox": SANDBOX in os.environ,
         },
     }
+
+
+def _machine() -> str | None:
+    """The name that its owner gave it in a file, else a digest of its id.
+
+    A sandbox shows neither of these files unless it was told to; then it is the id of this boot.
+    """
+    name = _text(MACHINE_NAME)
+    if name:
+        return visible(name.splitlines()[0])[:60]
+    found = next((text for source in MACHINE_IDS if (text := _text(source))), None)
+    return hashlib.sha256(f"pgbed {found}".encode()).hexdigest()[:12] if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""Pairs that were measured on several machines: the machine is a random effect, and an interval covers machines.
+
+A machine's mean log ratio is y = mu + m + e: m is what this machine makes of the difference (variance tau^2), e the
+scatter of its n pairs (s^2 / n, with s^2 pooled over the machines). tau^2 is DerSimonian and Laird's (Controlled
+Clinical Trials 7, 1986), the weights are 1 / (tau^2 + s^2 / n), and the error of the weighted mean is Hartung and
+Knapp's (Statistics in Medicine 20, 2001), held against Student's t with k - 1 degrees of freedom for k machines. It is
+never taken for smaller than 1 / the sum of weights (Roever, Knapp and Friede, BMC Medical Research Methodology 15,
+2015): machines that agree by chance do not narrow the interval.
+
+Whether machines differ is told by the F test of a one-way analysis of variance, and which one disagrees by Student's t
+of its mean against that of all others, at a level that is divided by the number of machines (Bonferroni). Loads scipy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+
+from engine.analysis.cells import ComparedCells
+from engine.analysis.statistics import ALPHA, Estimate, f_tail, t_tails
+from engine.core.comparison import HEADLINES, MachineEffect, Ratio
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    name: str
+    count: int
+    mean: float
+
+
+def over_machines(
+    logs: Mapping[str, Sequence[float]], margin: float, level: float = ALPHA
+) -> tuple[Estimate, MachineEffect]:
+    """The estimate over two or more machines from each one's log ratios, and how the machines differ.
+
+    A machine disagrees if it differs from the others by the `margin` or more, certainly at `level`.
+    """
+    groups = [_Group(name, len(own), fmean(own)) for name, own in logs.items()]
+    pairs, machines = sum(group.count for group in groups), len(groups)
+    degrees = pairs - machines
+    squares = sum((value - group.mean) ** 2 for group in groups for value in logs[group.name])
+    scatter = squares / degrees if degrees else 0.0
+    tau_squared = _between(groups, scatter)
+    known = scatter > 0 or tau_squared > 0
+    weights = [1 / (tau_squared + scatter / group.count) if known else 1.0 for group in groups]
+    mean = math.fsum(w * group.mean for w, group in zip(weights, groups, strict=True)) / sum(weights)
+    spread = math.fsum(w * (group.mean - mean) ** 2 for w, group in zip(weights, groups, strict=True))
+    error_squared = spread / ((machines - 1) * sum(weights))
+    if known:
+        error_squared = max(error_squared, 1 / sum(weights))
+    estimate = Estimate(mean, math.sqrt(error_squared * pairs), pairs, machines=machines)
+    p_value, disagrees = _heterogeneity(groups, scatter, degrees, margin, level)
+    ratios = {group.name: math.exp(group.mean) for group in groups}
+    return estimate, MachineEffect(ratios, math.sqrt(tau_squared), p_value, disagrees)
+
+
+def _between(groups: Sequence[_Group], scatter: float) -> float:
+    """tau^2; where no machine has two pairs, or these are equal, all that the means scatter."""
+    if scatter <= 0:
+        return variance([group.mean for group in groups])
+    weights = [group.count / scatter for group in groups]
+    centre = sum(w * group.mean for w, group in zip(weights, groups, strict=True)) / sum(weights)
+    q = sum(w * (group.mean - centre) ** 2 for w, group in zip(weights, groups, strict=True))
+    scale = sum(weights) - sum(w * w for w in weights) / sum(weights)
+    return max(0.0, (q - (len(groups) - 1)) / scale)
+
+
+def _heterogeneity(
+    groups: Sequence[_Group], scatter: float, degrees: int, margin: float, level: float
+) -> tuple[float | None, tuple[str, ...]]:
+    """The p-value of all machines being alike, and who is not; None where no machine has two pairs to tell by."""
+    if not degrees or scatter <= 0:
+        return None, ()
+    pairs, machines = sum(group.count for group in groups), len(groups)
+    centre = sum(group.count * group.mean for group in groups) / pairs
+    between = sum(group.count * (group.mean - centre) ** 2 for group in groups) / (machines - 1)
+    p_value = f_tail(between / scatter, machines - 1, degrees)
+    if p_value > level:
+        return p_value, ()
+    # One that lies apart pulls the others' rest: only the farthest is named, of two of course both.
+    apart = {group.name: _apart(group, centre, pairs) for group in groups}
+    errors = {group.name: math.sqrt(scatter * pairs / (group.count * (pairs - group.count))) for group in groups}
+    tails = {name: t_tails(apart[name] / error, degrees) for name, error in errors.items()}
+    certain = [
+        name for name, tail in tails.items()
+        if tail * (machines if machines > 2 else 1) <= level and abs(math.expm1(apart[name])) >= margin
+    ]  # fmt: skip
+    if machines > 2:
+        certain = sorted(certain, key=lambda name: tails[name])[:1]
+    return p_value, tuple(certain)
+
+
+def _apart(group: _Group, centre: float, pairs: int) -> float:
+    """How far a machine's mean is from that of all other machines' pairs."""
+    return (group.mean - centre) * pairs / (pairs - group.count)
+
+
+def machines_of(cells: ComparedCells) -> dict[str, str]:
+    """The machine that each run was measured on."""
+    return {run.name: run.machine or "unknown" for run in cells.runs}
+
+
+def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
+    """How pairs of several machines were pooled, which of them disagrees, and what was measured in a sandbox."""
+    boxed = [run.name for run in cells.runs if (run.manifest.environment.get("host") or {}).get("sandbox")]
+    found = [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []
+    pooled = [(ratio, ratio.machines) for ratio in judged if ratio.machines and ratio.metric in HEADLINES]
+    if not pooled:
+        return found
+    machine_of = machines_of(cells)
+    runs = {name: sum(machine == name for machine in machine_of.values()) for name in pooled[0][1].ratios}
+    return [*found, _sentence(runs), *filter(None, (_disagreement(ratio.step, effect) for ratio, effect in pooled))]
+
+
+def _sentence(runs: Mapping[str, int]) -> str:
+    degrees = len(runs) - 1
+    text = (
+        f"runs of {len(runs)} machines are pooled: {', '.join(f'{name} ({count})' for name, count in runs.items())}; "
+        "intervals cover machines, each of which is a random effect (error by Hartung and Knapp, Student's t with "
+        f"{degrees} degree{'s' if degrees > 1 else ''} of freedom)"
+    )
+    more = "; two machines say little of others, so they are wide: a third narrows them more than any further run"
+    return text + more if degrees == 1 else text
+
+
+def _disagreement(step: str, effect: MachineEffect) -> str:
+    """Which machine disagrees, and by how much; empty if none does."""
+    told = {name: f"{name} ({ratio - 1:+.1%})" for name, ratio in effect.ratios.items()}
+    apart = [told[name] for name in effect.disagrees]
+    rest = [text for name, text in told.items() if name not in effect.disagrees]
+    if not apart:
+        return ""
+    if not rest:
+        return f"{step}: the machines disagree: {' and '.join(apart)}"
+    return f"{step}: machine {' and '.join(apart)} disagrees with {', '.join(rest)}"

@@ -1,0 +1,117 @@
+"""Pairs of several machines: intervals that cover machines, and the machine that disagrees."""
+
+import json
+import math
+import random
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from engine.analysis.comparison import compare
+from engine.analysis.pooling import over_machines
+from engine.analysis.statistics import paired_interval
+from engine.core.comparison import Ratio
+from engine.core.errors import UserError
+from engine.report.render import to_json, to_markdown
+from tests.support.made_run import ENVIRONMENT, make_run
+
+
+def farm(folder: Path, effects: dict[str, float], repeats: int = 2, runs: int = 2) -> list[Path]:
+    """Runs of machines, each with its own effect on l.i1, its own memory, and as many runs."""
+    return [
+        make_run(
+            folder / f"{machine}-{number}", repeats=repeats, seed=10 * place + number,
+            effects={("17.0", "l.i1"): effect},
+            environment=ENVIRONMENT | {"host": {"machine": machine}, "memory": {"total_bytes": 2 ** (34 + place)}},
+        )
+        for place, (machine, effect) in enumerate(effects.items())
+        for number in range(runs)
+    ]  # fmt: skip
+
+
+def ratio_of(paths: list[Path], step: str = "l.i1") -> Ratio:
+    found = compare(paths).ratio("17.0", step, "rate_per_s")
+    assert found is not None
+    return found
+
+
+def test_means_of_equally_many_pairs_are_judged_as_students_t_of_the_machines() -> None:
+    logs = {"a": [0.05, 0.07], "b": [0.00, 0.01], "c": [-0.05, -0.02]}
+    estimate, effect = over_machines(logs, 0.02)
+    means = [fmean(own) for own in logs.values()]
+    half = 4.302653 * stdev(means) / math.sqrt(3)
+    interval = paired_interval(estimate)
+    assert interval.low is not None and interval.high is not None
+    assert (math.log(interval.low), math.log(interval.high)) == pytest.approx(
+        (fmean(means) - half, fmean(means) + half), rel=1e-5
+    )
+    within = fmean((0.0002, 0.00005, 0.00045))
+    assert effect.tau == pytest.approx(math.sqrt(stdev(means) ** 2 - within / 2), rel=1e-9)
+    assert (estimate.pairs, estimate.degrees) == (6, 2)
+
+
+def test_machines_that_agree_by_chance_do_not_narrow_the_interval() -> None:
+    estimate, effect = over_machines({"a": [-0.02, 0.02], "b": [-0.03, 0.03]}, 0.02)
+    assert effect.tau == 0 and effect.heterogeneity_p == 1
+    assert estimate.sd / 2 == pytest.approx(math.sqrt((0.0008 + 0.0018) / 2 / 4))
+
+
+@pytest.mark.parametrize(("tau", "machines"), [(0.0, 4), (0.02, 2), (0.02, 5)])
+def test_intervals_cover_what_machines_have_in_common(tau: float, machines: int) -> None:
+    source, inside, trials = random.Random(7), 0, 400
+    for _ in range(trials):
+        shifts = [source.gauss(0, tau) for _ in range(machines)]
+        logs = {f"m{i}": [shift + source.gauss(0, 0.01) for _ in range(2 + i % 2)] for i, shift in enumerate(shifts)}
+        interval = paired_interval(over_machines(logs, 0.02)[0])
+        assert interval.low is not None and interval.high is not None
+        inside += interval.low <= 1 <= interval.high
+    assert inside >= 0.925 * trials
+
+
+def test_verdicts_of_several_machines_hold_for_machines_whose_memory_differs(tmp_path: Path) -> None:
+    paths = farm(tmp_path, {"a": 0.90, "b": 0.91, "c": 0.89})
+    found = ratio_of(paths)
+    assert (found.verdict, found.pairs, found.reasons) == ("slower", 12, ())
+    comparison = compare(paths)
+    (told,) = [text for text in comparison.findings if "machines are pooled" in text]
+    assert "a (2), b (2), c (2)" in told and "2 degrees" in told
+    assert told in to_markdown(comparison)
+    (record,) = [
+        each for each in json.loads(to_json(comparison))["ratios"]
+        if (each["step"], each["metric"]) == ("l.i1", "rate_per_s")
+    ]  # fmt: skip
+    assert record["machines"]["ratios"].keys() == {"a", "b", "c"}
+
+
+def test_two_machines_give_a_wide_interval_and_it_is_said(tmp_path: Path) -> None:
+    two = farm(tmp_path, {"a": 0.92, "b": 0.90})
+    found, alone = ratio_of(two), ratio_of(two[:2])
+    assert found.low is not None and found.high is not None and alone.low is not None and alone.high is not None
+    assert found.high - found.low > 4 * (alone.high - alone.low)
+    assert (found.verdict, found.more_pairs, alone.machines) == ("inconclusive", None, None)
+    assert any("a third narrows them" in text for text in compare(two).findings)
+
+
+def test_a_machine_that_disagrees_is_named(tmp_path: Path) -> None:
+    paths = farm(tmp_path, {"a": 1.0, "b": 1.0, "odd": 0.93, "c": 1.0})
+    comparison = compare(paths)
+    (told,) = [text for text in comparison.findings if "disagree" in text]
+    assert told.startswith("l.i1: machine odd (-") and "a (" in told
+    assert [ratio.machines.disagrees for ratio in comparison.ratios
+            if ratio.machines and ratio.metric == "rate_per_s" and ratio.step != "l.i1"] == [(), (), ()]  # fmt: skip
+    assert any("machines disagree: a (" in text for text in compare([*paths[:2], *paths[4:6]]).findings)
+
+
+def test_a_change_of_one_machine_still_withholds_the_verdict(tmp_path: Path) -> None:
+    paths = farm(tmp_path, {"a": 1.0, "b": 1.0})
+    changed = ENVIRONMENT | {"host": {"machine": "b"}, "memory": {"total_bytes": 1}}
+    paths.append(make_run(tmp_path / "b-later", repeats=2, environment=changed))
+    assert any("b-0 and b-later" in reason for reason in ratio_of(paths).reasons)
+
+
+def test_a_machine_that_is_no_object_is_one_line_and_a_name_is_made_visible(tmp_path: Path) -> None:
+    odd = make_run(tmp_path / "odd", environment=ENVIRONMENT | {"host": {"machine": "\x1b[31m"}})
+    assert all("\x1b" not in text for text in compare([odd, *farm(tmp_path, {"b": 1.0})]).findings)
+    with pytest.raises(UserError):
+        compare([make_run(tmp_path / "bad", environment=ENVIRONMENT | {"host": "x"})])
