@@ -17,7 +17,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -217,8 +217,8 @@ def address(host: str, port: int, token: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
 
 
-def main() -> int:
-    """Serves until it is interrupted."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Serves until it is interrupted. `words` are the arguments, unless those of the process."""
     parser = argparse.ArgumentParser(prog="bench serve", description="The terminal interface of bench in a browser.")
     parser.add_argument("run", nargs="?", help="run directory to show")
     parser.add_argument("--out", required=True, help="folder that holds the runs")
@@ -226,12 +226,12 @@ def main() -> int:
     parser.add_argument("--glyphs", default="braille")
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", required=True, type=int)
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     given = os.environ.pop(TOKEN, "")
     token = given or secrets.token_urlsafe(24)
     options = (f"--out={asked.out}", f"--screen={asked.screen}", f"--glyphs={asked.glyphs}")
-    words = [sys.executable, "-m", "tui", *([asked.run] if asked.run else []), *options]
-    server = BrowserServer(words, token, f"bench on {socket.gethostname()}")
+    command = [sys.executable, "-m", "tui", *([asked.run] if asked.run else []), *options]
+    server = BrowserServer(command, token, f"bench on {socket.gethostname()}")
 
     def say(port: int) -> None:
         shown = address(asked.host, port, "TOKEN" if given else token)

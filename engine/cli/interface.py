@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,15 +46,14 @@ def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
                 signal.signal(number, handler)
 
 
-def become(out: Path, run: Path | None, *, module: str = "tui", **options: str | None) -> NoReturn:
-    """Replaces this process by the interface, where nothing is left to do after it: one process per viewer.
+def become(out: Path, run: Path | None, *, module: str = "tui.__main__", **options: str | None) -> NoReturn:
+    """Goes on as the interface, where nothing is left to do after it: one process per viewer.
 
-    `options` are those of the module: screen, glyphs, cell, step; None leaves one out.
+    In this very process: what is loaded already need not be loaded again. `options` are those of the module: screen,
+    glyphs, cell, step; None leaves one out.
     """
-    command = _command(out, run, options, module)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(command[0], command, own_modules())
+    os.environ.update(own_modules())
+    sys.exit(import_module(module).main(_words(out, run, options)))
 
 
 def own_modules() -> dict[str, str]:
@@ -62,6 +62,10 @@ def own_modules() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
 
 
-def _command(out: Path, run: Path | None, options: Mapping[str, str | None], module: str = "tui") -> list[str]:
-    command = [sys.executable, "-m", module, *([str(run)] if run is not None else []), "--out", str(out)]
-    return command + [f"--{option}={value}" for option, value in options.items() if value is not None]
+def _command(out: Path, run: Path | None, options: Mapping[str, str | None]) -> list[str]:
+    return [sys.executable, "-m", "tui", *_words(out, run, options)]
+
+
+def _words(out: Path, run: Path | None, options: Mapping[str, str | None]) -> list[str]:
+    named = [str(run)] if run is not None else []
+    return [*named, "--out", str(out), *(f"--{name}={value}" for name, value in options.items() if value is not None)]

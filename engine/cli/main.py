@@ -154,8 +154,17 @@ def _of_interface(args: list[str]) -> bool:
     return True
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Prints it only where it is asked for: to find it takes longer than some commands."""
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"bench {version()}")
+        ctx.exit()
+
+
 @click.group(cls=Bench, context_settings=CONTEXT)
-@click.version_option(version(), message="bench %(version)s", help="Print the version.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+)
 def main() -> None:
     """Does this PostgreSQL release, patch, setting or kernel change performance? By how much, how surely, and why?
 

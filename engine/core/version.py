@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 
 
 def version() -> str:
     """As it was installed; `uninstalled` where it runs from a source checkout."""
+    from importlib.metadata import PackageNotFoundError  # here: these load a parser of mails
+    from importlib.metadata import version as installed_version
+
     try:
         return installed_version("pgbed")
     except PackageNotFoundError:

@@ -15,11 +15,11 @@ from typing import Any
 from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.screen import Screen
-from textual.widgets._footer import FooterKey
 
 from engine.core.clock import Clock
 from tui.app import Bench
 from tui.glyphs import SETS
+from tui.widgets.key_row import KeyRow
 
 HERE = Path(__file__).parents[1] / "tui"
 STOPPED = Clock(monotonic_ns=lambda: 12_140_000_000_000, wall_ns=lambda: 1_795_180_800_000_000_000)
@@ -47,7 +47,7 @@ def drive(
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             for _ in range(50):  # a screen begins without its last row
-                if any(key.size.width for key in app.screen.query(FooterKey)):
+                if any(row.keys for row in app.screen.query(KeyRow)):
                     break
                 await pilot.pause()
             await script(pilot)
@@ -59,7 +59,7 @@ def drive(
 def shown_keys(screen: Screen[Any]) -> list[tuple[str, Binding]]:
     """The keys of the last row as they can be clicked, and what each is bound to."""
     bound = {active.binding.action: active.binding for active in screen.active_bindings.values()}
-    return [(each.key, bound[each.action]) for each in screen.query(FooterKey)]
+    return [(each.key, bound[each.action]) for each in screen.query_one(KeyRow).keys]
 
 
 def place_of(pilot: Pilot[Any], words: str) -> tuple[int, int]:

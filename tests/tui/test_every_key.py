@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
-from textual.widgets._footer import FooterKey
 
 from engine.core.request import Request
 from tests.support.driving import drive
@@ -19,6 +18,7 @@ from tui.history.screen import HistoryScreen
 from tui.launch.screen import LaunchScreen
 from tui.screens.base import BenchScreen
 from tui.screens.over import HelpScreen
+from tui.widgets.key_row import KeyRow
 
 LEAVING = {"app.leave", "app.stop", "over.yes"}
 MOVING = ("up", "down", "left", "right", "first", "last", "page", "less", "more", "before", "back", "on", "again")
@@ -66,10 +66,11 @@ def test_each_key_does_something_and_breaks_nothing(
         await until(pilot, lambda: not screen.unready)
         await pilot.pause()
         clicked = []
-        for action in [key.action for key in screen.query(FooterKey) if key.description != "quit"]:
-            (key,) = (each for each in screen.query(FooterKey) if each.action == action)
+        row = screen.query_one(KeyRow)
+        for action in [key.action for key in row.keys if key.description != "quit"]:
+            (key,) = (each for each in row.keys if each.action == action)
             before = shown(pilot)
-            await pilot.click(offset=(key.region.x, key.region.y))
+            await pilot.click(row, offset=(key.place, 0))
             await pilot.pause()
             if shown(pilot) == before:
                 await pilot.pause(0.3)  # what is asked of another process
@@ -102,9 +103,10 @@ def test_each_key_of_what_lies_over_a_screen_can_be_clicked(recording: Path) -> 
         box = pilot.app.screen
         assert isinstance(box, HelpScreen)
         for words in ("page down", "back", "?", "close"):
-            (key,) = (each for each in box.query(FooterKey) if words in (each.description, each.key_display))
+            row = box.query_one(KeyRow)
+            (key,) = (each for each in row.keys if words in (each.description, each.display))
             before = shown(pilot)
-            await pilot.click(offset=(key.region.x, key.region.y))
+            await pilot.click(row, offset=(key.end - 1, 0))
             await pilot.pause()
             assert shown(pilot) != before, words
         assert pilot.app.screen is not box

@@ -204,7 +204,7 @@ def _interfaces(run: Path) -> set[int]:
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = entry.read_bytes().split(b"\0")
-            if b"tui" in words and os.fsencode(run) in words:
+            if os.fsencode(run) in words and {b"tui", b"watch"} & set(words):
                 found.add(int(entry.parent.name))
     return found
 

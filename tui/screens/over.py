@@ -34,7 +34,7 @@ class Over(Settling, ModalScreen[Answer]):
     Over { align: center middle; }
     Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 95%; border: round $primary; padding: 0 1; }
     Over > Vertical > Label { width: 100%; text-style: bold; }
-    Over KeyRow { dock: none; width: 100%; padding: 0; }
+    Over KeyRow { dock: none; width: 100%; }
     Over > Vertical > VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
     Over > Vertical > OptionList { background: $background; }
     """
@@ -47,7 +47,7 @@ class Over(Settling, ModalScreen[Answer]):
         return ()
 
     def compose(self) -> ComposeResult:
-        yield Vertical(Label(self._title_text, markup=False, id="title"), *self.parts(), KeyRow())
+        yield Vertical(Label(self._title_text, markup=False, id="title"), *self.parts(), KeyRow(edge=0))
 
     def on_resize(self) -> None:
         for part in self.query("VerticalScroll, OptionList"):

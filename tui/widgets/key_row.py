@@ -1,73 +1,97 @@
-"""The last row: the keys that hold, as many as there is room for, each of which can be clicked."""
+"""The last row: the keys that hold, as many as there is room for, each of which can be clicked.
 
-from textual.app import ComposeResult
+One widget, where the framework's footer has one for each key: these took a fifth of the time to the first paint.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
 from textual.binding import Binding
 from textual.screen import Screen
-from textual.widgets import Footer
-from textual.widgets._footer import FooterKey
+
+from tui.marks import Span
+from tui.widgets.lines import Lines
 
 EDGE, BETWEEN = 1, 2  # cells: left of the first key, right of each
 ALWAYS = "app."  # the ids of keys that never give way: help and the way out
 
 
-class KeyRow(Footer):
-    """Textual's footer without the bindings of `hidden` (their ids), and without the last for which there is no room;
-    they hold all the same.
+@dataclass(frozen=True, slots=True)
+class ShownKey:
+    """A key as it stands in the row: `place` is its column."""
+
+    key: str
+    display: str
+    description: str
+    action: str
+    place: int
+
+    @property
+    def end(self) -> int:
+        return self.place + len(self.display) + 1 + len(self.description)
+
+
+class KeyRow(Lines):
+    """Without the bindings of `hidden` (their ids), and without the last for which there is no room; they hold all the
+    same.
     """
 
-    DEFAULT_CSS = """
-    KeyRow { padding-left: 1; background: $background; }
-    KeyRow.-compact FooterKey { margin-right: 2; background: $background; }
-    KeyRow .footer-key--key { color: $primary; background: $background; }
-    KeyRow .footer-key--description { color: $foreground; background: $background; }
-    """
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = "KeyRow { dock: bottom; height: 1; }"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, show_command_palette=False, compact=True)
-        self.set_reactive(Footer._bindings_ready, True)  # else there are none in the first paint
+    def __init__(self, *, id: str | None = None, edge: int = EDGE) -> None:
+        super().__init__(id=id, resized=self.draw)
         self.hidden: tuple[str, ...] = ()
-        self._shown: list[tuple[str, str]] = []
+        self.keys: tuple[ShownKey, ...] = ()
+        self._edge = edge
 
-    def compose(self) -> ComposeResult:
-        self._shown = self._wanted()
-        actions = {action for action, _ in self._shown}
-        return (key for key in super().compose() if isinstance(key, FooterKey) and key.action in actions)
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
 
-    async def recompose(self) -> None:
-        """Exchanges the keys, the new ones first: the row is never empty."""
-        if not self.is_attached:
-            return
-        async with self.batch():
-            gone = list(self.children)
-            await self.mount_all(list(self.compose()))
-            await self.remove_children(gone)
+    def on_unmount(self) -> None:
+        self.screen.bindings_updated_signal.unsubscribe(self)
 
-    def on_resize(self) -> None:
-        self.bindings_changed(self.screen)
-
-    def bindings_changed(self, screen: Screen[object]) -> None:
-        """Exchanges the keys, unless they are the same: to mount widgets is dear."""
-        if self._wanted() != self._shown:
-            super().bindings_changed(screen)
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        for each in self.keys:
+            if each.place <= event.x < each.end:
+                self.app.simulate_key(each.key)
 
     def hide(self, *ids: str) -> None:
-        if ids == self.hidden:
-            return
-        self.hidden = ids
-        self.call_next(self.bindings_changed, self.screen)
+        if ids != self.hidden:
+            self.hidden = ids
+            self.draw()
 
-    def _wanted(self) -> list[tuple[str, str]]:
+    def draw(self) -> None:
+        """Draws the row, as wide as it is."""
+        spans: list[Span] = []
+        keys: list[ShownKey] = []
+        place = self._edge
+        for each in self._fitting():
+            display = self.app.get_key_display(each)
+            keys.append(ShownKey(each.key, display, each.description, each.action, place))
+            spans += [(display, "key"), (f" {each.description}{' ' * BETWEEN}", "")]
+            place = keys[-1].end + BETWEEN
+        self.keys = tuple(keys)
+        self.show([((" " * self._edge, ""), *spans)])
+
+    def _bindings_changed(self, screen: Screen[object]) -> None:
+        if self.is_attached and screen is self.screen:
+            self.draw()
+
+    def _fitting(self) -> list[Binding]:
         bindings: dict[str, Binding] = {}
         for active in self.screen.active_bindings.values():
             if active.enabled and active.binding.show and active.binding.id not in self.hidden:
                 bindings.setdefault(active.binding.action, active.binding)
-        room = (self.size.width or self.app.size.width) - EDGE + BETWEEN - sum(map(self._cells, bindings.values()))
+        room = (self.size.width or self.app.size.width) - self._edge + BETWEEN
+        room -= sum(map(self._cells, bindings.values()))
         for action, binding in reversed(list(bindings.items())):
             if room >= 0:
                 break
             if not (binding.id or "").startswith(ALWAYS):
                 room += self._cells(bindings.pop(action))
-        return [(each.action, each.description) for each in bindings.values()]
+        return list(bindings.values())
 
     def _cells(self, binding: Binding) -> int:
         return len(self.app.get_key_display(binding)) + 1 + len(binding.description) + BETWEEN
