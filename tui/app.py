@@ -26,6 +26,7 @@ from tui.marks import THEMES
 from tui.screens.base import BenchScreen
 from tui.screens.settling import Settling
 from tui.starting import MODES
+from tui.stylesheet import FrugalStylesheet
 
 NOT_OWN = ("app.", "screen.copy_text")  # what Textual binds on every screen; the second gives way to our ctrl+c
 LOOK_S = 2.0  # between two looks whether the run has ended
@@ -86,6 +87,7 @@ class Bench(BenchApp):
         for known in THEMES:
             self.register_theme(known)
         self.theme = "bench-mono" if self.no_color else theme
+        self.stylesheet = FrugalStylesheet(variables=self.get_css_variables())
         self.set_class(glyphs.name == "ascii", "-ascii")
 
     def on_mount(self) -> None:

@@ -1,7 +1,7 @@
 """What the terminal interface costs: CPU while it watches, a repaint, its start, its memory, replay of a long step,
 and what ten that start at once take from one who works.
 
-    python tests/perf/tui_cost.py [--seconds S] [--only watching,charts,start,replay,many]
+    python -m tests.perf.tui_cost [--seconds S] [--only watching,charts,start,replay,many] [--against CHECKOUT]
 
 No server is needed: the journal is written here, by the journal's own writer. Beside each figure stands what it may be.
 Numbers of one machine are not those of another: a chart is therefore also told as a multiple of Textual's own
@@ -36,7 +36,7 @@ from engine.journal.writer import JournalWriter
 from engine.view.player import Player
 from engine.view.step_series import Series
 from tests.support.made_run import make_run
-from tests.support.terminal import Terminal
+from tests.support.terminal import ROOT, Terminal
 from tui.app import Bench
 from tui.glyphs import SETS
 from tui.widgets.chart import RateChart
@@ -281,8 +281,8 @@ async def _repaint_ms(app: App[None], paint: Callable[[App[None], int], None], s
         return 1000 * (await turns(lambda turn: paint(app, turn)) - idle_s) / 60
 
 
-def start(report: Report, folder: Path) -> None:
-    """From the command to what it shows first."""
+def start(report: Report, folder: Path, against: Path | None) -> None:
+    """From the command to what it shows first; `against`: and what that takes of the code in another checkout."""
     print("start to first paint, the quickest of 7:")
     run = make_run(folder / "started", repeats=1)
     commands = {
@@ -299,6 +299,21 @@ def start(report: Report, folder: Path) -> None:
         report.figure(name, min(taken_s), "s", 0.4)
         report.figure("of it CPU", min(busy_s), "s")
         print(f"  {min(busy_s) / _import_s():9.2f} times what importing Textual takes", flush=True)
+        if against is not None:
+            ratio = _in_turns([sys.executable, *command], (against, ROOT))
+            print(f"  {ratio:9.2f} times the CPU of {against}, in turns", flush=True)
+
+
+def _in_turns(command: list[str], checkouts: tuple[Path, Path]) -> float:
+    """CPU to the first paint of the second checkout's code, by the first's: medians of 8 turns each, ABBA."""
+    taken_s: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}
+    for checkout in (*checkouts, *reversed(checkouts)) * 4:
+        terminal = Terminal(command, {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"})
+        terminal.until(b"FINISHED")
+        taken_s[checkout].append(cpu_s(terminal))
+        terminal.close()
+    first, second = (statistics.median(taken_s[checkout]) for checkout in checkouts)
+    return second / first
 
 
 def _import_s() -> float:
@@ -371,13 +386,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--only", default="watching,charts,start,replay,many")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="other code, for the start")
     options = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="pgbed-tui-") as name:
         folder = Path(name)
         parts: dict[str, Callable[[], None]] = {
             "charts": lambda: charts(report),
-            "start": lambda: start(report, folder),
+            "start": lambda: start(report, folder, options.against),
             "replay": lambda: replay(report, folder),
             "many": lambda: many(report, folder),
             "watching": lambda: watching(report, folder, options.seconds),
