@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
-REMEMBERED = 1024  # moments, a quarter of a second from each other: some minutes
+REMEMBERED = 4096  # moments, up to ten in a second: some minutes
 
 
 class ActiveAges:

@@ -135,6 +135,7 @@ class Connections:
         ages = [step.watched(name)[0] for _, name in step.roles]
         self.asked = any(age != "page" for age in ages)  # the server, for ages
         self._on_page = np.array([age == "page" for age in ages[: len(roles)]], dtype=bool)
+        self.on_page = bool(self._on_page.any())  # whether any age is
         self._of_session = [age == "session" for age in ages]
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as the server says
         self._slot_of = {each.backend_pid: each.slot for each in self.all}

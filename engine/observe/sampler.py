@@ -10,27 +10,24 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core.clock import Anchor
 from engine.core.model import RoleTotals
-from engine.host.counters import Host
 from engine.host.procfs import difference
 from engine.journal.reader import TRANSACTIONS
-from engine.journal.writer import JournalWriter
 from engine.observe.ages import ActiveAges
 from engine.observe.causes import causes
 from engine.observe.clock import CLOCK_STEP_NS, clock_events
 from engine.observe.connections import HISTORY_S, Connection, Connections
 from engine.observe.evidence import Evidence, HostSecond, Partner
+from engine.observe.sources import UNSEEN_SERVER, Sources
 from engine.observe.stall_snapshot import Snapshots
-from engine.observe.stalls import Change, StallRule
+from engine.observe.stalls import Change
 from engine.observe.waits import WaitLooks
-from engine.postgres.activity import Activity, Observed
+from engine.postgres.activity import Observed
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.processes import ServerProcesses, ServerSample
-from engine.postgres.serverlog import LogEvent, ServerLog
+from engine.postgres.processes import ServerSample
 from workloads import turns
 from workloads.base import Role, Step
 from workloads.page import READ_OFFSET_NS, Control, Page
@@ -42,45 +39,7 @@ LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the cli
 LEAST_WORKED_NS = 100_000_000
 LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
 
-
-UNSEEN_SERVER = ServerSample({}, {}, {})  # of one whose processes are not to be seen
-
 Relations = Callable[[Role], frozenset[str]]  # the tables that a role works on
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What the steps of a cell are watched through; all live longer than a step.
-
-    Of a server that was running already only what it says itself is seen: no processes, no host, no log.
-    """
-
-    journal: JournalWriter
-    processes: ServerProcesses | None
-    host: Host | None
-    log: ServerLog | None
-    activity: Activity
-    monitor_pid: int
-    rule: StallRule
-    # What the server's log reported lately, and which of it still lasts: a checkpoint may outlive its step.
-    recent: deque[LogEvent] = field(default_factory=lambda: deque(maxlen=100))
-    lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
-
-    def server(self, last: ServerSample | None = None) -> ServerSample:
-        """All server processes now; what was last seen of them when the server has exited.
-
-        Raises MonitorError when nothing was seen of it before.
-        """
-        if self.processes is None:
-            return UNSEEN_SERVER
-        sample = self.processes.sample() or last
-        if sample is None:
-            raise MonitorError("the server has exited")
-        return sample
-
-    def machine(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The server's host and device now; nothing where they are not seen."""
-        return (self.host.host(), self.host.device()) if self.host is not None else ({}, {})
 
 
 class StepSampler:
@@ -113,6 +72,9 @@ class StepSampler:
         self.roles = self._connections.all
         known = [(role.name, role.backend_pid) for role in self.roles if role.backend_pid]
         self._waits = WaitLooks(sources.activity, known, page)
+        # Where it is asked often what they wait for, it is asked with that who has done it for long.
+        if self._connections.asked and self._waits.often:
+            self._waits.least_age_s = sources.rule.in_flight_floor_s
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
         self.stalling = False  # whether a stall lasts
@@ -139,21 +101,35 @@ class StepSampler:
         self._connections.begin(add, self.sources.rule, self.started_ns)
 
     def watch(self) -> None:
-        """Does what is due: a tick each second, a look at statements in flight four times as often."""
+        """Does what is due: a tick each second, a look at statements in flight about four times as often."""
         t_ns = time.monotonic_ns()
         self._snapshots.poll()
         if t_ns >= self._due_ns:
             self._tick(t_ns)
             self._due_ns += TICK_NS * (1 + (t_ns - self._due_ns) // TICK_NS)
-        elif t_ns - self._looked_ns >= LOOK_NS and self._may_ask:
+        elif t_ns >= self._look_due_ns and self._may_ask:
             self._look(t_ns)
         elif t_ns >= self.started_ns:
-            self._waits.look(t_ns)
+            old = self._waits.look(t_ns)
+            if old is not None and self._ages_come_with_waits:
+                self._take_ages(old)
+                self._find_stalls(t_ns)
 
     @property
     def due_ns(self) -> int:
         """When there will be something to do."""
-        return min(self._due_ns, self._looked_ns + LOOK_NS, max(self._waits.due_ns, self.started_ns))
+        return min(self._due_ns, self._look_due_ns, max(self._waits.due_ns, self.started_ns))
+
+    @property
+    def _look_due_ns(self) -> int:
+        """When statements in flight are looked at next: not where that is done with each look at waits."""
+        with_waits = self._ages_come_with_waits and not self._connections.on_page
+        return self._due_ns if with_waits else self._looked_ns + LOOK_NS
+
+    @property
+    def _ages_come_with_waits(self) -> bool:
+        """Not where clients know no gate: their server is stopped so often that one look too many is missed."""
+        return self._waits.least_age_s > 0 and not (self._page is not None and self._page.words[Control.TURNS])
 
     def finish(self, t_ns: int) -> None:
         """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last."""
@@ -255,8 +231,11 @@ class StepSampler:
         self._looked_ns = t_ns
         if self._connections.asked and self._page is not None and self._page.words[Control.TURNS]:
             self._observed = self._observe()  # at the tick the server may be stopped for another's slice
-        elif self._connections.asked:
+        elif self._connections.asked and not self._ages_come_with_waits:
             self._observe(self.sources.rule.in_flight_floor_s)
+        self._find_stalls(t_ns)
+
+    def _find_stalls(self, t_ns: int) -> None:
         changes = self._connections.look(t_ns)
         if changes:
             self._observed = self._observe()  # the last tick's may be from before the stall
@@ -304,11 +283,14 @@ class StepSampler:
             observed = self.sources.activity.sample(least_age_s)
         except MonitorError:
             return Observed({}, ())
+        self._take_ages(observed)
+        return observed
+
+    def _take_ages(self, observed: Observed) -> None:
         now_ns = time.monotonic_ns()
         active_ns = self._active_ns(now_ns)
         self._active_ages.remember(now_ns, active_ns)
         self._connections.observe(observed, self._active_ages.of if active_ns != now_ns else int)
-        return observed
 
     def _record_stall(self, role: Connection, change: Change) -> None:
         self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)

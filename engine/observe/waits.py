@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from engine.journal.reader import WaitSecond
-from engine.postgres.activity import Activity
+from engine.postgres.activity import Activity, Observed
 from engine.postgres.pgstat import MonitorError
 from workloads.page import Control, Page
 
 SECOND_NS = 1_000_000_000
 NEVER_NS = 2**63 - 1
+OFTEN_NS = SECOND_NS // 2
 LOOKS_PER_S = 10.0
 # A look costs by the connection (200: 0.7 ms of CPU in the server), and of many each look tells more.
 CONNECTIONS_PER_S = 500.0
@@ -28,10 +29,16 @@ def looks_per_s(connections: int) -> float:
 
 
 class WaitLooks:
-    """Looks at the connections of a step; `look` is called often and asks the server when it is time."""
+    """Looks at the connections of a step; `look` is called often and asks the server when it is time.
 
-    def __init__(self, activity: Activity, backends: Sequence[tuple[str, int]], page: Page | None) -> None:
+    `least_age_s` is the age from which on it tells which connections they are; 0 for not at all.
+    """
+
+    def __init__(
+        self, activity: Activity, backends: Sequence[tuple[str, int]], page: Page | None, least_age_s: float = 0.0
+    ) -> None:
         """`backends` are (role, pid) of the connections whose server process is known."""
+        self.least_age_s = least_age_s
         self.names = list(dict.fromkeys(name for name, _ in backends))
         self.looks = 0
         self.seen: dict[str, Counter[str]] = {name: Counter() for name in self.names}  # since the step began
@@ -43,24 +50,31 @@ class WaitLooks:
         self._fresh_looks = 0
         self._fresh: dict[str, Counter[str]] = {name: Counter() for name in self.names}
 
-    def look(self, t_ns: int) -> None:
-        """It is `t_ns` now."""
+    @property
+    def often(self) -> bool:
+        """Whether nothing need be asked between looks, to see what lasts."""
+        return bool(self.names) and self._interval_ns <= OFTEN_NS
+
+    def look(self, t_ns: int) -> Observed | None:
+        """It is `t_ns` now. Returns who has done for long what it does; None where nobody looked."""
         if t_ns < self.due_ns:
-            return
+            return None
         # From when it was due: whoever calls is somewhat late each time. What was missed altogether is not made up for.
         since_ns = self.due_ns if t_ns - self.due_ns < self._interval_ns else t_ns
         self.due_ns = since_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
         pauses = self._pauses()
         if pauses[1]:
-            return
+            return None
         try:
-            found = self._activity.waits(self._pids, self._roles)
+            found = self._activity.waits(self._pids, self._roles, self.least_age_s)
         except MonitorError:  # a look less
-            return
-        if self._pauses() == pauses:
-            self._fresh_looks += 1
-            for role, event, count in found:
-                self._fresh[self.names[role]][event] += count
+            return None
+        if self._pauses() != pauses:
+            return None
+        self._fresh_looks += 1
+        for (role, event), count in found.counts.items():
+            self._fresh[self.names[role]][event] += count
+        return found.old
 
     def take(self, step: int, t_ns: int, dt_ns: int) -> list[WaitSecond]:
         """What was seen in the interval that ends now, by role; nothing where nobody looked."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.postgres.pgstat import Monitor, question
@@ -50,6 +51,17 @@ class Observed:
     ages_ns: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How many connections were seen waiting, by role and event, which is as `Wait` has it.
+
+    `old` are those that have done what they do for long; who blocks them is not asked.
+    """
+
+    counts: Mapping[tuple[int, str], int]
+    old: Observed
+
+
 class Activity:
     """Samples activity over a monitor's connection; its query is prepared when this is made."""
 
@@ -83,13 +95,25 @@ class Activity:
                 vacuums.append(Vacuum(pids[0], what or "", state or "", done / total if total else 0.0))
         return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
-    def waits(self, pids: Sequence[int], roles: Sequence[int]) -> list[tuple[int, str, int]]:
-        """What connections wait for now: (role, event, how many), where `roles` has a number for each of the pids.
+    def waits(self, pids: Sequence[int], roles: Sequence[int], least_age_s: float = 0.0) -> Looked:
+        """What connections wait for now, where `roles` has a number for each of the pids.
 
-        The event is as `Wait` has it. Raises MonitorError when there is no answer within `PATIENCE_S`.
+        With a least age also those that have done what they do for longer. Raises MonitorError when there is no answer
+        within `PATIENCE_S`.
         """
-        rows = self._monitor.ask_prepared(WAITS_STATEMENT, (_array(pids), _array(roles)), patience_s=PATIENCE_S)
-        return [(int(role or 0), event or "", int(count or 0)) for role, event, count in rows]
+        least_age_us = str(round(least_age_s * 1e6))
+        counts: Counter[tuple[int, str]] = Counter()
+        waits: dict[int, Wait] = {}
+        ages_ns: dict[int, int] = {}
+        for role, event, state, count, of_pids, of_ages in self._monitor.ask_prepared(
+            WAITS_STATEMENT, (_array(pids), _array(roles), least_age_us), patience_s=PATIENCE_S
+        ):
+            counts[int(role or 0), event or ""] += int(count or 0)
+            if of_pids:
+                old = _numbers(of_pids)
+                waits |= dict.fromkeys(old, Wait(event or "", state or ""))
+                ages_ns |= {pid: age_us * 1000 for pid, age_us in zip(old, _numbers(of_ages), strict=True)}
+        return Looked(counts, Observed(waits, (), None, ages_ns))
 
     def doing(self, pids: Sequence[int]) -> dict[int, str]:
         """What other server processes are doing, in words, for those that hold a lock. Raises MonitorError."""

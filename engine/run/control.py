@@ -5,7 +5,7 @@
     {"stop": true}                      as Ctrl-C
 
 Where cells are abreast each of them is meant. The answer is {"ok": TEXT} or {"error": TEXT}. The engine polls the
-socket ten times a second and never waits for a caller.
+socket some times a second and never waits for a caller.
 """
 
 from __future__ import annotations

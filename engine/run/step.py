@@ -18,7 +18,8 @@ from engine.elsewhere.host import ClientHost
 from engine.host import disk
 from engine.host.counters import Host, cpu_busy_ns, device_of
 from engine.host.files import forget_cached
-from engine.observe.sampler import Sources, StepSampler
+from engine.observe.sampler import StepSampler
+from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
 from engine.plan.schedule import in_turn
 from engine.postgres import features, pgstat
@@ -42,7 +43,8 @@ from workloads.page import Control, Page, State, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
 LEAST_S = 0.005
-CHECK_NS = 100_000_000  # between two looks at what costs a system call: is everybody alive?
+# Between two looks at what costs a system call, is everybody alive: at least, and at most, where nothing else wakes up.
+CHECK_NS, LATEST_CHECK_NS = 100_000_000, 300_000_000
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
 READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)
@@ -446,18 +448,19 @@ class StepRunner:
 
         Raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop.
         """
-        check_ns = 0
+        checked_ns = 0
         while True:
             changed_ns = page.words[Control.CHANGED_NS] if page is not None else 0
             if done():
                 break
-            if time.monotonic_ns() >= check_ns:
+            if time.monotonic_ns() - checked_ns >= CHECK_NS:
                 check()
                 self._check()
-                check_ns = time.monotonic_ns() + CHECK_NS
+                checked_ns = time.monotonic_ns()
             sampler.watch()
             self.probing.watch(partial(_pace, sampler), stalling=sampler.stalling)
-            self._watched = (page, changed_ns, min(sampler.due_ns, check_ns)) if page is not None else None
+            due_ns = min(sampler.due_ns, checked_ns + LATEST_CHECK_NS)
+            self._watched = (page, changed_ns, due_ns) if page is not None else None
             yield Phase.RUNNING
         self._watched = None
         check()

@@ -15,11 +15,20 @@ from workloads.pgbench.log import Line
 from workloads.pgbench.slices import Slices
 from workloads.process import BOUNDS_NS
 
+# Plain numbers, for what is done for each line: a member of an enumeration takes longer to look up than to add.
+STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
+    int, (Word.STATEMENTS, Word.LAST_ENDED_NS, Word.SERVICE_NS, Word.MAX_NS, Word.LATE_MAX_NS, Word.BUCKET_0)
+)
+
 
 @dataclass(slots=True)
 class _Client:
-    """What is known of one client. `number` is of its last transaction in the log, which ended at `last_ns`."""
+    """What is known of one client. `number` is of its last transaction in the log, which ended at `last_ns`.
 
+    `base` is where its words begin, and `done` how many transactions it has done by the log.
+    """
+
+    base: int
     before: int = 0  # `number` when the step began
     number: int = 0
     first_number: int = 0
@@ -27,6 +36,7 @@ class _Client:
     last_active_ns: int = 0
     last_ns: int = 0
     ended_otherwise: int = 0  # transactions that failed or were skipped
+    done: int = 0
 
 
 @dataclass(slots=True)
@@ -50,56 +60,61 @@ class Counting:
     slices: Slices | None = None
     ends: Ends | None = None
     _clients: list[_Client] = field(init=False)
-    _places: list[int] = field(init=False)  # of their words for what they have done
 
     def __post_init__(self) -> None:
-        self._clients = [_Client() for _ in range(self.page.roles)]
-        self._places = [self.page.slot(slot) + Word.STATEMENTS for slot in range(self.page.roles)]
+        self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
 
     def take(self, line: Line) -> None:
         """Counts a transaction that has ended."""
-        if not 0 <= line.client < len(self._clients):
+        slot, number, outcome, _, ended_us, _, retries = line
+        if not 0 <= slot < len(self._clients):
             return
-        client, ended_ns = self._clients[line.client], line.ended_us * 1000 - self.wall_ns
+        client, ended_ns = self._clients[slot], ended_us * 1000 - self.wall_ns
         if not self.began_ns or ended_ns < self.began_ns:
-            client.before = client.number = max(client.number, line.number)
+            client.before = client.number = max(client.number, number)
             return
         if self.ended_ns and ended_ns > self.ended_ns:
             return
         self.lines += 1
-        client.number = max(client.number, line.number)
+        client.number = number = max(client.number, number)
+        active_ns = self._active_ns(ended_ns)
         if not client.last_ns:
-            client.first_active_ns, client.first_number = self._active_ns(ended_ns), client.number
-        client.last_ns, client.last_active_ns = ended_ns, self._active_ns(ended_ns)
-        if line.retries:
-            self._add(line.client, Word.RETRIED, self.every)
-            self._add(line.client, Word.RETRIES, self.every * line.retries)
-        if line.outcome:
+            client.first_active_ns, client.first_number = active_ns, number
+        client.last_ns, client.last_active_ns = ended_ns, active_ns
+        if retries:
+            self._add(slot, Word.RETRIED, self.every)
+            self._add(slot, Word.RETRIES, self.every * retries)
+        if outcome:
             client.ended_otherwise += self.every
-            self._add(line.client, OUTCOMES[line.outcome], self.every)
+            self._add(slot, OUTCOMES[outcome], self.every)
         else:
-            self._count_times(line, ended_ns)
-        self._set_statements(line.client, self._done(client), ended_ns)
+            self._count_times(line, client.base, ended_ns)
+        client.done = done = max(0, number - client.before - client.ended_otherwise)
+        words, base = self.page.words, client.base
+        if done > words[base + STATEMENTS]:
+            words[base + STATEMENTS] = done
+        words[base + LAST_ENDED_NS] = ended_ns
         if self.slices is not None:
-            self.slices.add(line.client, ended_ns, self._done(client))
+            self.slices.add(slot, ended_ns, done)
         if self.ends is not None:
-            self.ends.add(line.client, ended_ns, client.number, self._done(client))
+            self.ends.add(slot, ended_ns, number, done)
 
     def project(self, now_ns: int) -> None:
         """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
         most, active_ns = self.every * self.buffered + self.every - 1, self._active_ns(now_ns)
         words = self.page.words
-        for slot, client in enumerate(self._clients if most else ()):  # often, and there may be hundreds
+        for client in self._clients if most else ():  # often, and there may be hundreds
             known_ns, since_ns = client.last_active_ns - client.first_active_ns, active_ns - client.last_active_ns
             if known_ns > 0 and since_ns > 0:
                 missing = (client.number - client.first_number) * since_ns // known_ns
-                place = self._places[slot]
-                words[place] = max(words[place], self._done(client) + min(most, missing))
+                done = client.done + (missing if missing < most else most)
+                if done > words[client.base + STATEMENTS]:
+                    words[client.base + STATEMENTS] = done
 
     def settle(self) -> None:
         """The log is complete: what it says takes the place of what was projected."""
         for slot, client in enumerate(self._clients):
-            self.page.set_word(slot, Word.STATEMENTS, self._done(client))
+            self.page.set_word(slot, Word.STATEMENTS, client.done)
 
     def correct(self, done: int) -> None:
         """How many transactions were really done since the step began, over all clients."""
@@ -118,40 +133,30 @@ class Counting:
     def _active_ns(self, t_ns: int) -> int:
         return t_ns if self.slices is None else self.slices.active_ns(t_ns)
 
-    def _done(self, client: _Client) -> int:
-        return max(0, client.number - client.before - client.ended_otherwise)
-
-    def _count_times(self, line: Line, ended_ns: int) -> None:
-        slot, service_us = line.client, max(0, line.time_us - line.lag_us)
-        begun_ns = ended_ns - line.time_us * 1000
+    def _count_times(self, line: Line, base: int, ended_ns: int) -> None:
+        slot, _, _, time_us, _, lag_us, _ = line
+        begun_ns = ended_ns - time_us * 1000
         if begun_ns < self.began_ns:
             return  # it was in flight while pgbench stood at the barrier, or was due before that
         if self.slices is not None and self.slices.cuts(begun_ns, ended_ns):
             self._add(slot, Word.DROPPED, self.every)
             return
-        if self.late_us and line.time_us > self.late_us:
+        if self.late_us and time_us > self.late_us:
             self._add(slot, Word.LATE, self.every)
-        service_ns = service_us * 1000
-        base, words = self.page.slot(slot), self.page.words
-        words[base + SERVICE_OFFSET + histogram.index(service_us)] += self.every
-        words[base + Word.BUCKET_0 + bisect_left(BOUNDS_NS, service_ns)] += self.every
-        self._add(slot, Word.SERVICE_NS, service_ns * self.every)
-        self._raise(slot, Word.MAX_NS, service_ns)
+        service_us = max(0, time_us - lag_us)
+        service_ns, words, every = service_us * 1000, self.page.words, self.every
+        words[base + SERVICE_OFFSET + histogram.index(service_us)] += every
+        words[base + BUCKET_0 + bisect_left(BOUNDS_NS, service_ns)] += every
+        words[base + SERVICE_NS] += service_ns * every
+        if service_ns > words[base + MAX_NS]:
+            words[base + MAX_NS] = service_ns
         if self.limited:
-            words[base + RESPONSE_OFFSET + histogram.index(line.time_us)] += self.every
-            self._raise(slot, Word.LATE_MAX_NS, line.time_us * 1000)
-
-    def _set_statements(self, slot: int, count: int, ended_ns: int) -> None:
-        if count > self.page.word(slot, Word.STATEMENTS):
-            self.page.set_word(slot, Word.STATEMENTS, count)
-        self.page.set_word(slot, Word.LAST_ENDED_NS, ended_ns)
+            words[base + RESPONSE_OFFSET + histogram.index(time_us)] += every
+            if time_us * 1000 > words[base + LATE_MAX_NS]:
+                words[base + LATE_MAX_NS] = time_us * 1000
 
     def _add(self, slot: int, word: Word, count: int) -> None:
         self.page.set_word(slot, word, self.page.word(slot, word) + count)
-
-    def _raise(self, slot: int, word: Word, value: int) -> None:
-        if value > self.page.word(slot, word):
-            self.page.set_word(slot, word, value)
 
 
 @dataclass(frozen=True, slots=True)

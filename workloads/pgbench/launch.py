@@ -41,7 +41,7 @@ from workloads.process import Stopped, check_stop, clock, die_with_parent, name_
 CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
 # Between two readings of the log: often where turns are to be seen, or another load's end, and before the engine reads
 # the counts; else seldom, as waking up costs more than what is read.
-OFTEN_MS, SELDOM_MS = 20, 100
+OFTEN_MS, SELDOM_MS = 20, 250
 # So long before the engine reads the counts they are brought up to date, and thus more than once, as this process may
 # have to wait for a CPU. They are also this often, should the engine come late.
 FRESH_NS, PROJECTED_EVERY_NS = 60_000_000, 250_000_000
@@ -289,11 +289,13 @@ class Step:
         if slices is not None:
             slices.look()
         for thread, texts in enumerate(threads):
+            line = None
             for text in texts:
-                line = parse(text, lag=lag, retries=retries)
-                if line is not None:
+                if (found := parse(text, lag=lag, retries=retries)) is not None:
+                    line = found
                     self.counting.take(line)
-                    self.logged_ns[thread] = line.ended_us * 1000 - self.counting.wall_ns
+            if line is not None:
+                self.logged_ns[thread] = line.ended_us * 1000 - self.counting.wall_ns
         if slices is not None:
             slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
         if self.counting.ends is not None:

@@ -98,11 +98,16 @@ def test_a_process_that_vanished_reads_as_none() -> None:
 
 
 def test_a_stopped_process_is_seen_as_stopped() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        process.send_signal(signal.SIGSTOP)
-        assert until(lambda: state(process.pid) == "T")
-        process.send_signal(signal.SIGCONT)
-        assert until(lambda: state(process.pid) == "S")
+    program = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with TaskReader(process.pid) as held:  # which does not read all of a process that has not run since
+            for number, letter in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S"), (signal.SIGSTOP, "T")):
+                process.send_signal(number)
+                assert until(lambda letter=letter: state(process.pid) == letter)  # type: ignore[misc]
+                task = held.read()
+                assert task is not None and task.state == letter and held.read() is task
         process.kill()
 
 

@@ -37,13 +37,15 @@ def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[i
         holder.execute("SELECT pg_advisory_lock(4711)")
         thread = threading.Thread(target=waiter.execute, args=("SELECT pg_advisory_lock(4711)",))
         thread.start()
-        looks = WaitLooks(Activity(monitor), backends, page)
+        looks = WaitLooks(Activity(monitor), backends, page, 0.001)
+        old: set[int] = set()
         try:
             while monitor.ask("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'") == [("0",)]:
                 pass
             for t_ns in range(1_000 * MS, 11_000 * MS, 10 * MS):
                 page.words[Control.PAUSED_SINCE_NS] = 1 if 3_000 * MS <= t_ns < 8_000 * MS else 0
-                looks.look(t_ns)
+                if found := looks.look(t_ns):
+                    old |= found.ages_ns.keys()
             seen = looks.take(1, 11_000 * MS, 5_000 * MS)
             assert looks.take(1, 12_000 * MS, 1_000 * MS) == [], "all was taken"
         finally:
@@ -51,6 +53,8 @@ def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[i
             holder.execute("SELECT pg_advisory_unlock(4711)")
             thread.join()
     count = looks.looks
+    assert old == {pid for _, pid in backends}, "who has waited for longer than a millisecond"
+    assert looks.often
     assert 30 <= count <= 70, "ten a second, five of ten seconds, at moments chosen by chance"
     assert [(second.role, second.looks, second.data) for second in seen] == [
         ("idle", count, {"Client:ClientRead": count}),

@@ -197,13 +197,14 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
             ).waits
             said = activity.doing(blocked.blocked_by)
             pids = [waiter.info.backend_pid, holder.info.backend_pid, monitor.backend_pid, 1]
-            counted = activity.waits([*pids, holder.info.backend_pid], (0, 1, 2, 2, 0))
+            looked = activity.waits([*pids, holder.info.backend_pid], (0, 1, 2, 2, 0))
         finally:
             holder.rollback()
             thread.join()
         assert monitor.backend_pid not in waits
-        both = [(0, "Client:ClientRead", 1), (0, "Lock:relation", 1)]
-        assert sorted(counted) == [*both, (1, "Client:ClientRead", 1), (2, "", 1)], "by role, all that are there"
+        both = {(0, "Client:ClientRead"): 1, (0, "Lock:relation"): 1}
+        assert looked.counts == {**both, (1, "Client:ClientRead"): 1, (2, ""): 1}, "by role, all that are there"
+        assert not looked.old.waits
         assert said.keys() == {holder.info.backend_pid}
         assert "idle in transaction for " in said[holder.info.backend_pid]
         assert said[holder.info.backend_pid].endswith("waits for Client:ClientRead, LOCK TABLE fought_over")
@@ -220,6 +221,9 @@ def test_a_session_has_an_age_since_its_statement_began_or_ended(major: int, ser
         observe(activity, lambda observed: observed.ages_ns[pid] > before_ns + 300_000_000)
         observe(activity, lambda observed: pid in observed.waits, least_age_s=0.25)
         observe(activity, lambda observed: pid not in observed.waits, least_age_s=1000.0)
+        old = activity.waits([pid, monitor.backend_pid], (0, 0), 0.25).old
+        assert old.waits == {pid: Wait("Client:ClientRead", "idle")} and old.ages_ns[pid] > 250_000_000
+        assert not activity.waits([pid], (0,), 1000.0).old.waits
         connection.execute("SELECT 1")
         observe(activity, lambda observed: observed.ages_ns[pid] < before_ns + 300_000_000)
 
