@@ -16,6 +16,8 @@
 #   PGBED_BPFTRACE      the derivation of the bpftrace that runs the probes: like a server it is realised by the first
 #                       run that wants it
 #   PGBED_BPFTRACE_VERSION   its version, for who asks before; over hostpkgs both are missing: it is the machine's own
+#   PGBED_PERF          the derivation of the perf that counts events, realised by the first run that wants it, unless a
+#                       program is named already; over hostpkgs it is missing: it is the machine's own
 #   PGBED_KERNELS       JSON of every kernel that the flake knows, and
 #   PGBED_GUEST_TOOLS   the derivation of qemu and what else guests need; over hostpkgs both are missing: they are the
 #                       machine's own
@@ -32,6 +34,9 @@
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
   kernels,
+  # nixpkgs once had it with each kernel only; hostpkgs has none.
+  linuxPackages ? { },
+  perf ? linuxPackages.perf or null,
   pgbench,
   postgres,
   python,
@@ -77,6 +82,9 @@ let
   ''
   + lib.optionalString (hyperfine != null) ''
     export PGBED_HYPERFINE=''${PGBED_HYPERFINE:-${builtins.unsafeDiscardOutputDependency hyperfine.drvPath}}
+  ''
+  + lib.optionalString (perf != null) ''
+    export PGBED_PERF=''${PGBED_PERF:-${builtins.unsafeDiscardOutputDependency perf.drvPath}}
   ''
   + lib.optionalString (kernels.tools != null) ''
     export PGBED_KERNELS=@out@/share/pgbed/kernels.json

@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.core import waits
 from engine.core.comparison import StatementTime
+from engine.core.counters import per_op
 from engine.core.model import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
 from engine.core.record import converted
 from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
@@ -25,7 +26,7 @@ from workloads.base import role_kind
 GIB = 2**30
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 OF_SERVER = ("ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op", "written_kb_per_op",
-             "heap_bytes", "index_bytes")  # what is counted of the cell's server  # fmt: skip
+             "heap_bytes", "index_bytes", "instructions_per_op")  # what is counted of the cell's server  # fmt: skip
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
 SLIVER_NS = 500_000_000  # an interval shorter than this, such as a step's last one, has no rate of its own
 
@@ -98,6 +99,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     return {
         "rate_per_s": _per(count, totals.seconds) if headline and headline.by == "rate" else None,
         **_first_end(totals),
+        "instructions_per_op": _instructions(totals, count),
         "server_cpu_us_per_op": _part(own(totals.server_cpu_ns, "backend_cpu_ns"), 1000, count),
         "client_cpu_us_per_op": _part(own(totals.client_cpu_ns, "client_cpu_ns"), 1000, count),
         "ctx_switches_per_op": _part(own(totals.server_switches, "backend_switches"), 1, count),
@@ -118,6 +120,13 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         ),
         "beside": {name: beside_figures(totals, name) for name in totals.beside if name in totals.roles},
     }
+
+
+def _instructions(totals: StepTotals, count: float) -> float | None:
+    """Of all server processes that server CPU is of; None where they were not counted."""
+    found = [counts["instructions"].count for role, counts in totals.counters.items()
+             if role not in totals.beside and "instructions" in counts]  # fmt: skip
+    return _per(sum(found), count) if found else None
 
 
 def beside_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
@@ -335,6 +344,11 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
             for role, record in totals.probes.items()
         },
         "observers": totals.observers,
+        "counters": {
+            name: per_op(counts, totals.roles[name].statements if name in totals.beside else ops(kind, totals))
+            for name, counts in totals.counters.items()
+        },
+        "counters_notes": (totals.counters_note,) if totals.counters_note else (),
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},

@@ -3,8 +3,9 @@
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps,
 each of which names a difference where there is none in at most 5 % of comparisons (Holm's procedure). Rates of further
 loads belong to the first family: whoever reads that any rate differs may be wrong that often, whichever load it is of;
-the p99 of their transactions are a family of their own. All other metrics are causes: they have no verdict, and those
-that differ by the margin or more are marked (Benjamini and Hochberg's procedure, 5 %).
+the p99 of their transactions are a family of their own, and so are instructions per operation. All other metrics are
+causes: they have no verdict, and those that differ by the margin or more are marked (by Benjamini and
+Hochberg's procedure, 5 %).
 
 A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
 sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
@@ -27,7 +28,7 @@ from dataclasses import asdict, dataclass, field, replace
 from engine.analysis import comparability, cpu_wait, foreign, kernels, pooling, sliced, slices, statistics
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.results import StepResult
-from engine.core.comparison import CHANGED, CPU, HEADLINES, MIN_PAIRS, P99, RATE, Metric, Ratio, Spread
+from engine.core.comparison import CHANGED, CPU, HEADLINES, INSTRUCTIONS, MIN_PAIRS, P99, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
 from engine.postgres import features
 
@@ -64,7 +65,7 @@ class _Measured:
     def family(self) -> tuple[str, str]:
         """Those that are judged together: a headline's metric of all steps, or all causes; doubles by themselves."""
         figure = _figure(self.metric)
-        return RATE if figure in HEADLINES else figure if figure in (CPU, P99) else "", self.blank.arm
+        return RATE if figure in HEADLINES else figure if figure in (CPU, INSTRUCTIONS, P99) else "", self.blank.arm
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:

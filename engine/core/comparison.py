@@ -29,6 +29,7 @@ FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fix
 HEADLINES = (RATE, TIME)  # a step is judged by one of them
 # These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
+INSTRUCTIONS = "instructions_per_op"
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
@@ -188,7 +189,9 @@ class CellStep:
     driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
     {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`. `waits` are {role: {wait event: share
     of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for nothing, from
-    so many `wait_looks` at all of the role's.
+    so many `wait_looks` at all of the role's. `counters` are {role: {event: count per operation}} of perf stat, by the
+    keys of `engine.core.counters`; `server` is all server processes that are no connection's; `instructions_per_op` is
+    of all together. `counters_notes` say what was not counted, and why.
     """
 
     run: str
@@ -215,6 +218,7 @@ class CellStep:
     floor_s: float | None = None
     times_s: tuple[float, ...] = ()
     server_cpu_us_per_op: float | None = None
+    instructions_per_op: float | None = None
     client_cpu_us_per_op: float | None = None
     ctx_switches_per_op: float | None = None
     runq_us_per_op: float | None = None
@@ -253,6 +257,8 @@ class CellStep:
     beside: dict[str, dict[str, float | None]] = field(default_factory=dict)
     waits: dict[str, dict[str, float]] = field(default_factory=dict)
     wait_looks: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)
+    counters_notes: tuple[str, ...] = ()
 
     @property
     def incidents(self) -> list[Incident]:
@@ -539,7 +545,7 @@ class Comparison:
             ratio
             for ratio in self.ratios
             if (ratio.step, ratio.subject) == (rate.step, rate.subject)
-            and (ratio.stands_out or (ratio.metric == CPU and ratio.verdict in CHANGED))
+            and (ratio.stands_out or (ratio.metric in (CPU, INSTRUCTIONS) and ratio.verdict in CHANGED))
         ]
         return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
 

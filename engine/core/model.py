@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from engine.core.counters import Counters, EventCount
 from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.route import SOCKET, Route
 from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
@@ -20,7 +21,7 @@ SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 Interleave = Literal["cells", "slices"]
 Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
-SCHEMA = (1, 6)  # of the journal: major, minor
+SCHEMA = (1, 7)  # of the journal: major, minor
 
 # What a step is judged by, by its kind: for older records, which do not hold it.
 OLD_HEADLINES = {
@@ -227,7 +228,9 @@ class StepTotals:
     pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
     In a step that was `apart` the server had no part. Of a server that was running already there is no `server_*`, no
     host, device, cluster and memory.
-    `beside` are the roles of further loads, and what their rates count.
+    `beside` are the roles of further loads, and what their rates count. `counters` are events by role, `server` all
+    server processes that are no connection's: `engine.core.counters`; `counters_note` says what was not counted,
+    and why.
     """
 
     seconds: float
@@ -257,6 +260,8 @@ class StepTotals:
     wall_seconds: float = 0.0
     apart: bool = False
     beside: dict[str, str] = field(default_factory=dict)
+    counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)
+    counters_note: str = ""
 
     @property
     def paused(self) -> bool:
@@ -409,6 +414,8 @@ class Manifest:
     observers: tuple[str, ...] = ()  # probes, as they were asked for: see engine.tracing.selection
     probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
     allow_slow_probes: bool = False
+    counters: Counters = "off"
+    perf: dict[str, str] = field(default_factory=dict)  # what counts: its path and version; empty where there is none
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # where it was not asked for
     slice_ms: float = 50.0  # of slices: how long each is

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.core.build_spec import build_label
+from engine.core.counters import Counters
 from engine.core.errors import UserError
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, SLICE_MS, Stopping
@@ -215,6 +216,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT", unit="%"),
     ] = 5.0
     allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.")] = False
+    counters: Annotated[
+        Counters,
+        about(
+            "Count events of the server's processes by perf stat, such as instructions per operation: what there is "
+            "(auto), or only where the machine shows its hardware counters. Costs time at each switch of processes."
+        ),
+    ] = "off"
     tcp: Annotated[
         bool,
         about("Connect clients over TCP within this machine, with a generated password, not over the Unix socket."),

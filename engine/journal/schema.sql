@@ -1,4 +1,4 @@
--- The journal's schema, version 1.6. The only place where it is described.
+-- The journal's schema, version 1.7. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS step (
     ended_ns INTEGER,
     work INTEGER NOT NULL,                 -- what progress counts up to: rows inserted or indexed; 0 unknown
     plan TEXT NOT NULL,                    -- JSON: the step as planned; `headline`: whose progress it is judged by
-    totals TEXT                            -- JSON: engine.core.model.StepTotals, once it is finished
+    totals TEXT                            -- JSON: engine.core.model.StepTotals, once it is finished; since 1.7 with
+                                           -- `counters`, what perf stat counted: engine.core.counters
 );
 
 CREATE TABLE IF NOT EXISTS role (                        -- one connection of one step

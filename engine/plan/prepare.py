@@ -27,7 +27,7 @@ from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.host.environment import Machine
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, guests, planfile, presets, routes, running
+from engine.plan import abreast, counting, guests, planfile, presets, routes, running
 from engine.plan.abreast import CannotBeSliced, Change
 from engine.plan.loads import Load, loads, recorded
 from engine.plan.schedule import interleave, subjects
@@ -236,6 +236,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         offered = selection.in_guest(kernel) if asked.probes.choices else None
         lacking = selection.admit(asked.probes, found, offered, allow_slow=request.allow_slow_probes)
         notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)
+    perf = counting.prepare(request, progress, out / ".builds")
+    notices += perf.notices
     created = datetime.now().astimezone()
     wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
     optional = {need for step in asked.steps for need in step.needs}
@@ -281,6 +283,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         observers=asked.probes.names,
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
+        counters=request.counters,
+        perf=perf.record,
         attached=servers.attached if servers else None,
         tolerated=tolerated,
         revision=revision(),

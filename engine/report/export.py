@@ -9,6 +9,7 @@ samples.csv       one line per source and second, data as JSON: server processes
 waits.csv         one line per role, second and wait event: at how many looks, and how many of its server processes were
                   seen waiting for it; no event: for nothing
 probes.csv        one line per frame of a probe (about a second) and role, data as JSON: figures, histograms as pairs
+counters.csv      one line per role and event that perf stat counted in a step
 events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds since the cell began
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step
@@ -35,6 +36,7 @@ from typing import Any
 
 from engine.analysis import metrics
 from engine.analysis.results import RunResult, StepResult, load, published_by_cell, steps_of
+from engine.core.counters import BY_NAME
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import progress
@@ -192,6 +194,16 @@ def _waits(reader: JournalReader, result: RunResult) -> Rows:
             yield from ((*place, second.role, *times, second.looks, *each) for each in sorted(second.data.items()))
 
 
+def _counters(reader: JournalReader, result: RunResult) -> Rows:
+    yield "cell", "step", "role", "event", "count", "enabled_ns", "running_ns", "per_op"
+    for place, step in _steps(result):
+        for role, counts in step.totals.counters.items():
+            figures = step.figures["counters"].get(role, {})
+            for name, found in counts.items():
+                known = figures.get(BY_NAME[name].key) if name in BY_NAME else None
+                yield *place, role, name, found.count, found.enabled_ns, found.running_ns, known
+
+
 def _probes(reader: JournalReader, result: RunResult) -> Rows:
     yield "cell", "step", "monotonic_ns", "dt_s", "probe", "role", "data", "quality"
     for place, step in _steps(result):
@@ -261,6 +273,7 @@ TABLES: dict[str, Callable[[JournalReader, RunResult], Rows]] = {
     "seconds": _seconds,
     "samples": _samples,
     "waits": _waits,
+    "counters": _counters,
     "probes": _probes,
     "events": _events,
     "differences": _differences,

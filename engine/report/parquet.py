@@ -5,6 +5,7 @@ steps       one row per cell and step: the figures of `bench compare --json`, as
 roles       one row per cell, step and role: CPU, waits, quantiles of service and response time
 seconds     one row per connection and second: counts, in-flight age, CPU, waits, quantiles
 stalls      one row per stall: who, when, how long, how deep, its likeliest cause
+counters    one row per role and event that perf stat counted in a step: its count, in all and per operation
 frames      one row per figure of a probe's frame (about a second) and role; a histogram is a row per bucket, named by
             the highest value that it holds
 
@@ -152,5 +153,6 @@ TABLES = {
     "seconds": Table(CSV_TABLES["seconds"], int, PLACE | {"t_s": float, "dt_s": float, "wait_event": str}),
     "stalls": Table(_stalls, float, PLACE | {"client": int, "max_in_flight_ns": int, "missed_rows": int}
                     | dict.fromkeys(("trigger", "cause", "cause_text"), str)),
+    "counters": Table(CSV_TABLES["counters"], float, PLACE | {"event": str, "enabled_ns": int, "running_ns": int}),
     "frames": Table(_frames, float, PLACE | {"probe": str, "figure": str, "part": str, "bucket_us": int}),
 }  # fmt: skip

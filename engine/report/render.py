@@ -18,12 +18,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine.core.comparison import RATE, TIME, Comparison
+from engine.core.comparison import INSTRUCTIONS, RATE, TIME, Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
 from engine.report import (
     attribution_tables,
     beside_tables,
+    counter_tables,
     published_tables,
     scheduler_tables,
     slices,
@@ -202,8 +203,8 @@ def footer(comparison: Comparison, notes: Notes) -> list[str]:
         lines.append(
             f"verdicts hold together: in at most 1 of 20 comparisons of equal servers any {_judged(comparison)} is "
             "called different, and "
-            "in at most 1 any server CPU; each interval is a 95 % one by itself; other figures have no verdict, an "
-            "arrow marks those that stand out"
+            f"in at most 1 any server CPU{_counted(comparison)}; each interval is a 95 % one by itself; other figures "
+            "have no verdict, an arrow marks those that stand out"
         )
     lines += _of_further(comparison)
     lines += comparison.findings
@@ -231,12 +232,17 @@ def _of_further(comparison: Comparison) -> list[str]:
     ]
 
 
+def _counted(comparison: Comparison) -> str:
+    judged = any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
+    return ", in at most 1 any instructions per operation" if judged else ""
+
+
 def all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
     swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks
     shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    further = (wait_tables, scheduler_tables, timing_tables, transaction_tables)
+    further = (wait_tables, scheduler_tables, counter_tables, timing_tables, transaction_tables)
     more = [] if brief else [section for tables in further for section in tables.sections(comparison, notes)]
     beside = beside_tables.sections(comparison, notes)
     causes = attribution_tables.sections(comparison, notes)

@@ -303,6 +303,8 @@ class GuestAttempt:
         bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()
+        if self._manifest.perf:
+            yield Path(self._manifest.perf["path"]).resolve().parent
         for build in self._manifest.builds:  # of all cells, so that these have one image
             yield Path(build.prefix)
         for load in (self._manifest.workload, *self._manifest.arms.values()):

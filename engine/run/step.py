@@ -6,12 +6,13 @@ import resource
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Self
 
 from engine.core.clock import Anchor, patient
+from engine.core.counters import OBSERVER
 from engine.core.model import PROBED_ARM, Cell, Manifest, StepTotals
 from engine.core.record import converted
 from engine.elsewhere.host import ClientHost
@@ -21,6 +22,7 @@ from engine.host.files import forget_cached
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
+from engine.observe.step_counters import Counted, StepCounters, server_roles
 from engine.plan.schedule import in_turn
 from engine.postgres import features, pgstat
 from engine.postgres.activity import Activity
@@ -84,6 +86,7 @@ class StepRunner:
         self.steps = in_turn(steps, self.cell.repeat)
         self._background: list[AsyncStatement] = []
         self._report: dict[str, Any] = {}  # of the last step with clients
+        self._counters: StepCounters | None = None  # of the step that runs
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
@@ -163,7 +166,11 @@ class StepRunner:
                     counted = planstats.record(differences[planstats.PROBE].values(), sampler.seconds)
                     probed[planstats.ROLE] = {planstats.PROBE: counted}
                     observers = tuple(sorted((*observers, planstats.PROBE)))
+                events = self._counters.counted if self._counters is not None else Counted()
+                if events.roles:
+                    observers = tuple(sorted((*observers, OBSERVER)))
                 totals = self._totals(step, sampler, probed, observers)
+                totals = replace(totals, counters=events.roles, counters_note=events.note)
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
@@ -171,11 +178,14 @@ class StepRunner:
             self.under_way.step = None
             if self._sampler is not None:
                 self._sampler.close()
+            if self._counters is not None:
+                self._counters.close()
         yield Phase.FINISHED
 
     def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
         """First snapshots, with all clients connected and none at work, then the step's record. The clock runs."""
         with self._patient_monitor() as monitor:
+            self._counters = self._attached_counters(step, page)
             self._before = pgstat.snapshot(monitor, self._views)
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
@@ -184,9 +194,26 @@ class StepRunner:
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
+        if self._counters is not None:
+            self._counters.start()
         sampler.begin(ordinal, step.name, step.kind, step.work, plan, self._wal_first)
         self.under_way.step = self.step = sampler.step
         return sampler
+
+    def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
+        """perf over the server's processes, where it is asked for and the step is work of theirs."""
+        inside, manifest = self.server.inside, self.manifest
+        if manifest.counters == "off" or step.apart:
+            return None
+        backends = (
+            {page.word(slot, Word.BACKEND_PID): role.name for slot, role in enumerate(step.roles)} if page else {}
+        )
+
+        def roles() -> dict[int, str]:
+            assert inside is not None
+            return server_roles(inside.pid, backends, self.monitor.backend_pid)
+
+        return StepCounters(manifest.perf.get("path", ""), roles) if inside else StepCounters("", dict)
 
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
         """The probes' frames are this step's from now on."""
@@ -199,6 +226,8 @@ class StepRunner:
 
     def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
         """Last samples, with the clients still connected: what they do to disconnect is not the step's."""
+        if self._counters is not None:
+            self._counters.finish()
         sampler.finish(ended_ns)
         with self._patient_monitor() as monitor:
             self._wal_last = pgstat.wal_lsn(monitor)

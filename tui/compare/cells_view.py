@@ -22,6 +22,7 @@ COLUMNS = (
     ("read_kb_per_op", "read kB", 8),
     ("written_kb_per_op", "dirty kB", 9),
     ("device_written_kb_per_op", "dev kB", 7),
+    ("instructions_per_op", "instr", 7),
     ("heap_bytes", "heap", 7),
     ("index_bytes", "indexes", 8),
 )

@@ -21,6 +21,7 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     "ctx_switches_per_op": "switch/op",
     "runq_us_per_op": "runq us/op",
     "plan_us_per_op": "plan us/op",
+    "instructions_per_op": "instr/op",
     "wal_bytes_per_op": "wal B/op",
     "read_kb_per_op": "read kB/op",
     "written_kb_per_op": "dirty kB/op",

@@ -9,6 +9,7 @@ MEANINGS = {
     FULL_RATE: "how many were done per second until the first client had done all of its; more is better",
     TIME: "how long it took; less is better",
     "server_cpu_us_per_op": "CPU time of all server processes for each {op}, in us; less is better",
+    "instructions_per_op": "instructions that all server processes executed for each {op}; less is better",
     "client_cpu_us_per_op": "CPU time of the clients for each {op}, in us: the cost of putting on the load",
     "ctx_switches_per_op": "how often a server process left its CPU for each {op}",
     "runq_us_per_op": "how long server processes that could work waited for a CPU for each {op}, in us",

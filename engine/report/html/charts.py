@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.analysis.sliced_step import sliced_step
-from engine.core.comparison import CellStep, Comparison, Ratio, middle
+from engine.core.comparison import INSTRUCTIONS, CellStep, Comparison, Ratio, middle
 from engine.core.errors import UserError
 from engine.core.model import role_place
 from engine.core.waits import KINDS, by_kind
@@ -125,7 +125,7 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
 
 def _causes(comparison: Comparison, step: str) -> Iterable[Json]:
     """Figures per operation against the base's, of those that there are."""
-    for metric, title in PER_OP:
+    for metric, title in (*PER_OP, (INSTRUCTIONS, "instructions")):
         for name in comparison.names:
             found = comparison.ratio(name, step, metric)
             if found is not None and found.ratio is not None:

@@ -1,0 +1,78 @@
+"""Events that `perf stat` counts of server processes: which there are, what they are called, and their counts.
+
+Events of the hardware are there where the machine shows its PMU; most virtual machines show none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+# What is counted: nothing, what there is, or only with a PMU.
+Counters = Literal["off", "auto", "hardware"]
+
+OBSERVER = "counters"  # what steps in which something was counted name among their observers
+OTHERS = "server"  # the role of server processes that are no connection's
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event by perf's name. `key` is its name in records of figures; these are in `unit`s of the count."""
+
+    name: str
+    key: str
+    title: str
+    hardware: bool = True
+    unit: float = 1.0
+
+
+# Four of the hardware's need a counter that can count anything, and so many every PMU has: none takes turns.
+EVENTS = (
+    Event("instructions", "instructions", "instruc-\ntions"),
+    Event("cycles", "cycles", "cycles"),
+    Event("branches", "branches", "branches"),
+    Event("branch-misses", "branch_misses", "branch\nmisses"),
+    Event("LLC-load-misses", "llc_misses", "LLC\nmisses"),
+    Event("dTLB-load-misses", "dtlb_misses", "dTLB\nmisses"),
+    Event("task-clock", "cpu_us", "CPU us", hardware=False, unit=1000.0),
+    Event("context-switches", "context_switches", "switches", hardware=False),
+    Event("cpu-migrations", "migrations", "migra-\ntions", hardware=False),
+    Event("minor-faults", "minor_faults", "minor\nfaults", hardware=False),
+    Event("major-faults", "major_faults", "major\nfaults", hardware=False),
+)
+BY_NAME = {event.name: event for event in EVENTS}
+IPC = "instructions_per_cycle"
+
+
+@dataclass(frozen=True, slots=True)
+class EventCount:
+    """How often an event was counted, of `task-clock` the ns.
+
+    Where there are more events than counters they take turns: it was counted for `running_ns` of `enabled_ns`, in which
+    its processes were on a CPU, and `count` is what that comes to in all of these.
+    """
+
+    count: float
+    enabled_ns: int
+    running_ns: int
+
+    def __add__(self, other: EventCount) -> EventCount:
+        """Both together."""
+        return EventCount(
+            self.count + other.count, self.enabled_ns + other.enabled_ns, self.running_ns + other.running_ns
+        )
+
+
+Counts = Mapping[str, EventCount]  # by event
+
+
+def per_op(counts: Counts, ops: float) -> dict[str, float]:
+    """The figures of a role by their keys: each event for one of so many operations, and instructions per cycle."""
+    if ops <= 0:
+        return {}
+    found = {BY_NAME[name].key: each.count / BY_NAME[name].unit / ops for name, each in counts.items()
+             if name in BY_NAME}  # fmt: skip
+    if counts.get("instructions") and "cycles" in counts and counts["cycles"].count > 0:
+        found[IPC] = counts["instructions"].count / counts["cycles"].count
+    return found

@@ -1,0 +1,262 @@
+"""`perf stat` over running processes: how it is started, switched and ended, and what it prints.
+
+perf counts as whoever the engine is: root counts all, others what runs outside the kernel, where the kernel permits
+even that (kernel.perf_event_paranoid). Events are counted for each process by itself; what a process begins later
+is counted with it.
+
+Environment, set by the `bench` wrapper:
+    PGBED_PERF   the program to use, or the derivation that has it in its bin; else the machine's own is taken
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+
+from engine.core.clock import patient
+from engine.core.counters import BY_NAME, EVENTS, EventCount
+from engine.core.errors import UserError
+from engine.core.text import visible
+from engine.host.account import Account, bound_to_engine
+from engine.host.programs import Answer, ask, kill_group
+
+VARIABLE = "PGBED_PERF"
+PARANOID = "/proc/sys/kernel/perf_event_paranoid"
+PATIENCE_S = patient(10.0)
+OUTPUT_MAX_BYTES = 64 << 20
+NOT_SUPPORTED, NOT_COUNTED = "<not supported>", "<not counted>"
+VALUE = re.compile(r"\d{1,20}(\.\d{1,9})?")
+# Plain, with what is left out (`cycles:u`), or of one of several kinds of CPU (`cpu_core/cycles/`).
+EVENT = re.compile(r"(?:\w+/)?([\w-]+?)(?:[:/]([a-zA-Z]*))?")
+THREAD = re.compile(r".*-(\d{1,9})", re.DOTALL)  # NAME-PID, and a name may be anything
+UNITS = {"": 1.0, "msec": 1e6, "nsec": 1.0, "ns": 1.0}
+OF_KERNEL = frozenset({"context-switches", "cpu-migrations"})  # there are none outside it
+
+
+class Line(msgspec.Struct, frozen=True, rename="kebab"):
+    """One of perf's lines, as far as it is needed; further figures that newer versions derive have no event."""
+
+    counter_value: str | None = None
+    unit: str = ""
+    event: str | None = None
+    event_runtime: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    pcnt_running: Annotated[float, msgspec.Meta(ge=0.0, le=101.0)] = 100.0
+    thread: str = ""
+
+
+def find() -> str:
+    """The program; empty where there is none, or it has yet to be realised."""
+    named = os.environ.get(VARIABLE, "")
+    return (shutil.which("perf") or "") if not named or named.endswith(".drv") else named
+
+
+def trial(program: str, account: Account) -> frozenset[str]:
+    """The events that can be counted here. Raises UserError, which says why, where that is none."""
+    answer = ask([program, "stat", "-j", "--no-scale", "-e", _names(), "--", "true"], account)
+    if answer.code:
+        raise UserError(f"perf stat: {_refusal(answer)}")
+    # It prints both what it counted and what it has to say to standard error.
+    lines = (line for line in answer.errors.splitlines() if line.lstrip().startswith("{"))
+    found = frozenset(event for counts in parse(lines).values() for event in counts)
+    if not found:
+        raise UserError("perf stat counts nothing here")
+    return found
+
+
+def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
+    """What was counted: by process (0 where lines do not name one), then by event. Unsupported ones are not there.
+
+    One whose process was never on a CPU has been counted 0 times. On machines with several kinds of CPU there is a line
+    for each: together they are the whole. Raises UserError for what perf does not print.
+    """
+    raw: dict[tuple[int, str], list[tuple[float, int, float]]] = {}
+    for text in lines:
+        if not text.strip():
+            continue
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except (ValueError, RecursionError) as error:
+            raise _odd(text, str(error)) from None
+        if line.event is None and line.counter_value is None:
+            continue
+        pid, event, value = _process(line, text), _event(line, text), line.counter_value
+        if event is None or value == NOT_SUPPORTED:
+            continue
+        if value == NOT_COUNTED:
+            raw.setdefault((pid, event), []).append((0.0, 0, 0.0))
+            continue
+        if value is None or not VALUE.fullmatch(value) or line.unit not in UNITS:
+            raise _odd(text, "no count")
+        count = float(value) * UNITS[line.unit]
+        raw.setdefault((pid, event), []).append((count, line.event_runtime, line.pcnt_running))
+    found: dict[int, dict[str, EventCount]] = {}
+    for (pid, event), parts in raw.items():
+        found.setdefault(pid, {})[event] = _together(parts)
+    return found
+
+
+def _together(parts: Sequence[tuple[float, int, float]]) -> EventCount:
+    """The whole of an event from (count, ns in which it was counted, those in percent of the time) of each CPU kind."""
+    count, running_ns = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    percent = min(100.0, sum(part[2] for part in parts))
+    if percent <= 0 or not running_ns:
+        return EventCount(count, running_ns, running_ns)
+    return EventCount(count * 100 / percent, round(running_ns * 100 / percent), running_ns)
+
+
+def _event(line: Line, text: str) -> str | None:
+    """The event's plain name; None of one that says nothing without the kernel's part."""
+    found = EVENT.fullmatch(line.event or "")
+    if found is None or found[1] not in BY_NAME:
+        raise _odd(text, "an event that was not asked for")
+    return None if "u" in (found[2] or "") and found[1] in OF_KERNEL else found[1]
+
+
+def _process(line: Line, text: str) -> int:
+    if not line.thread:
+        return 0
+    found = THREAD.fullmatch(line.thread)
+    if found is None:
+        raise _odd(text, "no process")
+    return int(found[1])
+
+
+def _odd(text: str, why: str) -> UserError:
+    return UserError(f"perf stat printed what cannot be understood ({visible(why)}): {visible(text.strip()[:200])}")
+
+
+def _names() -> str:
+    return ",".join(event.name for event in EVENTS)
+
+
+def _refusal(answer: Answer) -> str:
+    """Why perf did not count: what it says first, and what the kernel is set to."""
+    return f"{_first_line(answer.errors or answer.output)}{_paranoia()}"
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip() != "Error:"]
+    return visible(lines[0][:200]) if lines else "it ended without a word"
+
+
+def _paranoia() -> str:
+    with suppress(OSError, ValueError):
+        with open(PARANOID) as file:  # noqa: PTH123 (not a file, a setting)
+            level = int(file.read())
+        if os.geteuid() and level > 1:
+            return f" (kernel.perf_event_paranoid is {level}; see man perf_event_open)"
+    return ""
+
+
+class Counting:
+    """perf over some processes, attached and not counting yet. A context manager: it ends perf.
+
+    Raises UserError where perf does not start, or refuses. perf goes with the thread that started it, and by itself
+    when all that it counts have ended.
+    """
+
+    def __init__(self, program: str, pids: Sequence[int]) -> None:
+        self.user_only = False  # by `end`: whether what happened in the kernel was left out
+        orders, self._orders = os.pipe()
+        self._answers, answers = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [program, "stat", "-j", "--per-thread", "--no-scale", "--log-fd", "1", "--delay", "-1",
+                 "--control", f"fd:{orders},{answers}", "-e", _names(), "-p", ",".join(map(str, pids))],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env={**os.environ, "LC_ALL": "C"},
+                pass_fds=(orders, answers),
+                start_new_session=True,
+                preexec_fn=bound_to_engine(signal.SIGKILL),
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            os.close(self._orders)
+            os.close(self._answers)
+            reason = error.strerror if isinstance(error, OSError) else "it does not start"
+            raise UserError(f"{visible(program)}: {reason}") from None
+        finally:
+            os.close(orders)
+            os.close(answers)
+        try:
+            self._tell("ping")
+        except UserError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Counting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Counts from now on. Raises UserError where perf has ended."""
+        self._tell("enable")
+
+    def stop(self) -> None:
+        """Counts no more. Raises UserError where perf has ended."""
+        self._tell("disable")
+
+    def end(self) -> dict[int, dict[str, EventCount]]:
+        """Ends perf: what it has counted, as of `parse`. Raises UserError where it does not say."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            output, errors = self._process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"perf stat did not end within {PATIENCE_S:.0f} s") from None
+        finally:
+            self.close()
+        if len(output) > OUTPUT_MAX_BYTES:
+            raise UserError("perf stat printed endlessly")
+        found = parse(output.decode(errors="replace").splitlines())
+        self.user_only = b':u"' in output or b'/u"' in output
+        if not found:
+            raise UserError(f"perf stat counted nothing: {_first_line(errors.decode(errors='replace'))}")
+        return found
+
+    def close(self) -> None:
+        """Ends it without asking what it has counted; may be called again."""
+        kill_group(self._process)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        for fd in (self._orders, self._answers):
+            if fd >= 0:
+                os.close(fd)
+        self._orders = self._answers = -1
+
+    def _tell(self, order: str) -> None:
+        """Gives an order and waits until perf has followed it."""
+        with suppress(BrokenPipeError):
+            os.write(self._orders, f"{order}\n".encode())
+        until_s, answer = time.monotonic() + PATIENCE_S, b""
+        while b"ack" not in answer:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise UserError(f"perf stat did not answer within {PATIENCE_S:.0f} s")
+            if select.select([self._answers], [], [], left_s)[0]:
+                part = os.read(self._answers, 64)
+                if not part:
+                    raise UserError(f"perf stat: {self._end_words()}")
+                answer += part
+
+    def _end_words(self) -> str:
+        """Why it has ended by itself."""
+        try:
+            _, errors = self._process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        return f"{_first_line(errors.decode(errors='replace'))}{_paranoia()}"

@@ -1,0 +1,93 @@
+"""What `perf stat` counts of a server's processes in a step, by role.
+
+Counted is from the step's begin to its end, as server CPU is. Processes that stand still, as those of a server do while
+others have their slices, count nothing: what there is belongs to the same time as the step's operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.core.counters import EVENTS, OTHERS, EventCount
+from engine.core.errors import UserError
+from engine.host.perf import Counting
+from engine.host.procfs import children
+
+ATTEMPTS = 3  # a process that ends while perf attaches lets it fail
+USER_ONLY = "counted outside the kernel only: others than root may see no more"
+NO_PMU = "no hardware counters: this machine shows no PMU, as most virtual machines; events of the kernel only"
+
+
+@dataclass(slots=True)
+class Counted:
+    """By role and event; `note` says what there is not, and why. Nothing was counted where there are no roles."""
+
+    roles: dict[str, dict[str, EventCount]] = field(default_factory=dict)
+    note: str = ""
+
+
+def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> dict[int, str]:
+    """A server's processes by what they do; not the engine's own connection to it.
+
+    What the postmaster begins later, such as workers for vacuum and for parallel queries, is counted with it.
+    """
+    others = {pid: OTHERS for pid in (postmaster, *children(postmaster)) if pid != monitor}
+    return others | {pid: role for pid, role in backends.items() if pid in others}
+
+
+class StepCounters:
+    """perf over the processes of one step. Nothing raises: where nothing can be counted, the note says why."""
+
+    def __init__(self, program: str, roles: Callable[[], Mapping[int, str]]) -> None:
+        """`roles` are the server's processes now, by what they do: they may change while perf attaches."""
+        self._counting: Counting | None = None
+        self._roles: Mapping[int, str] = {}
+        self.counted = Counted()
+        if not program:
+            self.counted.note = "no counters: there is no perf here"
+            return
+        for _ in range(ATTEMPTS):
+            self._roles = roles()
+            try:
+                self._counting = Counting(program, sorted(self._roles))
+                self.counted.note = ""
+                return
+            except UserError as error:
+                self.counted.note = f"no counters: {error}"
+
+    def start(self) -> None:
+        """The step begins."""
+        self._try(Counting.start)
+
+    def finish(self) -> None:
+        """It is over; with its connections still there."""
+        self._try(Counting.stop)
+        self._try(self._take)
+
+    def close(self) -> None:
+        """Ends perf."""
+        if self._counting is not None:
+            self._counting.close()
+            self._counting = None
+
+    def _take(self, counting: Counting) -> None:
+        for pid, counts in counting.end().items():
+            known = self.counted.roles.setdefault(self._roles[pid], {}) if pid in self._roles else {}
+            for event, count in counts.items():
+                known[event] = known[event] + count if event in known else count
+        self._counting = None
+        notes = [USER_ONLY] if counting.user_only else []
+        there = {event for counts in self.counted.roles.values() for event in counts}
+        if not there & {event.name for event in EVENTS if event.hardware}:
+            notes.append(NO_PMU)
+        self.counted.note = "; ".join(notes)
+
+    def _try(self, act: Callable[[Counting], None]) -> None:
+        if self._counting is None:
+            return
+        try:
+            act(self._counting)
+        except UserError as error:
+            self.counted = Counted(note=f"no counters: {error}")
+            self.close()

@@ -1,0 +1,66 @@
+"""Whether a run can count events by perf stat, and with which perf: looked at before the first cell."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.core.counters import EVENTS
+from engine.core.errors import UserError
+from engine.core.kernel import HOST
+from engine.core.request import Request
+from engine.core.text import visible
+from engine.host import perf
+from engine.host.account import Account
+from engine.host.programs import ask
+from engine.observe.step_counters import NO_PMU
+from engine.postgres import nix
+from engine.postgres.nix import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Perf:
+    """The perf of a run: `path` and `version` for its manifest, and what is to be said of it before it begins."""
+
+    record: dict[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
+    """Finds perf where it is asked for, and tries it on this machine; a guest's kernel is tried by its steps.
+
+    Raises UserError where hardware counters are asked for and cannot be had. Else a lack is a notice.
+    """
+    if request.counters == "off":
+        return Perf()
+    strict = request.counters == "hardware"
+    if strict and (request.attached or request.in_guests):
+        where = "of servers that are running already" if request.attached else "with --kernel"
+        raise UserError(f"--counters hardware: not {where}, whose counters cannot be tried first; use auto")
+    if request.attached:
+        return Perf(notices=("no counters: the processes of servers that are running already cannot be seen",))
+    try:
+        program = _program(progress, roots)
+        own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
+        record = {"path": program, "version": visible(ask([program, "--version"], own).shown)}
+        there = perf.trial(program, own) if HOST in request.kernels else frozenset()
+    except UserError as error:
+        if strict:
+            raise UserError(f"--counters hardware: {error}") from None
+        return Perf(notices=(f"no counters: {error}",))
+    if HOST not in request.kernels or there & {event.name for event in EVENTS if event.hardware}:
+        return Perf(record)
+    if strict:
+        raise UserError(f"--counters hardware: {NO_PMU.partition(';')[0]}; use auto")
+    return Perf(record, (NO_PMU,))
+
+
+def _program(progress: Progress, roots: Path) -> str:
+    pinned = os.environ.get(perf.VARIABLE, "")
+    if pinned.endswith(".drv"):
+        return str(nix.realise("perf", pinned, progress, roots / "perf") / "bin" / "perf")
+    found = perf.find()
+    if not found:
+        raise UserError(f"no perf on PATH: install it (Debian: linux-perf), or name one in {perf.VARIABLE}")
+    return found

@@ -1,0 +1,206 @@
+"""What perf stat prints, of machines with and without a PMU; and real perf over real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.counters import IPC, EventCount, per_op
+from engine.core.errors import UserError
+from engine.host import perf
+from engine.host.account import Account
+from engine.observe.step_counters import NO_PMU, StepCounters, server_roles
+from engine.postgres.server import Server
+
+
+def line(value: str | float | None, event: str, thread: str = "postgres-11", **values: Any) -> str:
+    record = {"thread": thread, "counter-value": value, "unit": "", "event": event, "event-runtime": 2_000_000,
+              "pcnt-running": 100.00, "metric-value": 1.5, "metric-unit": "insn per cycle"}  # fmt: skip
+    return json.dumps(record | {name.replace("_", "-"): each for name, each in values.items()})
+
+
+def test_counts_of_a_machine_with_a_pmu_are_read_by_process_and_event() -> None:
+    printed = [
+        "",
+        line("4000000.000000", "cycles"),
+        line("6000000.000000", "instructions"),
+        '{"metric-value": "0.1", "metric-unit": "stalled cycles per insn"}',
+        line("1200.000000", "branch-misses", pcnt_running=40.0, event_runtime=800_000),
+        line("<not supported>", "LLC-load-misses", event_runtime=0),
+        line("<not counted>", "dTLB-load-misses", event_runtime=0, pcnt_running=0.0),
+        line("2.500000", "task-clock", unit="msec"),
+        line("7", "instructions", thread='a "b" {c}-d-12', variance=0.0),
+    ]
+    found = perf.parse(printed)
+    assert found == {
+        11: {
+            "cycles": EventCount(4e6, 2_000_000, 2_000_000),
+            "instructions": EventCount(6e6, 2_000_000, 2_000_000),
+            "branch-misses": EventCount(3000.0, 2_000_000, 800_000),  # it was counted in 40 % of the time
+            "dTLB-load-misses": EventCount(0.0, 0, 0),
+            "task-clock": EventCount(2.5e6, 2_000_000, 2_000_000),
+        },
+        12: {"instructions": EventCount(7.0, 2_000_000, 2_000_000)},
+    }
+    figures = per_op(found[11], 1000)
+    assert figures == {"cycles": 4000.0, "instructions": 6000.0, "branch_misses": 3.0, "dtlb_misses": 0.0,
+                       "cpu_us": 2.5, IPC: 1.5}  # fmt: skip
+    assert per_op(found[11], 0) == {}
+
+
+def test_cores_of_two_kinds_make_one_count_and_what_the_kernel_does_not_show_is_left_out() -> None:
+    printed = [
+        line("600", "cpu_core/instructions/", pcnt_running=75.0, event_runtime=1_500_000),
+        line("100", "cpu_atom/instructions/", pcnt_running=25.0, event_runtime=500_000),
+        line("50", "cpu_core/LLC-load-misses/u"),
+        line("<not supported>", "cpu_atom/LLC-load-misses/u"),
+        line("9", "minor-faults:u"),
+        line("0", "context-switches:u"),
+    ]
+    assert perf.parse(printed) == {
+        11: {
+            "instructions": EventCount(700.0, 2_000_000, 2_000_000),
+            "LLC-load-misses": EventCount(50.0, 2_000_000, 2_000_000),
+            "minor-faults": EventCount(9.0, 2_000_000, 2_000_000),
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["# started on Mon Nov 23", "{", "[]", line("12e9", "cycles"), line("-1", "cycles"), line(12, "cycles"),
+     line(None, "cycles"), line("1", "cycles", unit="Joules"), line("1", "energy-pkg"), line("1", "cycles", thread="x"),
+     line("1", "cycles", pcnt_running=400.0), line("1", "cycles", event_runtime=-1), line("1", "\x1b[31m"),
+     line("nan", "cycles"), "[" * 100_000],
+)  # fmt: skip
+def test_what_perf_does_not_print_is_refused_in_one_line(printed: str) -> None:
+    with pytest.raises(UserError, match="perf stat printed what cannot be understood") as refused:
+        perf.parse([printed])
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 500
+
+
+def test_a_perf_that_is_not_there_or_refuses_is_a_sentence_and_no_failure() -> None:
+    nothing = StepCounters("", dict)
+    nothing.start()
+    nothing.finish()
+    assert not nothing.counted.roles and nothing.counted.note == "no counters: there is no perf here"
+    for program, why in (("/no/such/perf", "No such file or directory"), (shutil.which("false"), "without a word")):
+        assert program
+        refused = StepCounters(program, lambda: {os.getpid(): "server"})
+        refused.finish()
+        assert why in refused.counted.note and not refused.counted.roles
+        refused.close()
+
+
+@pytest.fixture
+def own() -> Account:
+    return Account("root", os.geteuid(), os.getegid(), switch=False)
+
+
+@pytest.fixture
+def program() -> str:
+    found = perf.find()
+    assert found, "perf is missing: ./check installs it"
+    return found
+
+
+@pytest.mark.outside
+def test_perf_says_what_can_be_counted_here(program: str, own: Account) -> None:
+    there = perf.trial(program, own)
+    assert {"task-clock", "context-switches", "minor-faults"} <= there
+    assert ("cycles" in there) == ("instructions" in there)
+    with pytest.raises(UserError, match="perf stat:"):
+        perf.trial(sys.executable, own)
+
+
+@pytest.mark.outside
+def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
+    program: str, server: Callable[[int | str], Server]
+) -> None:
+    running = server(16)
+    with running.connect() as faulty, running.connect() as restless, running.connect() as monitor:
+        faulty.execute("SET work_mem = '256MB'")
+        backends = {faulty.info.backend_pid: "faulty", restless.info.backend_pid: "restless"}
+        left_out = monitor.info.backend_pid
+
+        def roles() -> dict[int, str]:
+            found = server_roles(running.pid, backends, left_out)
+            assert left_out not in found and found[running.pid] == "server"
+            return found
+
+        counters = StepCounters(program, roles)
+        counters.start()
+        faulty.execute("SELECT count(*) FROM (SELECT md5(x::text) m FROM generate_series(1, 200000) x ORDER BY 1) t")
+        restless.execute("SELECT count(pg_sleep(0.0005)) FROM generate_series(1, 300)")
+        with running.connect() as late:  # a process that was not there: counted with the server's others
+            late.execute("SELECT 1")
+        counters.finish()
+        counters.close()
+    found = counters.counted.roles
+    assert set(found) == {"faulty", "restless", "server"}, counters.counted.note
+    faults = {role: counts["minor-faults"].count for role, counts in found.items()}
+    switches = {role: counts["context-switches"].count for role, counts in found.items()}
+    assert faults["faulty"] > 2000 and faults["faulty"] > 10 * faults["restless"], faults
+    assert switches["restless"] >= 300, switches
+    assert faults["server"] > 50, "the one that came later"
+    assert 0 < found["restless"]["task-clock"].count < found["faulty"]["task-clock"].count
+    pmu = any("instructions" in counts for counts in found.values())
+    assert counters.counted.note == ("" if pmu else NO_PMU)
+
+
+ENGINE = """
+import sys, time
+from engine.host.perf import Counting
+counting = Counting(sys.argv[1], [int(sys.argv[2])])
+counting.start()
+print(counting._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.outside
+def test_perf_goes_with_the_engine_and_says_so_when_it_was_killed(program: str, sleeper: int) -> None:
+    root = Path(__file__).resolve().parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", ENGINE, program, str(sleeper)], stdout=subprocess.PIPE, cwd=root
+    ) as engine:
+        assert engine.stdout is not None
+        pid = int(engine.stdout.readline())
+        engine.kill()
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(_gone, pid).result()
+    counters = StepCounters(program, lambda: {sleeper: "server"})
+    assert counters._counting is not None
+    counters._counting._process.kill()
+    counters.start()
+    assert counters.counted.note.startswith("no counters: perf stat")
+
+
+def _gone(pid: int) -> bool:
+    until_s = time.monotonic() + 20
+    while time.monotonic() < until_s:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,146 @@
+"""Runs that count events by perf stat: by role and operation, from the server to the tables; and runs that cannot."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from engine.analysis.comparison import compare
+from engine.core.comparison import INSTRUCTIONS
+from engine.core.counters import IPC, OBSERVER, EventCount
+from engine.core.errors import UserError
+from engine.core.model import Build, Cell, StepTotals, ops
+from engine.core.request import request_of
+from engine.host import perf
+from engine.observe.step_counters import NO_PMU
+from engine.plan import counting
+from engine.report import export, parquet
+from engine.report.counter_tables import sections
+from engine.report.tables import Notes
+from tests.support.benchcall import SECONDS, Bench, nothing_left, processes_of, wait_for
+from tests.support.made_run import make_run
+
+SLICED = ("--rows", "2000", "--query-seconds", "1", "--set", "shared_buffers=32MB", "--steps", "qr100", "--repeats",
+          "1", "--interleave", "slices")  # fmt: skip
+
+
+def with_pmu(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    """What a machine with a PMU counts; of 17.0 a twentieth more instructions in the first role."""
+    if step == "l.x":
+        return replace(totals, counters_note="no counters: perf stat: Access denied")
+    first = next(iter(totals.roles))
+    count = ops({"l.i0": "load", "l.i1": "write"}.get(step, "query"), totals)
+    more = 1.05 + 0.0005 * cell.repeat if cell.subject.build == "17.0" else 1.0
+    own = {name: EventCount(per_op * count, 2000, 1000) for name, per_op in
+           (("instructions", 40_000.0 * more), ("cycles", 20_000.0), ("task-clock", 9000.0))}  # fmt: skip
+    others = {"instructions": EventCount(10_000.0 * count, 10, 10), "minor-faults": EventCount(0.5 * count, 10, 10)}
+    return replace(totals, counters={first: own, "server": others}, observers=(OBSERVER,))
+
+
+def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", repeats=5, change=with_pmu)
+    comparison = compare([path])
+    ratios = {ratio.step: ratio for ratio in comparison.ratios if ratio.metric == INSTRUCTIONS}
+    assert set(ratios) == {"l.i0", "l.i1", "qr100"}
+    assert all(ratio.verdict == "slower" and 1.03 < (ratio.ratio or 0) < 1.05 for ratio in ratios.values())
+    cell = next(cell for cell in comparison.cells if cell.step == "qr100" and cell.subject == "16.3")
+    assert cell.instructions_per_op == pytest.approx(50_000)
+    first = cell.counters["insert"]
+    assert first == pytest.approx({"instructions": 40_000, "cycles": 20_000, "cpu_us": 9.0, IPC: 2.0})
+    notes = Notes()
+    (section,) = sections(comparison, notes)
+    rows = [cells for cells, _ in section.rows]
+    of_step = rows[rows.index(("qr100",)) :]
+    assert of_step[1] == ("  16.3 insert", "40,000", "20,000", "2.00", "9.00", "-")
+    assert of_step[2] == ("  16.3 server", "10,000", "-", "-", "-", "0.500")
+    assert of_step[5][0] == "    all of them / base" and "1.04" in of_step[5][1]
+    assert ("  16.3 nothing (1)", *"-----") in rows
+    assert notes.lines() == ["(1) no counters: perf stat: Access denied"]
+
+
+def test_journals_of_before_have_no_counters_and_no_table(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "run", repeats=1)])
+    assert not any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
+    assert not sections(comparison, Notes())
+
+
+def test_a_run_without_perf_says_so_and_goes_on(
+    bench: Bench, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(perf.VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    request = request_of({"builds": [label], "counters": "auto"})
+    said = counting.prepare(request, print, tmp_path)
+    assert said.record == {}
+    assert said.notices == ("no counters: no perf on PATH: install it (Debian: linux-perf), or name one in PGBED_PERF",)
+    for wanted, why in (
+        ({"counters": "hardware"}, "no perf on PATH"),
+        ({"counters": "hardware", "kernels": ["6.12"]}, "not with --kernel"),
+        ({"counters": "hardware", "builds": ["a=host=/x"]}, "not of servers that are running already"),
+    ):
+        with pytest.raises(UserError, match=f"--counters hardware: {why}"):
+            counting.prepare(request_of({"builds": [label], **wanted}), print, tmp_path)
+    assert counting.prepare(request_of({"builds": [label]}), print, tmp_path) == counting.Perf()
+
+
+@pytest.mark.outside
+def test_a_run_in_slices_counts_what_each_server_does_in_its_own(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    servers = f"old={build(14).prefix},new={build(16).prefix}"
+    done = bench("--pg", servers, *SLICED, "--counters", "auto")
+    assert done.returncode == 0, done.stdout + done.stderr
+    comparison = compare([bench.run])
+    cells = {cell.subject: cell for cell in comparison.cells if cell.step == "qr100"}
+    for cell in cells.values():
+        assert set(cell.counters) == {"insert", "delete", "query", "server"} and OBSERVER in cell.observers
+        of_roles = {role: figures["cpu_us"] for role, figures in cell.counters.items()}
+        assert cell.server_cpu_us_per_op is not None
+        assert 0.5 < sum(of_roles.values()) / cell.server_cpu_us_per_op < 1.5, "of the same time"
+        assert of_roles["query"] == max(of_roles.values())
+        known = cell.roles["query"]["cpu_us_per_op"]
+        assert known is not None and 0.5 < of_roles["query"] / known < 1.5
+        assert cell.counters["query"]["context_switches"] > 0
+        pmu = "instructions" in cell.counters["query"]
+        assert cell.counters_notes == (() if pmu else (NO_PMU,))
+        assert (cell.instructions_per_op is not None) == pmu
+    text = bench("compare").stdout
+    assert "Counted by perf stat" in text and ("no hardware counters" in text) != pmu
+    parquet.export([bench.run], tmp_path / "parquet")
+    table = pyarrow.parquet.read_table(next((tmp_path / "parquet" / "counters").iterdir())).to_pylist()
+    assert {"query", "server"} <= {row["role"] for row in table} and {row["step"] for row in table} >= {"qr100"}
+    export.export(bench.run, tmp_path / "csv")
+    with (tmp_path / "csv" / "counters.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(table) and all(int(row["running_ns"]) <= int(row["enabled_ns"]) for row in rows)
+
+
+@pytest.mark.outside
+def test_no_perf_outlives_a_killed_engine(bench: Bench, label: str) -> None:
+    bench.detached("--pg", label, "--repeats", "1", "--counters", "auto", *SECONDS)
+    step = bench.await_step("l.i1")
+    backend = bench.backend(step, "insert")
+
+    def counting_it() -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            except OSError:
+                continue
+            if b"--per-thread" in words and str(backend).encode() in words[words.index(b"-p") + 1].split(b","):
+                found.append(int(entry.name))
+        return found
+
+    assert len(counting_it()) == 1
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    wait_for(lambda: not counting_it(), "perf to go")
+    nothing_left(bench)
+    assert not list(processes_of(bench.out))
