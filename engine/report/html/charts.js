@@ -134,13 +134,13 @@ const drawings = {
     node.append(drawn, details);
     const percent = value => (100 * value / tree.value).toFixed(1) + " %";
     const chart = flamegraph().width(width).cellHeight(17).minFrameSize(1).sort(true).transitionDuration(0).resetHeightOnZoom(true)
-      .label(d => `${d.data.name}: ${number(d.value)} samples, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
+      .label(d => `${d.data.name}: ${number(d.value)} ${given.unit}, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
       .setDetailsElement(details);
     if (given.differential) chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(flamegraph.colorMapper.differentialColorMapper);
     d3.select(drawn).datum(structuredClone(tree)).call(chart);
     return {
       node, count: `${given.note}; functions below 0.2 % are left out`,
-      columns: ["function itself", ...(given.differential ? ["samples of the base", "samples"] : ["samples"])],
+      columns: ["function itself", ...(given.differential ? [`${given.unit} of the base`, given.unit] : [given.unit])],
       rows: given.functions.map(each => given.differential ? each : each.slice(0, 2)),
     };
   },

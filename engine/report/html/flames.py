@@ -1,4 +1,7 @@
-"""The flame graphs of a report: each step's and role's sampled stacks, of the base and of what changed against it."""
+"""The flame graphs of a report: each step's and role's stacks, of the base and of what changed against it.
+
+First those that were sampled on the CPUs, then those of the time off them, where the probe `offcpu` was on.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from engine.tracing import stacks
 
 LEAST = 0.002  # of all samples: what is narrower is left out, as it could not be seen
 NAMED = 40  # functions of the table behind it
+SAMPLES, OFF_CPU = "samples", "us off the CPU"  # what widths are
 SERVER_ROLES = ("server",)  # besides the connections'
 
 
@@ -24,12 +28,17 @@ def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     """By step: what can be drawn, with a title, a note and trees of `engine.report.flame`."""
     found: dict[str, list[dict[str, Any]]] = {}
     folders = [Path(folder) for folder in comparison.folders.values()]
-    try:
-        there = {run: stacks.recorded(run) for run in folders if _has_stacks(run)}
-    except UserError:  # of cells whose names are no names of files nothing is opened
-        return found
-    if not there:
-        return found
+    for offcpu in (False, True):
+        try:
+            there = {run: stacks.recorded(run, stacks.FOLDERS[offcpu]) for run in folders if _has_stacks(run, offcpu)}
+        except UserError:  # of cells whose names are no names of files nothing is opened
+            return found
+        for step, graphs in _flames(comparison, there, offcpu) if there else ():
+            found.setdefault(step, []).extend(graphs)
+    return found
+
+
+def _flames(comparison: Comparison, there: Any, offcpu: bool) -> Iterable[tuple[str, Iterable[dict[str, Any]]]]:
     known = {run: results.load(run) for run in there}
     for step in comparison.steps:
         connections = {role for cell in comparison.cells if cell.step == step for role in cell.roles}
@@ -38,47 +47,49 @@ def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
             profiles = {
                 subject.name: profile
                 for subject in comparison.subjects
-                if (profile := _profile(there, known, subject.subject, subject.name, step, role)) is not None
+                if (profile := _profile(there, known, subject.subject, subject.name, step, role, offcpu)) is not None
             }
-            found.setdefault(step, []).extend(_drawn(comparison, profiles, role))
-    return found
+            yield step, _drawn(comparison, profiles, role)
 
 
-def _has_stacks(run: Path) -> bool:
-    return any(run.glob(f"cells/*/{stacks.FOLDERS[0]}/*{stacks.SUFFIX}"))
+def _has_stacks(run: Path, offcpu: bool) -> bool:
+    return any(run.glob(f"cells/*/{stacks.FOLDERS[offcpu]}/*{stacks.SUFFIX}"))
 
 
-def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str) -> Profile | None:
-    """The samples of all runs together; None where there are none."""
+def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str, offcpu: bool) -> Profile | None:
+    """The stacks of all runs together; None where there are none."""
     own = [
-        flame.profile(run, subject, step, role, known=known[run])
+        flame.profile(run, subject, step, role, known=known[run], offcpu=offcpu)
         for run, files in there.items()
         if (subject, step, role) in files
     ]
-    if not own:
-        return None
     folded = Counter[str]()
     for each in own:
         folded.update(each.folded)
+    if not folded.total():
+        return None
     statements = [each.statements for each in own]
-    return Profile(name, folded, None if None in statements else sum(filter(None, statements)), name)
+    return Profile(name, folded, None if None in statements else sum(filter(None, statements)), name, offcpu)
 
 
 def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> Iterable[dict[str, Any]]:
     for name, profile in profiles.items():
         base = profiles.get(comparison.baseline_of(name))
+        unit = OFF_CPU if profile.offcpu else SAMPLES
+        head = f"{role}, off the CPU" if profile.offcpu else role
         if name == comparison.base or base is None:
             graphs = [{"label": name, "tree": pruned(flame.tree(profile.folded))}]
-            yield {"role": role, "title": f"{role}: {name}", "differential": False, "graphs": graphs,
+            yield {"role": role, "title": f"{head}: {name}", "differential": False, "graphs": graphs, "unit": unit,
                    "functions": functions(profile, None),
-                   "note": f"n = {profile.samples} samples on CPU{_only(profile)}"}  # fmt: skip
+                   "note": f"n = {flame.counted(profile)}{_only(profile)}"}  # fmt: skip
             continue
         as_new, as_base, how = flame.difference(base, profile)
         yield {
             "role": role,
-            "title": f"{role}: {name} against {base.name}",
+            "title": f"{head}: {name} against {base.name}",
             "differential": True,
-            "note": f"n = {profile.samples} samples against {base.samples}, compared {how}; red takes more than in "
+            "unit": unit,
+            "note": f"n = {_amount(profile)} against {_amount(base)}, compared {how}; red takes more than in "
                     f"{base.name}, blue less{_only(profile, base)}",
             "functions": functions(base, profile),
             "graphs": [
@@ -86,6 +97,10 @@ def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> I
                 {"label": f"as wide as in {base.name}", "tree": pruned(as_base)},
             ],
         }  # fmt: skip
+
+
+def _amount(profile: Profile) -> str:
+    return flame.counted(profile).removesuffix(" on CPU")
 
 
 def functions(base: Profile, new: Profile | None) -> list[list[Any]]:

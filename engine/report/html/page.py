@@ -26,14 +26,15 @@ from engine.core.record import visible_record
 from engine.core.text import visible
 from engine.core.version import version
 from engine.report import flame, origins, percentile_tables, render, statistics_tables
+from engine.report.html import flames
 from engine.report.html.charts import charts
-from engine.report.html.flames import flames
 from engine.report.origins import Origins
 from engine.report.recorded import Recorded
 from engine.report.tables import ARROWS, Notes, Section, bounds, ratio_text, value_text
 
 LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
 LIBRARY = ("d3.min.js", "plot.umd.min.js")
+WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}
 OWN = ("charts.js", "page.js")
 FIGURE = re.compile(r"[\s▲▼=~?<>!≥-]*($|[0-9.,]+( ?%| ?[kMGT]?B| [mu]?s)?\s*$|[0-9.]+-[0-9.]+$|[·o0-9]+$|nonzero$)")
 WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "not known", "?": "withheld", " ": "no verdict"}
@@ -90,7 +91,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
         statistics_tables.section(comparison, recorded),
     ]
     libraries = _library()
-    data, graphs = charts(comparison, recorded), flames(comparison)
+    data, graphs = charts(comparison, recorded), flames.flames(comparison)
     drawn = flame.library() if graphs else {}
     scripts = [*libraries, *(drawn[name] for name in flame.LIBRARY[1:] if drawn), *(_own(name) for name in OWN)]
     ids = step_ids(comparison.steps)
@@ -228,7 +229,7 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
     for role in data["heat"]:
         yield f"heat {role}", f"How long {role} statements took, over time"
     for place, graph in enumerate(graphs):
-        yield f"flame {place}", f"Where the CPU time went: {graph['title']}"
+        yield f"flame {place}", f"{WHERE_TO[graph['unit']]}: {graph['title']}"
 
 
 def _part(section: Section) -> Part:

@@ -21,6 +21,7 @@ from engine.journal.reader import JournalReader
 from engine.report import flame, origins, render, tables
 from engine.report.html import flames, page, series
 from engine.report.recorded import steps_of
+from engine.tracing import stacks
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
 from tests.support.made_run import SECOND_NS, make_run
@@ -60,6 +61,26 @@ def data_of(text: str) -> dict[str, Any]:
     assert found
     data: dict[str, Any] = json.loads(found[1])
     return data
+
+
+def test_the_time_off_the_cpu_stands_behind_the_time_on_it(recorded: Path) -> None:
+    for cell in recorded.glob("cells/*"):
+        us = 3_000_000 if "-18.6-" in cell.name else 1_000_000
+        stacks.write_folded(cell, "l.i1", "insert", {"[asleep];PostgresMain;ExecInsert;LWLockAcquire": us}, "offcpu")
+    known = compare([recorded])
+    drawn = [each for each in flames.flames(known)["l.i1"] if each["role"] == "insert"]
+    both = ("14.10-prebuilt", "18.6-prebuilt against 14.10-prebuilt")
+    titles = [f"{head}: {names}" for head in ("insert", "insert, off the CPU") for names in both]
+    assert [each["title"] for each in drawn] == titles
+    assert [each["unit"] for each in drawn] == [flames.SAMPLES] * 2 + [flames.OFF_CPU] * 2
+    assert "s off the CPU against" in drawn[3]["note"] and "compared per statement" in drawn[3]["note"]
+    assert drawn[2]["graphs"][0]["tree"]["value"] % 1_000_000 == 0
+    data = {"metric": "rate_per_s", "unit": "", **dict.fromkeys(
+        ("ratios", "cells", "series", "causes", "roles", "waits", "phases", "probed", "heat"), ())}  # fmt: skip
+    heads = [title for _, title in page._charts_of(data, drawn)]
+    assert heads == [f"Where the CPU time went: {title}" for title in titles[:2]] + [
+        f"Where the time off the CPU went: {title}" for title in titles[2:]
+    ]
 
 
 def evil_run(path: Path) -> Path:
