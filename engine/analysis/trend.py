@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -262,11 +263,16 @@ def _read(path: Path) -> dict[str, Entry]:
 
 
 def _write(path: Path, runs: dict[str, Entry]) -> None:
-    """Beside runs that only somebody else may change there is no index: they are read each time."""
-    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    """Beside runs that only somebody else may change there is no index: they are read each time.
+
+    The folder may be anybody's, so nothing that is there already is opened, least of all a symlink.
+    """
+    whole = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with contextlib.suppress(OSError):
+        file = os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")
         try:
-            whole.write_bytes(msgspec.msgpack.encode(Index(FORMAT, runs)))
+            with file:
+                file.write(msgspec.msgpack.encode(Index(FORMAT, runs)))
             whole.replace(path)
         finally:
             whole.unlink(missing_ok=True)

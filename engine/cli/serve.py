@@ -12,6 +12,7 @@ import click
 from engine.cli import interface
 from engine.cli.options import FILE, GLYPHS, OUT, RunArgument
 from engine.core.errors import UserError
+from engine.host.files import open_plain
 from engine.journal.runs import find_run, runs_in
 
 TOKEN = "PGBED_SERVE_TOKEN"
@@ -55,12 +56,16 @@ def serve(run: str | None, out: Path, host: str, port: int, token_file: Path | N
 def _token_of(file: Path) -> str:
     """The token in a file. Raises UserError where others can read it, or where it is none."""
     try:
-        with file.open() as opened:
-            shared = stat.S_IMODE(os.fstat(opened.fileno()).st_mode) & 0o077
+        with os.fdopen(open_plain(file, follow=True)) as opened:
+            status = os.fstat(opened.fileno())
             token = opened.read(1000).strip()
     except UnicodeDecodeError:
         raise _unfit(str(file)) from None
-    if shared:
+    except OSError as error:
+        raise UserError(f"--token-file {file}: cannot be read: {error.strerror}") from None
+    if status.st_uid not in (0, os.geteuid()):
+        raise UserError(f"--token-file {file}: belongs to somebody else, who could know it")
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise UserError(f"--token-file {file}: others can read or write it: chmod 600 it")
     if not LEAST_TOKEN.fullmatch(token):
         raise _unfit(str(file))

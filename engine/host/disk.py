@@ -76,21 +76,31 @@ def check_writable(path: Path) -> None:
     folder = path.absolute().parent
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file")
+    if _is_written_to(path):
+        if not os.access(path, os.W_OK):
+            raise UserError(f"{path}: cannot be written: no permission")
+        return
     if not folder.is_dir():
         raise UserError(f"{path}: cannot be written: the folder {folder} is missing")
     if not os.access(folder, os.W_OK):
         raise UserError(f"{path}: cannot be written: no permission to write into {folder}")
 
 
+def _is_written_to(path: Path) -> bool:
+    """Whether a file is a device or a pipe, or stands for one that is open (/dev/stdout): it keeps its place."""
+    return path.exists() and (not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",)))
+
+
 def replace_text(path: Path, text: str) -> int:
     """Writes a file that the user names, whole or not at all: beside it, then in its place. Returns its bytes.
 
-    What is there and is no plain file (a device, a pipe) is written to. Raises OSError.
+    A device or a pipe is written to, and a symlink stays one. Raises OSError.
     """
     encoded = text.encode("utf-8", "backslashreplace")
-    if path.exists() and not path.is_file():
+    if _is_written_to(path):
         write_text(path, text)
         return len(encoded)
+    path = path.resolve()
     part = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
     try:
         part.write_bytes(encoded)

@@ -23,6 +23,7 @@ from engine.postgres import nix
 
 EXPRESSION = Path(__file__).with_name("derivation.nix")
 HEAD = "Derive("
+NATIVE = re.compile(r"-m\w+=native")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,9 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
     if change.record or change.cflags or change.configure_flags or change.patches:
         env["buildRecord"] = json.dumps(record | change.record)
         env["quiet"] = ""
+    if any(NATIVE.fullmatch(flag) for flag in change.cflags):
+        # nixpkgs' compiler leaves such flags out otherwise. What comes out is for this machine only.
+        env |= {"NIX_ENFORCE_NO_NATIVE": "0", "preferLocalBuild": True, "allowSubstitutes": False}
     if change.ccache:
         env["ccacheFolder"] = str(change.ccache)
     return {

@@ -38,6 +38,12 @@ NIX_ITSELF = re.compile(
 )
 COMPILER_ERROR = re.compile(r":\d+(:\d+)?: (fatal )?error: |\*\*\* \[.*\] Error|: \*\*\*|FAILED at|^error: ")
 MAKE_CHATTER = re.compile(r"make(\[\d+\])?: (Entering|Leaving|Nothing)")
+# Of the machine, not of the source: the same build may do well later.
+LACKING = re.compile(
+    r"virtual memory exhausted|cc1\w*: out of memory|Cannot allocate memory|No space left on device"
+    r"|fatal error: Killed signal|\] Killed$",
+    re.M,
+)
 COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
 ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 POLL_S = 0.5
@@ -118,6 +124,8 @@ def realise(
     if output is None:
         text = log.read_text(errors="replace")
         message = f"{explain_failure(label, text)} (all of it: {log})"
+        if lacking := LACKING.search(text):
+            raise UserError(f"build '{label}' stopped, as the machine had too little: {lacking[0]} (the log: {log})")
         if MISMATCH.search(text) or not any(FAILED_BUILDER.match(line) for line in text.splitlines()):
             raise UserError(message)
         printed = telling_lines(text)

@@ -99,8 +99,7 @@ def main() -> None:
     if not cells:
         return
     scheduler.restore(left["tunables"])
-    block_device.restore(left["tunables"])
-    block_device.restore_left()  # so that no later start restores it again
+    block_device.restore_left()  # under its lock: meanwhile another run may have set the same device
     until_s = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:

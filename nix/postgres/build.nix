@@ -115,18 +115,32 @@ stdenv.mkDerivation {
         if [ -n "''${ccacheFolder:-}" ] && [ -w "$ccacheFolder" ]; then
           export CC="ccache gcc" CCACHE_DIR=$ccacheFolder CCACHE_UMASK=007 CCACHE_TEMPDIR=$PWD/.ccache
           export CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+          # What nixpkgs' compiler adds by itself ccache does not see.
+          added="''${NIX_CFLAGS_COMPILE:-} ''${NIX_ENFORCE_NO_NATIVE:-} ''${NIX_HARDENING_ENABLE:-}"
+          CCACHE_NAMESPACE=$(printf '%s' "$added" | sed 's/-frandom-seed=[^ ]*//' | sha256sum | cut -c 1-16)
+          export CCACHE_NAMESPACE
           # Nobody writes headers while this runs; some are made just before.
           export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
-          key=$({ cat configure; echo "$configureFlags $CFLAGS $PATH $buildInputs"; gcc --version; } | sha256sum)
+          key=$({ cat configure; echo "$configureFlags $CFLAGS $PATH $buildInputs $CCACHE_NAMESPACE"; gcc --version; } | sha256sum)
           found=$ccacheFolder/configure-''${key%% *}
           if [ -e "$found" ]; then cp "$found" config.found; fi
         else
           echo "compiling without ccache"
         fi
-        ./configure --quiet --prefix=/nonexistent --cache-file=config.found $configureFlags
+        configured() { ./configure --quiet --prefix=/nonexistent --cache-file=config.found $configureFlags; }
+        configured
+        # A release up to 16 comes with what bison, flex and perl make. All files in the store are of one age, so that make
+        # would take that for up to date, whatever was changed of what it is made of. A tree of git has none of it.
+        if [ -e src/backend/parser/gram.c ] || [ -e src/backend/utils/fmgroids.h ]; then
+          make -s -C contrib maintainer-clean
+          make -s -C src maintainer-clean
+          configured
+        fi
         if [ -n "$found" ] && [ -e config.found ] && [ ! -e "$found" ]; then
-          cp config.found "$found.$$"
-          mv "$found.$$" "$found"
+          part=$(mktemp "$found.XXXXXX") # in a sandbox every build has the same process ids
+          cat config.found > "$part"
+          chmod 640 "$part"
+          mv "$part" "$found"
         fi
         runHook postConfigure
       ''
