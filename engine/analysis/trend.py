@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -25,10 +27,12 @@ import msgspec
 from engine.analysis import comparability
 from engine.analysis.cells import METRICS
 from engine.analysis.results import CellResult, RunResult, load
-from engine.core.comparison import WorkloadSummary
+from engine.core.comparison import RATE, TIME, WorkloadSummary
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
+from engine.core.model import Build
 from engine.core.record import converted
+from engine.core.text import visible
 from engine.core.version import order_of
 from engine.host.drift import value
 from engine.host.files import read_plain
@@ -36,10 +40,13 @@ from engine.journal.runs import runs_in
 
 Order = Literal["date", "version"]
 INDEX = ".pgbed-trend"
-FORMAT = 2
+FORMAT = 3
 MAX_BYTES = 1 << 30
 LEVEL = 0.001  # of a change, as a test's; Otava looks with ten times that first
 FEWEST = 6  # points with which a change can be told from chance at that level
+COMMIT = re.compile("commit ([0-9a-f]{7,40})")  # as engine.postgres.source has it, without changes
+RELEASE = re.compile(r"(\d+)(\.\d+|(?:beta|rc)\d+)")
+REVISION = re.compile("([^=]+)=git:(.+)@[^@]+")
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal")
 
 
@@ -54,6 +61,9 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     place: int  # among the builds of the run, that of the base being 0
     cells: int
     figures: dict[str, float]
+    workload: str
+    revision: str  # what git calls it: a commit, or a release's tag; empty for what git does not know
+    repository: str  # where the run had it from, as far as its request says
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -80,15 +90,21 @@ class Point(msgspec.Struct, frozen=True):
     version: str
     cells: int
     value: float
+    revision: str = ""
+    repository: str = ""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """`before` is the last point of the old level, `after` the first of the new; `ratio` is of the levels' means."""
+    """`before` is the last point of the old level, `after` the first of the new; `ratio` is of the levels' means.
+
+    `bisect` is the command that finds the commit; empty where it became no slower, or git does not know both builds.
+    """
 
     before: Point
     after: Point
     ratio: float
     p: float
+    bisect: str = ""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -138,6 +154,7 @@ def series(
     """
     unit = next((each.title for each in METRICS if each.name == metric), "")
     points: dict[tuple[str, str], list[Point]] = {}
+    workloads: dict[tuple[str, str], str] = {}
     for run, entry in runs:
         bases = {(each.series, each.step): each for each in entry.found if each.base}
         for each in entry.found:
@@ -153,9 +170,18 @@ def series(
                 own = (f"{each.series}, {'base' if each.base else f'build {each.place + 1} of the run'}", each.step)
             else:
                 own = place
-            points.setdefault(own, []).append(Point(run, entry.created, each.build, each.version, each.cells, shown))
+            points.setdefault(own, []).append(
+                Point(run, entry.created, each.build, each.version, each.cells, shown, each.revision, each.repository)
+            )
+            workloads[own] = each.workload
     return [
-        Series(*place, metric, "of the base" if against_base else unit, ordered, _changes(ordered, margin))
+        Series(
+            *place,
+            metric,
+            "of the base" if against_base else unit,
+            ordered,
+            _changes(ordered, margin, metric, workloads[place], place[1]),
+        )
         for place, found in sorted(points.items())
         for ordered in [tuple(sorted(found, key=_by_version if by == "version" else _by_date))]
     ]
@@ -169,7 +195,9 @@ def _by_version(point: Point) -> tuple[tuple[int, ...], str, str]:
     return order_of(point.version), point.created, point.run
 
 
-def _changes(points: Sequence[Point], margin: float) -> tuple[Change, ...] | None:
+def _changes(
+    points: Sequence[Point], margin: float, metric: str, workload: str, step: str
+) -> tuple[Change, ...] | None:
     if len(points) < FEWEST:
         return None
     try:
@@ -181,26 +209,61 @@ def _changes(points: Sequence[Point], margin: float) -> tuple[Change, ...] | Non
         return ()
     found, _ = compute_change_points(values, max_pvalue=LEVEL, min_magnitude=margin)
     return tuple(
-        Change(points[each.index - 1], points[each.index], float(stats.mean_2 / stats.mean_1), float(stats.pvalue))
+        Change(before, after, ratio, float(stats.pvalue), bisect)
         for each in found
         for stats in [each.stats]
         if stats.mean_1
+        for before, after in [(points[each.index - 1], points[each.index])]
+        for ratio in [float(stats.mean_2 / stats.mean_1)]
+        for slower in [(metric == RATE and ratio < 1) or (metric == TIME and ratio > 1)]
+        for bisect in [_bisect(before, after, workload, step) if slower else ""]
     )
+
+
+def _bisect(before: Point, after: Point, workload: str, step: str) -> str:
+    """The command for what lies between two builds, if both are of one repository as far as is known."""
+    known = {point.repository for point in (before, after)} - {""}
+    if not before.revision or not after.revision or before.revision == after.revision or len(known) > 1:
+        return ""
+    words = ("--good", before.revision, "--bad", after.revision, "--repo", *(known or {"PATH"}),
+             "--workload", workload, "--step", step)  # fmt: skip
+    return visible(shlex.join(("bench", "bisect", *words)))
+
+
+def _revision(build: Build) -> str:
+    """What git calls it, where nothing else was changed."""
+    if match := COMMIT.fullmatch(build.source):
+        return "" if build.initdb_args else match[1]
+    match = RELEASE.fullmatch(build.version)
+    if match is None or build.label not in (build.version, f"{build.version}-prebuilt"):
+        return ""
+    return f"REL_{match[1]}_{match[2].replace('.', '').upper()}"
+
+
+def _repository(build: Build, request: Mapping[str, Any]) -> str:
+    """The folder in `NAME=git:FOLDER@REVISION`, as the run was asked for."""
+    asked = request.get("builds")
+    for spec in asked if isinstance(asked, Sequence) else ():
+        if isinstance(spec, str) and (match := REVISION.fullmatch(spec)) and match[1] == build.label:
+            return match[2]
+    return ""
 
 
 def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
     manifest = result.manifest
     versions = {build.label: build.version for build in manifest.builds}
+    builds = {build.label: build for build in manifest.builds}
     found = []
     places = {label: place for place, label in enumerate(dict.fromkeys((manifest.base, *versions)))}
-    cells: dict[tuple[str, str, bool, str], list[CellResult]] = {}
+    cells: dict[tuple[str, str, bool, str, str], list[CellResult]] = {}
     for cell in result.cells:
         subject = cell.cell.subject
         base = subject.build == manifest.base
-        place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""))
+        workload = str(manifest.workload_of(subject).get("name", ""))
+        place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""), workload)
         if cell.state == "finished" and not subject.arm:
             cells.setdefault(place, []).append(cell)
-    for (name, build, base, version), own in cells.items():
+    for (name, build, base, version, workload), own in cells.items():
         for step in own[0].steps:
             steps = [cell.steps[step] for cell in own if step in cell.steps]
             values = {
@@ -208,7 +271,21 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
                 for metric in METRICS
             }
             figures = {metric: median(each) for metric, each in values.items() if each}
-            found.append(Found(name, step, build, version, base, places.get(build, 0), len(steps), figures))
+            found.append(
+                Found(
+                    name,
+                    step,
+                    build,
+                    version,
+                    base,
+                    places.get(build, 0),
+                    len(steps),
+                    figures,
+                    workload,
+                    _revision(builds[build]) if build in builds else "",
+                    _repository(builds[build], manifest.request) if build in builds else "",
+                )
+            )
     return Entry(seen, manifest.created, tuple(found))
 
 

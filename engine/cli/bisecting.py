@@ -18,6 +18,7 @@ import msgspec
 
 from engine.analysis import bisection
 from engine.analysis.bisection import Ends, Judgement
+from engine.analysis.comparison import compare
 from engine.cli import start
 from engine.cli.output import PlainConsole
 from engine.core.comparison import Comparison, Ratio
@@ -41,6 +42,7 @@ STATE, LOG = "bisect.json", "runs.log"
 FORMAT = 1
 MAX_BYTES = 1 << 24
 GOOD, BAD, TRIED = "good", "bad", "tried"
+END_RUNS = 5  # of the ends, at most, until they are known to differ
 PATIENCE = 8  # judgements for each halving, after which the search is given up
 
 
@@ -189,30 +191,39 @@ class _Bisection:
         self._write()
 
     def _measure_ends(self) -> None:
-        state, search = self.state, self.search
-        run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1]})
+        """Both ends beside each other, again while it is not sure whether and in what they differ."""
+        state, runs = self.state, list[Path]()
+        while True:
+            run, _ = self._measure({GOOD: self.commits[0], BAD: self.commits[-1]})
+            runs.append(self.folder / run)
+            comparison = compare(runs, GOOD)
+            chosen = self._slowest(comparison, last=len(runs) == END_RUNS)
+            if chosen is not None:
+                break
+            self.search.say("  not sure yet that the ends differ; measuring them again")
+        state.step, state.ends_text = chosen.step, f"the ends differ in {_named(chosen)}"
+        state.ends = tuple(ratio for run in runs for ratio in _ends(run, comparison, chosen.step))
+        self._write()
+
+    def _slowest(self, comparison: Comparison, *, last: bool) -> Ratio | None:
+        """The step to judge by; None where it may be found yet. Raises UserError where there is none."""
+        search = self.search
         rates = [comparison.ratio(BAD, step, comparison.judged_by(step)) for step in comparison.steps]
         known = [ratio for ratio in rates if ratio is not None and ratio.ratio is not None]
-        slower = [ratio for ratio in known if ratio.verdict == "slower"]
-        where = f"see bench compare {self.folder / run}"
-        wanted = [ratio for ratio in known if ratio.step == search.step] if search.step else slower
-        if not wanted:
-            faster = [ratio for ratio in known if ratio.verdict == "faster"]
-            if faster and not search.step:
-                raise UserError(
-                    f"the bad end is faster: {', '.join(map(_named, faster))}; swap --good and --bad; {where}"
-                )
-            raise UserError(f"no step of the bad end is slower; give --step, more --pairs or longer steps; {where}")
-        chosen = max(wanted, key=lambda ratio: abs(math.log(ratio.ratio or 1)))
-        if chosen.verdict == "faster":
-            raise UserError(f"the bad end is faster: {_named(chosen)}; swap --good and --bad; {where}")
-        if chosen.verdict != "slower":
+        if search.step:
+            known = [ratio for ratio in known if ratio.step == search.step]
+        if slower := [ratio for ratio in known if ratio.verdict == "slower"]:
+            return max(slower, key=lambda ratio: abs(math.log(ratio.ratio or 1)))
+        where = f"see bench compare {' '.join(str(self.folder / run) for run in comparison.runs)}"
+        if faster := [ratio for ratio in known if ratio.verdict == "faster"]:
+            raise UserError(f"the bad end is faster: {', '.join(map(_named, faster))}; swap --good and --bad; {where}")
+        if not last and any(ratio.verdict == "inconclusive" for ratio in known):
+            return None
+        if search.step and known:
             raise UserError(
-                f"no difference between the ends is known: {_named(chosen)}, {chosen.verdict_text}; {where}"
+                f"no difference between the ends is known: {_named(known[0])}, {known[0].verdict_text}; {where}"
             )
-        state.step, state.ends_text = chosen.step, f"the ends differ in {_named(chosen)}"
-        state.ends = tuple(_ends(self.folder / run, comparison, chosen.step))
-        self._write()
+        raise UserError(f"no step of the bad end is slower; give --step, more --pairs or longer steps; {where}")
 
     def _conclude(self, found: range) -> Found:
         state, search = self.state, self.search
@@ -254,8 +265,6 @@ class _Bisection:
 
     def _measure(self, commits: dict[str, Commit], *, probes: bool = False) -> tuple[str, Comparison]:
         """A run of these builds; its name, and what it came to."""
-        from engine.analysis.comparison import compare
-
         specs = [self._build(name, commit) for name, commit in commits.items()]
         asked = self.search.asked.entries()
         entries = {**asked, "builds": specs, "repeats": self.search.pairs, **self._steps()}

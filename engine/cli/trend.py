@@ -8,9 +8,10 @@ from typing import Literal, cast
 import click
 import msgspec
 
-from engine.cli.options import FOLDER, JSON
+from engine.cli.options import FILE, FOLDER, JSON
 from engine.cli.output import echo, echo_json
 from engine.core.errors import UserError, unknown
+from engine.host import disk
 from engine.journal.runs import default_out
 
 
@@ -39,16 +40,25 @@ from engine.journal.runs import default_out
     metavar="FRACTION",
     help="Smallest change to name.",
 )
+@click.option("--report", type=FILE, metavar="FILE", help="Write a page for the browser, with a chart of each series.")
 @JSON
 def trend(
-    folders: tuple[Path, ...], step: str | None, metric: str, by: str, against_base: bool, margin: float, as_json: bool
+    folders: tuple[Path, ...],
+    step: str | None,
+    metric: str,
+    by: str,
+    against_base: bool,
+    margin: float,
+    report: Path | None,
+    as_json: bool,
 ) -> None:
     """Show a figure of all runs below the folders OUT over time or versions, and where it changed for good.
 
     OUT is a folder that holds runs [default: where runs are kept]. Runs that were measured alike stand in one series:
     same workload and options, settings, probes, design, config, kernel and machine. Figures are medians of a run's
-    cells, also where bench compare withholds a verdict. A change is named with the builds before and after it. What
-    was read is kept in the file .pgbed-trend of each folder.
+    cells, also where bench compare withholds a verdict. A change is named with the builds before and after it, and
+    where it is for the worse and git knows both, with the command bench bisect that finds the commit. What was read is
+    kept in the file .pgbed-trend of each folder.
     """
     from engine.analysis import trend as trends
     from engine.analysis.cells import METRICS
@@ -56,6 +66,8 @@ def trend(
 
     if metric not in (each.name for each in METRICS):
         raise unknown("metric", metric, [each.name for each in METRICS])
+    if report is not None:
+        disk.check_writable(report)  # before the work
     order = cast(Literal["date", "version"], by)
     found: list[tuple[str, trends.Entry]] = []
     for folder in dict.fromkeys(folder.resolve() for folder in folders or (default_out(),)):
@@ -74,6 +86,15 @@ def trend(
             raise unknown("step", step, known)
         where = ", ".join(map(str, folders or (default_out(),)))
         raise UserError(f"{where}: no finished run has {metric}{f' in {step}' if step else ''}")
+    if report is not None:
+        from engine.report.html.page import trend_page
+
+        page = trend_page(series, by)
+        try:
+            size = disk.replace_text(report, page)
+        except OSError as error:
+            raise UserError(f"{report}: cannot be written: {error.strerror}; name another file") from error
+        echo(f"{report.absolute()}: {size / 1e6:.1f} MB; open it in a browser", err=as_json)
     if as_json:
         echo_json(msgspec.to_builtins(series))
         return

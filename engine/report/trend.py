@@ -53,3 +53,5 @@ def _changes(changes: tuple[Change, ...] | None) -> Iterable[str]:
         before, after = change.before, change.after
         yield f"  {change.ratio - 1:+.1%} (p {change.p:.1g}) between {before.build} and {after.build}"
         yield f"    runs {before.run} and {after.run}"
+        if change.bisect:
+            yield f"    which commit? {change.bisect}"

@@ -140,11 +140,14 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path, monkeypatch: py
     short = tmp_path / "short"
     short.write_text("short\n")
     short.chmod(0o600)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
     monkeypatch.setenv("PGBED_OUT", str(tmp_path))
     for options, words in (
         (["--token-file", str(file)], "others can read or write it: chmod 600 it"),
         (["--token-file", str(short)], "the token must be 16 to 256 letters, digits"),
         (["--token-file", str(tmp_path / "none")], "No such file"),
+        (["--token-file", str(fifo)], "not a regular file"),
         (["--port", "65536"], "65536 is not in the range"),
         (["nothing"], "no run 'nothing'"),
     ):

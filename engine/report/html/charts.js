@@ -262,6 +262,26 @@ const drawings = {
     };
   },
 
+  trend(step, width) {
+    const points = step.points, changes = points.filter(d => step.changes.includes(d.place));
+    const node = Plot.plot({
+      width, style, height: 250, marginLeft: 58, marginRight: 12, marginBottom: 40,
+      x: { domain: [0.5, points.length + 0.5], axis: null }, y: { grid: true, label: `↑ ${step.unit}`, ticks: 5 },
+      marks: [
+        Plot.ruleX(changes, { x: d => d.place - 0.5, stroke: "var(--worse)", strokeDasharray: "4,3" }),
+        Plot.text(changes, { x: d => d.place - 0.5, frameAnchor: "top", dx: 4, textAnchor: "start", text: d => short(d.build) }),
+        Plot.lineY(points, { x: "place", y: "value", stroke: "var(--subject-0)", strokeOpacity: 0.5 }),
+        Plot.dot(points, { x: "place", y: "value", r: 3, fill: "var(--subject-0)", title: d => `${d.build}, ${d.created.slice(0, 10)}: ${number(d.value)}` }),
+        Plot.text([points[0]], { x: "place", frameAnchor: "bottom-left", dy: 24, textAnchor: "start", text: d => `${short(d.build)} ${d.created.slice(0, 10)}` }),
+        Plot.text([points[points.length - 1]], { x: "place", frameAnchor: "bottom-right", dy: 24, textAnchor: "end", text: d => `${short(d.build)} ${d.created.slice(0, 10)}` }),
+      ],
+    });
+    return {
+      node, count: `${points.length} runs by ${step.by}`, columns: ["run", "created", "build", step.unit],
+      rows: points.map(d => [d.run, d.created, d.build, d.value]),
+    };
+  },
+
   rate(step, width, figure) {
     const every = step.series.filter(d => d.t);
     const cells = [...new Set(every.map(d => d.repeat))].sort((a, b) => a - b);

@@ -64,7 +64,7 @@ function draw(figure) {
 
 const figures = [...document.querySelectorAll("figure[data-chart]")];
 for (const figure of figures) {
-  if (/^(rate|heat|flame)/.test(figure.dataset.chart)) figure.classList.add("wide");
+  if (/^(rate|heat|flame|trend)/.test(figure.dataset.chart)) figure.classList.add("wide");
   const details = figure.querySelector("details");
   details.addEventListener("toggle", () => {
     if (!figure.found) draw(figure);

@@ -20,6 +20,7 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from engine.analysis.trend import FEWEST, Series
 from engine.core.comparison import Comparison, Ratio
 from engine.core.errors import UserError
 from engine.core.record import visible_record
@@ -108,20 +109,12 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
         )
         for step in comparison.steps
     ]  # fmt: skip
-    template = Environment(
-        loader=DictLoader({"page": _own("page.html")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    template.filters["visible"] = visible
-    return template.get_template("page").render(
+    return rendered(
+        "page.html",
+        scripts,
+        data | {"ids": ids, "flames": graphs},
+        style=drawn.get(flame.STYLE, "") + _own("page.css"),
         title=f"{', '.join(comparison.names[1:]) or comparison.base} against {comparison.base}",
-        policy=_policy(scripts),
-        style=Markup(drawn.get(flame.STYLE, "") + _own("page.css")),
-        scripts=[Markup(script) for script in scripts],
-        data=Markup(in_script(visible_record(data | {"ids": ids, "flames": graphs}))),
         comparison=comparison,
         header=render.header(comparison),
         grid=_grid(comparison, steps),
@@ -133,7 +126,55 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
         notes=render.footer(comparison, notes),
         statistics=statistics_tables.TITLE,
         overview=any(each["ratio"] is not None for each in data["overview"]),
+    )
+
+
+def trend_page(series: Sequence[Series], by: str) -> str:
+    """A page of figures over many runs, with a chart of each series. Raises UserError as `page` does."""
+    scripts = [*_library(), *(_own(name) for name in OWN)]
+    steps = {
+        str(place): {"unit": each.unit, "by": by, "points": [
+            {"place": at, "build": point.build, "created": point.created, "run": point.run, "value": point.value}
+            for at, point in enumerate(each.points, 1)
+        ], "changes": [each.points.index(change.after) + 1 for change in each.changes or ()]}
+        for place, each in enumerate(series)
+    }  # fmt: skip
+    parts = [
+        Part("Where it changed for good", ("", "builds", "p", "runs"), tuple(
+            (f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
+             f"{change.before.run} and {change.after.run}")
+            for change in each.changes or ()
+        ))
+        for each in series
+    ]  # fmt: skip
+    return rendered(
+        "trend.html",
+        scripts,
+        {"subjects": [], "steps": steps, "flames": {}},
+        style=_own("page.css"),
+        title=f"{series[0].metric} by {by}",
+        series=list(zip(series, parts, strict=True)),
+        fewest=FEWEST,
+    )
+
+
+def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **values: Any) -> str:
+    """A page of a template, with the data that its scripts draw."""
+    environment = Environment(
+        loader=DictLoader({name: _own(f"{name}.html") for name in ("parts", template.removesuffix(".html"))}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    return environment.get_template(template.removesuffix(".html")).render(
+        policy=_policy(scripts),
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+        data=Markup(in_script(visible_record(data))),
         version=version(),
+        **values,
     )
 
 

@@ -28,3 +28,17 @@ def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         disk.write_text(Path("/dev/full"), "text")
     assert Path("/dev/full").exists()
+
+
+def test_a_link_stays_one_and_an_open_file_keeps_its_place(tmp_path: Path) -> None:
+    file, link = tmp_path / "page", tmp_path / "link"
+    file.write_text("before")
+    link.symlink_to(file)
+    disk.check_writable(link)
+    disk.replace_text(link, "after")
+    assert link.is_symlink() and file.read_text() == "after" and len(list(tmp_path.iterdir())) == 2
+    with file.open("r+") as opened:
+        standing = Path(f"/proc/self/fd/{opened.fileno()}")
+        disk.check_writable(standing)
+        disk.replace_text(standing, "through")
+        assert os.fstat(opened.fileno()).st_ino == file.stat().st_ino and opened.read() == "through"

@@ -278,6 +278,15 @@ def test_a_derivation_without_a_change_is_the_same() -> None:
     assert (same.drv, same.out) == (known.drv, known.out)
 
 
+def test_flags_for_this_machine_only_reach_the_compiler() -> None:
+    known = derivation.read_derivation(Path(next(entry for entry in builds.catalog() if entry.label == "13.16").drv))
+    plain, native = (
+        derivation._request(known, derivation.Change(cflags=(flag,)))["env"] for flag in ("-O3", "-march=native")
+    )
+    assert {name: native[name] for name in native.keys() - plain.keys()}["NIX_ENFORCE_NO_NATIVE"] == "0"
+    assert (native["preferLocalBuild"], native["allowSubstitutes"]) == (True, False)
+
+
 def test_a_derivation_as_nixpkgs_writes_it_comes_out_the_same() -> None:
     expression = """
       let source = builtins.toFile "a-source" "it"; in derivation {

@@ -14,6 +14,7 @@ from engine.analysis import trend
 from engine.cli.main import main
 from engine.core.version import order_of
 from engine.journal.manifest import read_manifest
+from engine.report.html import page
 from tests.support.made_run import make_run
 
 RUNS, CHANGED = 14, 8  # from the ninth on the new build is 10 % slower in qr100
@@ -50,6 +51,8 @@ def test_a_change_is_found_between_its_builds_and_nowhere_else(out: Path, order:
     assert (series["step"], len(series["points"])) == ("qr100", RUNS)
     assert [change[side]["build"] for side in ("before", "after")] == ["17beta8", "17beta9"]
     assert change["ratio"] == pytest.approx(0.9, rel=0.01) and change["p"] < trend.LEVEL
+    command = "--good REL_17_BETA8 --bad REL_17_BETA9 --repo PATH --workload insert --step qr100"
+    assert change["bisect"] == f"bench bisect {command}"
 
 
 def test_it_is_drawn_with_the_place_of_the_change(out: Path) -> None:
@@ -60,7 +63,31 @@ def test_it_is_drawn_with_the_place_of_the_change(out: Path) -> None:
     assert len(points) == 7 and sum(line.count("o") for line in points) == RUNS
     column = marks.index("^")
     assert points[-1][column] == "o" and points[0][column - 1 : column + 1].count("o") == 0
-    assert all(len(line) <= 80 for line in lines[2:])
+    assert all(len(line) <= 80 for line in lines[2:] if "bench bisect" not in line)
+
+
+def test_the_page_has_the_chart_the_change_and_the_command(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in page.LIBRARY:
+        (tmp_path / name).write_text("/* library */")
+    monkeypatch.setenv(page.LIBRARY_VARIABLE, str(tmp_path))
+    outcome = bench(str(out), "--step", "qr100", "--report", str(tmp_path / "trend.html"))
+    assert outcome.exit_code == 0 and "trend.html" in outcome.stdout, outcome.stderr
+    text = (tmp_path / "trend.html").read_text()
+    assert text.count("bench bisect --good REL_17_BETA8 --bad REL_17_BETA9") == 1 and "17beta8 to 17beta9" in text
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    changed = [step for step in data["steps"].values() if step["changes"]]
+    assert [(len(step["points"]), step["changes"]) for step in changed] == [(RUNS, [CHANGED + 1])]
+
+
+def test_an_index_is_written_through_no_link(tmp_path: Path) -> None:
+    nightly(tmp_path, 1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    (tmp_path / trend.INDEX).symlink_to(elsewhere)
+    trend.entries(tmp_path)
+    assert elsewhere.read_text() == "mine" and not (tmp_path / trend.INDEX).is_symlink()
 
 
 def test_only_what_changed_is_read_again(out: Path, tmp_path: Path) -> None:
