@@ -22,6 +22,7 @@ MOST_WEIGHT = math.log(1e4)  # of one judgement: clusters of one run have more i
 # would be taken for the answer where the search had met it first. Of drawn histories of 30 commits with one such change
 # this leaves 2 of 100 wrong, and takes one judgement in five.
 UNSEEN = 1 / 8
+BETWEEN = 20.0  # odds
 LOOKS_BACK = 8  # commits that are looked at, at most; by how many the error of each must be less
 
 
@@ -78,6 +79,21 @@ def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) ->
     mean = math.fsum(leaning) / len(leaning)
     found = _student((mean - away) / error, freedom) - _student((mean + away) / error, freedom)
     return max(-MOST_WEIGHT, min(MOST_WEIGHT, found))
+
+
+def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
+    """Whether a commit is like neither end but midway, so that two commits made a part of the difference each.
+
+    That is asked of what was judged twice or more, and came to no more than even odds of being like either.
+    """
+    own = [each for each in judgements if each.index == index]
+    if len(own) < 2 or abs(math.fsum(weight(each, ends, judgements) for each in own)) > math.log(BETWEEN):
+        return False
+    away, (deviation, freedom) = difference(ends, judgements), spread(ends, judgements)
+    leaning = [value for each in own for value in _leaning(each)]
+    error, mean = deviation / math.sqrt(len(leaning)), math.fsum(leaning) / len(leaning)
+    nearest = max(_student((mean - end) / error, freedom) for end in (away, -away))
+    return _student(mean / error, freedom) - nearest > math.log(BETWEEN)
 
 
 def belief(count: int, ends: Ends, judgements: Sequence[Judgement], after: int = 0) -> Belief:

@@ -181,6 +181,12 @@ class _Bisection:
             say("  fast: what was found is mended by then, and another commit is looked for behind it")
         self._write()
         now = bisection.belief(self.count, Ends(state.ends), judgements, self.places.get(state.after, 0))
+        if bisection.is_between(place, Ends(state.ends), judgements):
+            good, bad, middle = (each.hash[:SHOWN_HEX] for each in (self.commits[0], self.commits[-1], commit))
+            raise UserError(
+                f"{commit.text} is midway between both ends, so that more than one commit made it slower: search on "
+                f"with --good {good} --bad {middle}, and with --good {middle} --bad {bad}"
+            )
         left = sum(each > self.search.error / self.count for each in now.first)
         say(f"  {left} commit{'s' if left != 1 else ''} left")
 

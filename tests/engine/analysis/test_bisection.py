@@ -83,3 +83,19 @@ def test_later_evidence_takes_the_search_back() -> None:
     better = [Judgement(4, ((0.0, PLANTED),) * 3)] * 2
     assert max(bisection.belief(8, ends, [misled]).first[4:]) < 0.01
     assert sum(bisection.belief(8, ends, [misled, *better]).first[4:]) > 0.99
+
+
+def test_two_changes_of_half_the_size_are_told_from_noise() -> None:
+    chance, ends = random.Random(3), Ends((PLANTED, PLANTED * 1.01, PLANTED * 0.99))
+
+    def judged(level: float, count: int) -> list[Judgement]:
+        return [
+            Judgement(4, tuple((level + chance.gauss(0, 0.003), PLANTED + chance.gauss(0, 0.003)) for _ in range(3)))
+            for _ in range(count)
+        ]
+
+    for count, between in ((1, False), (4, True)):
+        found = [bisection.is_between(4, ends, judged(PLANTED / 2, count)) for _ in range(50)]
+        assert sum(found) > 25 if between else not any(found)
+    for level in (0.0, PLANTED, 2 * PLANTED):
+        assert not any(bisection.is_between(4, ends, judged(level, 4)) for _ in range(50))
