@@ -4,10 +4,15 @@ What starting costs is nearly all imports. They are done by a thread of their ow
 theirs by themselves on Linux, and what the interface starts later, an engine perhaps, is to have the usual one. Where
 nothing is left for it, as no CPU is ever idle, it begins again after a while with somewhat more: a thread that has
 little cannot be given more.
+
+That holds within a session only where the kernel shares the CPUs among sessions first (sched(7), autogroup): there ten
+terminals would take ten shares, whatever the priority of what runs in them. The session is then given a low priority
+as long, and a process of its own sees to it that it gets back what it had, whatever becomes of this one.
 """
 
 import fcntl
 import os
+import signal
 import sys
 import threading
 import time
@@ -22,6 +27,8 @@ LOW_FROM = "PGBED_STARTS_LOW"  # in the environment, of one that begins again
 LOADING_S = 5.0  # with the lowest
 PATIENCE_S = 10.0  # for those that start before
 LOOK_S = 0.02
+SESSION = Path("/proc/self/autogroup")  # `/autogroup-123 nice 0`
+TRIES, BETWEEN_TRIES_S = 50, 0.1  # the kernel takes one of these a tenth of a second from all users together
 
 
 def gently(run: Path | None, load: Callable[[], None]) -> Callable[[], None]:
@@ -31,12 +38,64 @@ def gently(run: Path | None, load: Callable[[], None]) -> Callable[[], None]:
         load()
         return lambda: None
     turn = _turn(run)
-    thread = threading.Thread(target=_behind, args=(load, LOW if again else LOWEST), name="loading", daemon=True)
+    niceness = LOW if again else LOWEST
+    release = _session_behind(niceness)
+    thread = threading.Thread(target=_behind, args=(load, niceness), name="loading", daemon=True)
     thread.start()
     thread.join(None if again else LOADING_S)
     if thread.is_alive():
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {LOW_FROM: "1"})
-    return lambda: os.close(turn) if turn is not None else None
+
+    def shown() -> None:
+        release()
+        if turn is not None:
+            os.close(turn)
+
+    return shown
+
+
+def _session_behind(niceness: int) -> Callable[[], None]:
+    """Gives this session less than others, where sessions are shared among; returns what gives it back.
+
+    So does the end of this process: another one in the session waits for it, and heeds no signal of a terminal.
+    """
+    usual = _session_niceness()
+    if usual is None or usual >= niceness or not _give_session(niceness, 1):
+        return lambda: None
+    waiting, held = os.pipe2(os.O_CLOEXEC)
+    if (between := os.fork()) == 0:  # one in between that ends: nobody has to wait for the other
+        if os.fork() == 0:
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            for inherited in (0, 1, 2, held):
+                os.close(inherited)
+            os.read(waiting, 1)
+            _give_session(usual, TRIES)
+        os._exit(0)
+    os.close(waiting)
+    os.waitpid(between, 0)
+    return lambda: os.close(held)
+
+
+def _session_niceness() -> int | None:
+    """None where sessions are not shared among."""
+    try:
+        return int(SESSION.read_text().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _give_session(niceness: int, tries: int) -> bool:
+    for _ in range(tries):
+        try:
+            SESSION.write_text(str(niceness))
+        except BlockingIOError:
+            time.sleep(BETWEEN_TRIES_S)
+        except OSError:
+            return False
+        else:
+            return True
+    return False
 
 
 def _behind(load: Callable[[], None], niceness: int) -> None:

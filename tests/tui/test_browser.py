@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -19,10 +20,16 @@ from click.testing import CliRunner
 from engine.cli.main import main
 from tests.support.made_run import make_run
 from tests.tui.test_terminal_lost import children_of, is_gone, wait_for
+from workloads.process import PR_SET_PDEATHSIG
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token.of_our~own"
 Page = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
+
+
+def _die_with_test() -> None:
+    """A test that is killed leaves no server behind."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 @contextmanager
@@ -31,7 +38,9 @@ def served(*options: str, **environment: str) -> Iterator[tuple[subprocess.Popen
     command = [sys.executable, "-m", "engine", "serve", *options]
     given = os.environ | {"PYTHONPATH": str(ROOT), **environment}
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=given, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as server:
+    with subprocess.Popen(
+        command, env=given, stdout=pipe, stderr=pipe, text=True, start_new_session=True, preexec_fn=_die_with_test
+    ) as server:
         try:
             assert server.stdout is not None and server.stderr is not None
             yield server, server.stdout.readline() or server.stderr.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,19 +14,31 @@ import pytest
 
 from tests.support.growing import growing
 from tests.support.made_run import make_run
+from tests.tui.test_terminal_lost import wait_for
 from tui import starting
 
 ROOT = Path(__file__).parents[2]
+REAL = starting.SESSION
+
+
+@pytest.fixture(autouse=True)
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for the priority of the session, which is that of all tests."""
+    stand_in = tmp_path / "autogroup"
+    stand_in.write_text("/autogroup-1 nice 0\n")
+    monkeypatch.setattr(starting, "SESSION", stand_in)
+    return stand_in
 
 
 def niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-def test_a_run_that_is_measured_is_given_way_to_while_the_interface_starts(tmp_path: Path) -> None:
+def test_a_run_that_is_measured_is_given_way_to_while_the_interface_starts(tmp_path: Path, session: Path) -> None:
     usual, seen = niceness(), []
     with growing(tmp_path) as live:
         shown = starting.gently(live.run, lambda: seen.append(niceness()))
+        assert session.read_text() == str(starting.LOWEST), "else each terminal has a share of its own"
         assert seen == [starting.LOWEST] and niceness() == usual, "what is started later is to be as quick as ever"
         others: list[float] = []
 
@@ -41,6 +54,33 @@ def test_a_run_that_is_measured_is_given_way_to_while_the_interface_starts(tmp_p
         for thread in threads:
             thread.join(10)
         assert len(others) == 3
+        wait_for(lambda: session.read_text() == "0", "the session to have what it had")
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="this kernel does not share the CPUs among sessions")
+def test_a_session_gets_back_what_it_had_when_the_interface_is_killed_while_it_starts(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, subprocess, sys\n"
+        "from pathlib import Path\n"
+        "from tui import starting\n"
+        "def load():\n"
+        "    stays = subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)\n"
+        "    print(starting.SESSION.read_text().split()[-1], stays.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "starting.gently(Path(sys.argv[1]), load)\n"
+    )
+    given = os.environ | {"PYTHONPATH": str(ROOT)}
+    with growing(tmp_path) as live:
+        command = [sys.executable, "-c", script, str(live.run)]
+        done = subprocess.run(command, env=given, stdout=subprocess.PIPE, start_new_session=True, check=False)
+    meanwhile, pid = done.stdout.split()
+    try:
+        if meanwhile == b"0":
+            pytest.skip("the tests are in a control group of their own, where sessions count for nothing")
+        assert int(meanwhile) == starting.LOWEST
+        wait_for(lambda: Path(f"/proc/{int(pid)}/autogroup").read_text().endswith("nice 0\n"), "the session")
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
 
 
 def test_nobody_waits_for_ever_or_beside_a_run_that_is_over(tmp_path: Path) -> None:
@@ -77,5 +117,6 @@ def test_where_no_cpu_is_idle_it_begins_again_with_more(tmp_path: Path, lower: i
     own = min(niceness() + lower, starting.LOWEST)
     with growing(tmp_path) as live:
         command = ["nice", "-n", str(lower), sys.executable, "-c", script, str(live.run)]
-        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        given = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=given, capture_output=True, text=True, start_new_session=True)
     assert done.stdout.split() == [str(starting.LOWEST), str(max(own, starting.LOW)), "False"], done.stderr
