@@ -73,7 +73,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sched: Annotated[
         tuple[str, ...],
         about(
-            "A tunable of the kernel's scheduler, in every cell; on the host it is restored afterwards.",
+            "A tunable of the kernel's scheduler, in every cell; on the host it is restored afterwards. ext=scx_rusty "
+            "starts that scheduler of sched_ext.",
             metavar="NAME=VALUE",
             repeated=True,
         ),

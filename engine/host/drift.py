@@ -13,6 +13,7 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("kernel", "release", "the kernel"),
     ("kernel", "build", "the kernel's build"),
     ("kernel", "command_line", "the kernel's command line"),
+    ("kernel", "sched_ext", "the scheduler (sched_ext)"),
     ("kernel", "clock_source", "the clock source"),
     ("kernel", "mitigations", "the CPU mitigations"),
     ("cpu", "model", "the CPU"),

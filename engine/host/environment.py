@@ -8,7 +8,8 @@ A record is a JSON object of sections. Whatever a machine does not tell is null;
     memory   total_bytes, limit_bytes (of the control group), swap_bytes, swap_used_bytes, huge_pages,
              transparent_huge_pages, numa_balancing, swappiness, dirty_ratio, dirty_bytes,
              dirty_background_ratio, dirty_background_bytes
-    kernel   release, build, command_line, clock_source, mitigations ({name: state}, without "Not affected")
+    kernel   release, build, command_line, clock_source, sched_ext (which one is loaded),
+             mitigations ({name: state}, without "Not affected")
     storage  path, mount_point, filesystem, mount_options, source, device (the disk), disk_model, rotational (bool),
              scheduler, read_ahead_kb, wbt_lat_usec, nr_requests, write_cache, free_bytes
     state    load1, load5, busy_share (0 to 1, of all CPUs while the record was made, its own work not counted),
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.text import visible
+from engine.host import sched_ext
 from engine.host.counters import CPU_COLUMNS, device_of, mount_of, parse_host_stat
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
@@ -221,6 +223,7 @@ def _kernel() -> EnvironmentRecord:
         "build": platform.version(),
         "command_line": _text("/proc/cmdline"),
         "clock_source": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "sched_ext": sched_ext.loaded(),
         "mitigations": {name: state for name, state in states.items() if state and state != "Not affected"} or None,
     }
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.kernel import version_of
 from engine.core.text import visible
+from engine.host import sched_ext
 
 SYSCTL, DEBUG = "/proc/sys/kernel/sched_", "/sys/kernel/debug/sched/"
 MOVED, EEVDF, LAST = (5, 13), (6, 6), (1000, 0)  # from sysctl to debugfs; from CFS to EEVDF
@@ -45,23 +46,28 @@ PLACES: dict[str, tuple[Place, ...]] = {
 def known(release: str) -> dict[str, Path]:
     """The tunables of a kernel, and where it has them."""
     version = version_of(release)
-    return {
+    found = {
         name: Path(place.path)
         for name, places in PLACES.items()
         for place in places
         if place.since <= version < place.until
     }
+    return found | ({sched_ext.TUNABLE: sched_ext.PLACE} if version >= sched_ext.SINCE else {})
 
 
 def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """NAME=VALUE each. Raises UserError for a name that no kernel has, given twice, or a value that is no number."""
+    """NAME=VALUE each: a number, or of `ext` a scheduler. Raises UserError for what no kernel has, or given twice."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not value.isascii() or not value.isdecimal() or len(value) > 18:
+        if name == sched_ext.TUNABLE and not sched_ext.NAME.fullmatch(value):
+            raise UserError(f"--sched {visible(text)}: give the program of a scheduler, such as ext=scx_rusty")
+        if name != sched_ext.TUNABLE and (
+            not equals or not value.isascii() or not value.isdecimal() or len(value) > 18
+        ):
             raise UserError(f"--sched {visible(text)}: give NAME=NUMBER, such as base_slice_ns=3000000")
-        if name not in PLACES:
-            raise UserError(f"--sched {visible(name)}: no kernel has it; known: {', '.join(PLACES)}")
+        if name not in (*PLACES, sched_ext.TUNABLE):
+            raise UserError(f"--sched {visible(name)}: no kernel has it; known: {', '.join(PLACES)}, ext")
         if name in found:
             raise UserError(f"--sched {name}: given twice")
         found[name] = value
@@ -73,9 +79,11 @@ def check_recorded(tunables: Tunables) -> None:
     parsed([f"{name}={value}" for name, value in tunables])
 
 
-def check(tunables: Tunables, release: str) -> None:
-    """Raises UserError for a tunable that a kernel does not have; names those that it has."""
+def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = None) -> None:
+    """Raises UserError for a tunable that a kernel lacks, by its release and configuration; names those it has."""
     there = known(release)
+    if options and options.get(sched_ext.OPTION) == "n":
+        there.pop(sched_ext.TUNABLE, None)
     for name, _ in tunables:
         if name not in there:
             raise UserError(f"--sched {name}: Linux {release} does not have it; it has {', '.join(there)}")
@@ -84,6 +92,8 @@ def check(tunables: Tunables, release: str) -> None:
 def check_here(tunables: Tunables) -> None:
     """Raises UserError where this machine's own kernel cannot be tuned so."""
     check(tunables, platform.release())
+    for name in _schedulers(tunables):
+        sched_ext.check_here(name)
     values(tunables)
     for name, path in _here(tunables).items():
         try:
@@ -107,14 +117,17 @@ def values(tunables: Tunables) -> dict[str, str]:
 def tuned(tunables: Tunables) -> Iterator[None]:
     """While it lasts the tunables have these values. Raises UserError where the kernel does not take one."""
     check(tunables, platform.release())
-    before = values(tunables)
+    before, asked = values(tunables), dict(tunables)
     try:
-        for (name, value), path in zip(tunables, _here(tunables).values(), strict=True):
+        for name, path in _here(tunables).items():
             try:
-                path.write_text(value)
+                path.write_text(asked[name])
             except OSError as error:
-                raise UserError(f"--sched {name}={value}: the kernel does not take it: {error.strerror}") from None
-        yield
+                raise UserError(f"--sched {name}={asked[name]}: the kernel refuses it: {error.strerror}") from None
+        with ExitStack() as stack:
+            for name in _schedulers(tunables):
+                stack.enter_context(sched_ext.running(name))
+            yield
     finally:
         restore(before)
 
@@ -130,4 +143,8 @@ def restore(before: Mapping[str, str]) -> None:
 
 def _here(tunables: Tunables) -> dict[str, Path]:
     there = known(platform.release())
-    return {name: there[name] for name, _ in tunables if name in there}
+    return {name: there[name] for name, _ in tunables if name in there and name != sched_ext.TUNABLE}
+
+
+def _schedulers(tunables: Tunables) -> list[str]:
+    return [value for name, value in tunables if name == sched_ext.TUNABLE]

@@ -14,7 +14,7 @@ from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.request import Request
 from engine.core.text import visible
 from engine.guest import accelerator, closure, host_kernels, initrd, kernels, tools
-from engine.host import environment, kexec, scheduler
+from engine.host import environment, kexec, sched_ext, scheduler
 from engine.host.environment import Machine
 
 SYSTEM_MB = 512  # of a guest's memory, for its kernel, page tables and the engine
@@ -118,7 +118,7 @@ def prepare(
     roots = out / ".builds"
     found = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
     for kernel in found:
-        scheduler.check(scheduler.parsed(request.sched), kernel.release)
+        _check_tunables(request, kernel)
     programs = tools.find(progress, roots)
     runs, why = accelerator.choose(request.accelerator, found[0], programs, progress)
     by_9p = _why_9p(request, found, programs)
@@ -141,7 +141,7 @@ def _booted(request: Request, out: Path) -> Guests:
     """The kernels that this machine is booted into."""
     found = tuple(host_kernels.resolve(label) for label in request.kernels)
     for kernel in found:
-        scheduler.check(scheduler.parsed(request.sched), kernel.release)
+        _check_tunables(request, kernel)
     kept = environment.record(out)["storage"]["filesystem"]
     if kept in IN_MEMORY:
         raise UserError(f"--kernel-by reboot: {out} is on {kept}, which a boot may empty; choose a disk with --out")
@@ -149,6 +149,13 @@ def _booted(request: Request, out: Path) -> Guests:
     lines = [f"kernel {each.label}: {each.release}, {each.scheduler}, booted by kexec" for each in found]
     last = "and once more at the end, into its boot loader's default"
     return Guests(found, None, (*lines, f"this machine is booted for each cell: {cells} times, {last}"))
+
+
+def _check_tunables(request: Request, kernel: Kernel) -> None:
+    tunables = scheduler.parsed(request.sched)
+    scheduler.check(tunables, kernel.release, kernel.options)
+    if name := dict(tunables).get(sched_ext.TUNABLE):
+        sched_ext.program(name)  # which the guest has from here
 
 
 def _why_9p(request: Request, found: Sequence[Kernel], programs: tools.Tools) -> str:

@@ -16,7 +16,7 @@ import psycopg
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Cell, Manifest
-from engine.host import environment
+from engine.host import environment, sched_ext
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.attached import AttachedServer
@@ -130,7 +130,10 @@ class Attempt:
             named = ("label", "release", "version", "provenance", "digest", "config_digest")
             origin["boot"] = {**{name: getattr(kernel, name) for name in named}, "by": "kexec"}
         # The manifest's record is the host's: that a guest is another machine is no news.
-        for finding in drift(manifest.environment, origin["environment"]) if cell.subject.kernel == HOST else ():
+        planned = manifest.environment
+        if sched_ext.TUNABLE in dict(manifest.tunables):  # then it runs in cells only
+            planned = planned | {"kernel": {**(planned.get("kernel") or {}), "sched_ext": None}}
+        for finding in drift(planned, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)
         with self._server(build, cell, manifest, folder, note, stop) as server:
             origin["server"] = server.record()

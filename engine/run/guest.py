@@ -33,6 +33,7 @@ from engine.core.text import visible
 from engine.guest import closure, kernels, tools
 from engine.guest.clock import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
+from engine.host import sched_ext
 from engine.host.account import make_passable, unprivileged
 from engine.host.files import is_name, open_plain
 from engine.journal.wire import Receiver
@@ -305,6 +306,9 @@ class GuestAttempt:
             yield bpftrace.resolve()
         if self._manifest.perf:
             yield Path(self._manifest.perf["path"]).resolve().parent
+        scheduler = dict(self._manifest.tunables).get(sched_ext.TUNABLE)
+        if scheduler is not None:
+            yield sched_ext.program(scheduler).resolve().parent
         for build in self._manifest.builds:  # of all cells, so that these have one image
             yield Path(build.prefix)
         for load in (self._manifest.workload, *self._manifest.arms.values()):

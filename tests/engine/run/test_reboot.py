@@ -1,6 +1,6 @@
 """A run whose cells have a boot each: what is decided, that it always ends, and the whole chain over a real server.
 
-Only the machine is made up: that a kernel is booted for real is seen in a guest (test_guest.py).
+Only the machine is made up.
 """
 
 from __future__ import annotations

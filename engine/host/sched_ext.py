@@ -1,0 +1,92 @@
+"""Schedulers of sched_ext, Linux 6.12 and later: programs, called scx_…, that schedule for as long as they run.
+
+The kernel falls back to its own scheduler when the program ends, however that is; and as the kernel ends the program
+with the engine, nothing is left to be restored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from engine.core.clock import patient
+from engine.core.errors import UserError
+from engine.host.account import bound_to_engine
+
+SINCE = (6, 12)
+TUNABLE = "ext"  # --sched ext=scx_rusty
+OPTION = "SCHED_CLASS_EXT"
+PLACE = Path("/sys/kernel/sched_ext")
+NAME = re.compile(r"scx_[a-z0-9_]{1,40}")
+START_TIMEOUT_S, END_TIMEOUT_S, POLL_S = patient(20.0), patient(10.0), 0.1
+
+
+def loaded(place: Path = PLACE) -> str | None:
+    """The scheduler that runs, as it calls itself; empty without one, None where the kernel knows of none."""
+    try:
+        state = (place / "state").read_text().strip()
+        return (place / "root" / "ops").read_text().strip() if state != "disabled" else ""
+    except FileNotFoundError:
+        return "" if (place / "state").exists() else None
+    except OSError:
+        return None
+
+
+def program(name: str) -> Path:
+    """The program of a scheduler. Raises UserError where there is none."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise UserError(f"--sched {TUNABLE}={name}: there is no program {name}: nix shell nixpkgs#scx.full has it")
+    return Path(found)
+
+
+def check_here(name: str, place: Path = PLACE) -> None:
+    """Raises UserError where this kernel cannot have that scheduler, or has one."""
+    here = loaded(place)
+    if here is None:
+        raise UserError(f"--sched {TUNABLE}: Linux {os.uname().release} here has no sched_ext (CONFIG_{OPTION})")
+    if here:
+        raise UserError(f"--sched {TUNABLE}={name}: the scheduler {here} runs already; end that first")
+    if os.geteuid() != 0:
+        raise UserError(f"--sched {TUNABLE}={name}: only root may do that; start bench as root")
+    program(name)
+
+
+@contextmanager
+def running(name: str, place: Path = PLACE) -> Iterator[None]:
+    """While it lasts that scheduler decides. Raises UserError where it does not come up."""
+    check_here(name, place)
+    with TemporaryFile() as said:
+        process = subprocess.Popen(
+            [program(name)],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=bound_to_engine(signal.SIGKILL),
+        )
+        try:
+            until_s = time.monotonic() + START_TIMEOUT_S
+            # It calls itself rusty_1.0.9_x86_64, say.
+            while not (loaded(place) or "").startswith(name.removeprefix("scx_")):
+                if process.poll() is not None or time.monotonic() > until_s:
+                    said.seek(0)
+                    last = said.read()[-300:].decode(errors="replace").split()
+                    raise UserError(f"--sched {TUNABLE}={name}: it does not come up: {' '.join(last) or 'no word'}")
+                time.sleep(POLL_S)
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
