@@ -56,7 +56,7 @@ def record(builds: str, probes: str, out: Path) -> Path:
     bench = Bench(out)
     observed = ("--probes", probes) if probes else ()
     bench.detached("--pg", builds, *SIZE, *SHAPE, *observed)
-    second = builds.split(",")[1]
+    second = builds.split(",")[1].partition("=")[0]  # of what was built for it, its label
     attempt, step = second_build(bench, second)
     time.sleep(WARM_S)
     backend = bench.backend(step, "insert")
