@@ -100,7 +100,7 @@ def replace_text(path: Path, text: str) -> int:
     if _is_written_to(path):
         write_text(path, text)
         return len(encoded)
-    path = path.resolve()
+    path = Path(os.path.realpath(path))  # which takes a loop of symlinks as it is
     part = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
     try:
         part.write_bytes(encoded)

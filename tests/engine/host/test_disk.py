@@ -37,6 +37,10 @@ def test_a_link_stays_one_and_an_open_file_keeps_its_place(tmp_path: Path) -> No
     disk.check_writable(link)
     disk.replace_text(link, "after")
     assert link.is_symlink() and file.read_text() == "after" and len(list(tmp_path.iterdir())) == 2
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    disk.replace_text(loop, "a file now")
+    assert loop.read_text() == "a file now"
     with file.open("r+") as opened:
         standing = Path(f"/proc/self/fd/{opened.fileno()}")
         disk.check_writable(standing)
