@@ -66,14 +66,16 @@ class KeyRow(Lines):
         """Draws the row, as wide as it is."""
         spans: list[Span] = []
         keys: list[ShownKey] = []
-        place = self._edge
+        place, end = self._edge, 0
         for each in self._fitting():
             display = self.app.get_key_display(each)
             keys.append(ShownKey(each.key, display, each.description, each.action, place))
-            spans += [(display, "key"), (f" {each.description}{' ' * BETWEEN}", "")]
-            place = keys[-1].end + BETWEEN
+            # No blanks after the last, or a row that just fits would be cut.
+            spans += [(f"{' ' * (place - end)}", ""), (display, "key"), (f" {each.description}", "")]
+            end = keys[-1].end
+            place = end + BETWEEN
         self.keys = tuple(keys)
-        self.show([((" " * self._edge, ""), *spans)])
+        self.show([tuple(spans)])
 
     def _bindings_changed(self, screen: Screen[object]) -> None:
         if self.is_attached and screen is self.screen:
