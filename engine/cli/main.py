@@ -157,7 +157,7 @@ def _of_interface(args: list[str]) -> bool:
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     """Prints it only where it is asked for: to find it takes longer than some commands."""
     if asked and not ctx.resilient_parsing:
-        click.echo(f"bench {version()}")
+        echo(f"bench {version()}")
         ctx.exit()
 
 

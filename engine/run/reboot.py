@@ -18,6 +18,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.kernel import Kernel
 from engine.core.model import Manifest
+from engine.core.text import visible
 from engine.host import kexec, resume_unit
 from engine.host.kexec import Running
 from engine.journal import outcome
@@ -171,11 +172,15 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
                     return Outcome(failed + len(lost), False)
     except UserError as error:
         leave = True
-        print(f"bench: {error}", file=sys.stderr, flush=True)
+        _say(f"bench: {error}")
         raise
     finally:
         if leave:
             resume_unit.remove(root)
+
+
+def _say(text: str) -> None:
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def _begin(run: Path) -> None:
@@ -193,7 +198,7 @@ def _boot_for(run: Path, manifest: Manifest, cell: str, running: Running, machin
     with JournalWriter.open(run) as journal:
         _note(journal, {"cell": cell, "kernel": kernel.label, "boot_id": running.boot_id})
         journal.rows.harden()
-    print(f"booting kernel {kernel.label} ({kernel.release}) for {cell}", file=sys.stderr, flush=True)
+    _say(f"booting kernel {kernel.label} ({kernel.release}) for {cell}")
     machine.boot(kernel)
 
 
@@ -203,7 +208,7 @@ def _fail(run: Path, lost: Sequence[tuple[str, str]]) -> None:
         for cell, why in lost:
             t_ns = time.monotonic_ns()
             journal.end_attempt(journal.begin_attempt(cell, t_ns, {}), t_ns, "failed", why)
-            print(f"{cell}: {why}", file=sys.stderr, flush=True)
+            _say(f"{cell}: {why}")
 
 
 def _note(journal: JournalWriter, data: dict[str, str | int]) -> None:

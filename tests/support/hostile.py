@@ -10,7 +10,8 @@ from typing import Any
 from engine.core.model import config_key
 
 EVIL = "\x1b[2J\x1b]0;owned\x07[/red][bold]\u202e\x9b\nnext\r"
-KEPT = ("schema", "created", "kind", "arm", "run", "interleave", "stop")  # what would be refused, or mean another run
+# What would be refused, or mean another run.
+KEPT = ("schema", "created", "kind", "arm", "run", "interleave", "stop", "counters")
 
 
 def poison(run: Path) -> Path:
