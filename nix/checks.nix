@@ -80,6 +80,11 @@ let
       "narrowing"
     ];
   };
+  # These take long, and almost nothing else of the engine's tests does.
+  planted = map (name: "tests/engine/analysis/test_${name}.py") [
+    "attribution"
+    "cpu_wait"
+  ];
   # And of the screens.
   screensApart = {
     live = [
@@ -148,14 +153,18 @@ in
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
     engine =
       tests "The tests of the engine but its runs, against real servers" "engine"
-        "--ignore=tests/engine/run tests/engine";
+        "--ignore=tests/engine/run ${
+          lib.concatMapStringsSep " " (file: "--ignore=${file}") planted
+        } tests/engine";
     runs = tests "Whole runs" "runs" "${without "run" apart} tests/engine/run";
     attached =
       tests "Runs of servers and clients that are elsewhere, or beside another load" "attached"
         (runsOf apart.attached);
     abreast = tests "Runs of servers side by side" "abreast" (runsOf apart.abreast);
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
-    micro = tests "Runs of one-shot timings" "micro" (runsOf apart.micro);
+    micro = tests "Runs of one-shot timings, and servers that are slowed down on purpose" "micro" (
+      toString ([ (runsOf apart.micro) ] ++ planted)
+    );
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
     slices = tests "What drives servers in turns, and when it ends" "slices" (runsOf apart.slices);
     screens =

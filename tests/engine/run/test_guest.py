@@ -27,7 +27,7 @@ UNDER = ("6.1-distro", "6.12-distro")
 BOOT_S = 400.0
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 GUEST = ("--accelerator", "tcg", "--guest-pin", "0", "--guest-memory", "1GB")
-SWEEP = ("--workload", "pgbench-select", "--clients", "1,2", "--seconds", "4", "--pgbench-scale", "1", "--repeats", "1",
+SWEEP = ("--workload", "pgbench-select", "--clients", "1,2", "--seconds", "2", "--pgbench-scale", "1", "--repeats", "1",
          "--warmup-seconds", "0", "--set", "shared_buffers=32MB", "--probes", "runq")  # fmt: skip
 # What a guest survives, and then what it does not: disk full, all memory taken, and nobody to feed the watchdog.
 FAULTS = """#!/bin/sh
