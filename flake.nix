@@ -44,7 +44,8 @@
     in
     lib.genAttrs [ "packages" "legacyPackages" "apps" "checks" "devShells" "formatter" ] output
     // {
-      lib = {
+      # lib.SYSTEM.run is a block of a plan as a derivation: see nix/block.nix.
+      lib = output "lib" // {
         inherit mkBench;
         versions = defaultVersions;
       };
@@ -54,6 +55,10 @@
         path = ./nix/templates/patched;
         description = "bench with PostgreSQL servers that have patches and flags of your own";
       };
+      # Blocks of a plan of your own, for builders that offer the feature pgbed-bench, stand beside these in a flake of
+      # yours, with another nonce to measure again, such as the revision that is tested:
+      #   hydraJobs.nightly = lib.genAttrs [ "1" "2" "3" "4" ] (
+      #     block: pgbed.lib.x86_64-linux.run { plan = ./nightly.toml; inherit block; nonce = self.rev; });
       hydraJobs = lib.genAttrs [ "packages" "checks" ] output;
     };
 }

@@ -53,6 +53,14 @@ in
     }
     // lib.optionalAttrs (pgbench != null) { inherit pgbench; }
     // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; };
+  lib.run = pkgs.callPackage ./block.nix {
+    inherit
+      bench
+      hyperfine
+      pgbench
+      postgres
+      ;
+  };
   # `nix build` looks here, too.
   legacyPackages = postgres.aliases;
   apps = {

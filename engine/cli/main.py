@@ -47,6 +47,8 @@ ELSEWHERE = {
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
     "host-kernels": ("engine.cli.host_kernels:host_kernels", "Install kernels that this machine can be booted into."),
     "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
+    "farm": ("engine.cli.farm:farm", "Measure a plan in blocks on Nix's remote builders."),
+    "block": ("engine.cli.farm:block", ""),
     "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
     "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
 }
@@ -110,7 +112,7 @@ class Bench(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes a line for each command, and imports none of their modules for that."""
         lines = {name: command.short_help or "" for name, command in self.commands.items() if not command.hidden}
-        lines |= {name: line for name, (_, line) in ELSEWHERE.items()}
+        lines |= {name: line for name, (_, line) in ELSEWHERE.items() if line}
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
 

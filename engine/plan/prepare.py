@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -248,7 +249,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     records = {load.name: recorded(load, there, left_out, labels) for load in asked.loads}
     route, client_host = routes.decide(request, [(load.workload, records[load.name]) for load in asked.loads])
     manifest = Manifest(
-        run=f"{created:%Y%m%d-%H%M%S}-{_slug(labels)}",
+        # Blocks begin at the same second on several machines.
+        run="-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX)))),
         created=created.isoformat(timespec="seconds"),
         engine=version(),
         seed=request.seed,

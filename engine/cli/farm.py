@@ -1,0 +1,79 @@
+"""The command `bench farm`: the blocks of a plan on Nix's remote builders."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from engine.cli.options import FILE
+from engine.cli.output import echo, echo_json
+from engine.core.errors import UserError
+from engine.postgres import nix
+
+MOST_BLOCKS = 1000
+
+
+@click.command()
+@click.argument("plan", type=FILE)
+@click.option(
+    "--blocks", type=click.IntRange(1, MOST_BLOCKS), default=4, show_default=True, help="How many to measure."
+)
+@click.option("--again", is_flag=True, help="Measure again what has been measured before.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
+    help="Folder for the links result-1, result-2, … [default: the current one]",
+)  # fmt: skip
+@click.option("--builders", metavar="SPEC", help="Builders, as in nix.conf [default: those that Nix knows].")
+@click.option("--json", "as_json", is_flag=True, help="Print the blocks as JSON; what happens goes to stderr.")
+def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, as_json: bool) -> None:
+    """Measure a plan in blocks on Nix's remote builders; `bench compare result-*` pools them.
+
+    A block is a run of all the plan's subjects on one machine, so that no pair spans two. Builders that offer the
+    feature pgbed-bench take them; give each 1 job at a time. A builder tells which machine it is by the file
+    /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows (extra-sandbox-paths in its nix.conf), else by the
+    id of its boot. What was measured before is in the Nix store and not measured again without --again.
+    """
+    from engine.farm.blocks import derive, link, realise
+    from engine.farm.plan import block_plan
+
+    def progress(line: str) -> None:
+        echo(line, err=as_json)
+
+    bench = _own_path()
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=nix.cache_folder()) as folder:
+        shared = block_plan(plan, Path(folder), progress)
+        for notice in shared.notices:
+            progress(notice)
+        nonce = secrets.token_hex(8) if again else ""
+        found = realise(derive(shared.record(bench), blocks, nonce, Path(folder)), builders, progress)
+        links = {block.number: link(block, out) for block in found if block.state != "failed"}
+    if as_json:
+        rows = [{**asdict(block), "link": str(links.get(block.number, "")) or None} for block in found]
+        echo_json({"blocks": rows})
+    elif links:
+        echo(f"{len(links)} of {len(found)} blocks: bench compare {out / 'result-*'}")
+    sys.exit(0 if len(links) == len(found) else 1)
+
+
+@click.command(hidden=True)
+def block() -> None:
+    """Measure one block, within the build of its derivation."""
+    from engine.farm.inside import measure
+
+    sys.exit(measure())
+
+
+def _own_path() -> str:
+    """Where this bench is in the Nix store."""
+    path = Path(os.environ.get("PGBED_CATALOG", "")).resolve()
+    place = Path(*path.parts[:4]) if len(path.parts) > 4 else path
+    if nix.store_hash(place) is None or not (place / "bin" / "bench").exists():
+        raise UserError("builders are given bench from the Nix store: start it from its flake (nix run), or by ./bench")
+    return str(place)

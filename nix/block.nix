@@ -1,0 +1,50 @@
+# A block of a plan as a derivation: `run { plan = ./nightly.toml; block = 1; }`. Its output is a run directory, for
+# `bench compare`; another `nonce` measures again. The builds are those that the plan names by their labels.
+{
+  lib,
+  stdenv,
+  bench,
+  hyperfine,
+  pgbench,
+  postgres,
+}:
+{
+  plan,
+  block,
+  nonce ? "",
+}:
+let
+  text = builtins.readFile plan;
+  labels = (builtins.fromTOML text).builds or (throw "${toString plan}: name its builds");
+  serverOf =
+    label:
+    let
+      known = lib.filter (build: build.label == label) postgres.catalog;
+    in
+    if known == [ ] then
+      throw "${toString plan}: ${label} is no label of a build: a builder has no files of this machine"
+    else
+      postgres.packages.${(lib.head known).attr};
+  # What clients of a plan are, where its text names their workload at all.
+  programsOf =
+    workload: found:
+    lib.optionalAttrs (builtins.match ".*${workload}.*" text != null) (
+      lib.filterAttrs (_: program: program.folder != null) found
+    );
+  programIn = folder: name: {
+    inherit folder;
+    file = "bin/${name}";
+  };
+in
+import ../engine/farm/block.nix {
+  inherit (stdenv.hostPlatform) system;
+  inherit bench block nonce;
+  plan = text;
+  servers = lib.listToAttrs (map (label: lib.nameValuePair label (serverOf label)) labels);
+  programs =
+    programsOf "pgbench" { PGBED_PGBENCH = programIn pgbench "pgbench"; }
+    // programsOf "micro" {
+      PGBED_PG_DUMP = programIn pgbench "pg_dump";
+      PGBED_HYPERFINE = programIn hyperfine "hyperfine";
+    };
+}
