@@ -16,7 +16,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from engine.journal.lock import is_locked
@@ -39,7 +40,7 @@ def gently(run: Path | None, load: Callable[[], None]) -> Callable[[], None]:
         return lambda: None
     turn = _turn(run)
     niceness = LOW if again else LOWEST
-    release = _session_behind(niceness)
+    release = _session_behind(niceness, turn)
     thread = threading.Thread(target=_behind, args=(load, niceness), name="loading", daemon=True)
     thread.start()
     thread.join(None if again else LOADING_S)
@@ -54,27 +55,35 @@ def gently(run: Path | None, load: Callable[[], None]) -> Callable[[], None]:
     return shown
 
 
-def _session_behind(niceness: int) -> Callable[[], None]:
+def _session_behind(niceness: int, turn: int | None) -> Callable[[], None]:
     """Gives this session less than others, where sessions are shared among; returns what gives it back.
 
     So does the end of this process: another one in the session waits for it, and heeds no signal of a terminal.
     """
     usual = _session_niceness()
-    if usual is None or usual >= niceness or not _give_session(niceness, 1):
+    if usual is None or not 0 <= usual < niceness or not _give_session(niceness, 1):
         return lambda: None
     waiting, held = os.pipe2(os.O_CLOEXEC)
     if (between := os.fork()) == 0:  # one in between that ends: nobody has to wait for the other
-        if os.fork() == 0:
-            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
-            for inherited in (0, 1, 2, held):
-                os.close(inherited)
-            os.read(waiting, 1)
-            _give_session(usual, TRIES)
-        os._exit(0)
+        try:
+            if os.fork() == 0:
+                _give_back(usual, waiting, (0, 1, 2, held, *(() if turn is None else (turn,))))
+        finally:
+            os._exit(0)
     os.close(waiting)
     os.waitpid(between, 0)
     return lambda: os.close(held)
+
+
+def _give_back(usual: int, waiting: int, unused: Sequence[int]) -> None:
+    """Once the other end of `waiting` is closed, by whatever."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    for inherited in unused:
+        with suppress(OSError):
+            os.close(inherited)
+    os.read(waiting, 1)
+    _give_session(usual, TRIES)
 
 
 def _session_niceness() -> int | None:

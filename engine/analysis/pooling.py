@@ -98,8 +98,9 @@ def _apart(group: _Group, centre: float, pairs: int) -> float:
 
 
 def machines_of(cells: ComparedCells) -> dict[str, str]:
-    """The machine that each run was measured on."""
-    return {run.name: run.machine or "unknown" for run in cells.runs}
+    """The machine that each run was measured on; one for all where any run does not tell its own."""
+    known = all(run.machine for run in cells.runs)
+    return {run.name: run.machine if known else "unknown" for run in cells.runs}
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.text import visible
+from engine.host.account import bound_to_engine
 from engine.postgres import nix
 from engine.postgres.derivation import read_derivation
 
@@ -134,7 +136,13 @@ def _run(blocks: Sequence[Block], builders: str | None, progress: Progress) -> t
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         log = Path(folder) / "log"
         with log.open("wb") as sink:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sink)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=sink,
+                preexec_fn=bound_to_engine(signal.SIGTERM),
+            )
         try:
             while process.poll() is None:
                 _tell(log, seen, progress)

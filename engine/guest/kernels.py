@@ -196,8 +196,11 @@ def told_by(image: Path) -> tuple[str, str]:
 
 def _said(image: Path) -> bytes:
     """What an x86 image says of itself (Documentation/arch/x86/boot.rst: kernel_version); empty where it is none."""
-    with image.open("rb") as file:
-        head = file.read(HEADER_BYTES)
+    try:
+        with image.open("rb") as file:
+            head = file.read(HEADER_BYTES)
+    except OSError as error:
+        raise UserError(f"{image}: {error.strerror}") from None
     if head[0x202:0x206] != b"HdrS":
         return b""
     begin = int.from_bytes(head[0x20E:0x210], "little") + 0x200

@@ -17,7 +17,9 @@ from engine.core.errors import UserError
 
 # On the command line of every kernel that is booted so: tells it from one that the firmware has booted.
 MARK = "pgbed.boot=kexec"
-KEXEC_FILE_LOAD = {"x86_64": 320, "aarch64": 294}
+# A kernel that panics is left by itself, into what the firmware boots; it would stand still for ever.
+AFTER_PANIC = "panic=30"
+KEXEC_FILE_LOAD = {"x86_64": 320}
 CONTAINERS = (".dockerenv", "run/.containerenv", "run/systemd/container", "run/host/container-manager")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 COMMAND_LINE = Path("/proc/cmdline")
@@ -70,8 +72,12 @@ def check() -> None:
 
 def load(image: Path, initrd: Path, command_line: str) -> None:
     """Makes a kernel ready to be booted. Raises UserError where the one that runs does not take it."""
-    text = f"{command_line} {MARK}".encode() + b"\0"
-    with image.open("rb") as kernel, initrd.open("rb") as first:
+    text = f"{command_line} {MARK} {AFTER_PANIC}".encode() + b"\0"
+    try:
+        kernel, first = image.open("rb"), initrd.open("rb")
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}: the kernel is not there any more") from None
+    with kernel, first:
         libc = ctypes.CDLL(None, use_errno=True)
         number = KEXEC_FILE_LOAD[platform.machine()]
         fds = ctypes.c_long(kernel.fileno()), ctypes.c_long(first.fileno())

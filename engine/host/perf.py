@@ -102,7 +102,13 @@ def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
     found: dict[int, dict[str, EventCount]] = {}
     for (pid, event), parts in raw.items():
         found.setdefault(pid, {})[event] = _together(parts)
-    return found
+    return {pid: _counted(events) for pid, events in found.items()}
+
+
+def _counted(events: dict[str, EventCount]) -> dict[str, EventCount]:
+    """Without those for which a process that ran had no counter: what they came to is not known."""
+    ran = "task-clock" in events and events["task-clock"].count > 0
+    return {name: event for name, event in events.items() if event.enabled_ns or not ran}
 
 
 def _together(parts: Sequence[tuple[float, int, float]]) -> EventCount:
@@ -192,7 +198,7 @@ class Counting:
             os.close(answers)
         try:
             self._tell("ping")
-        except UserError:
+        except BaseException:
             self.close()
             raise
 
@@ -243,11 +249,13 @@ class Counting:
         with suppress(BrokenPipeError):
             os.write(self._orders, f"{order}\n".encode())
         until_s, answer = time.monotonic() + PATIENCE_S, b""
+        answers = select.poll()  # of select.select no descriptor may be above 1023
+        answers.register(self._answers, select.POLLIN)
         while b"ack" not in answer:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 raise UserError(f"perf stat did not answer within {PATIENCE_S:.0f} s")
-            if select.select([self._answers], [], [], left_s)[0]:
+            if answers.poll(left_s * 1000):
                 part = os.read(self._answers, 64)
                 if not part:
                     raise UserError(f"perf stat: {self._end_words()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,16 @@ WantedBy=multi-user.target
 """
 
 
+def check_place(run: Path) -> None:
+    """Raises UserError where anybody else could change what every boot goes on with, by root, unasked."""
+    place, trusted = run.resolve(), (0, os.geteuid())
+    for folder in (place, *place.parents):
+        found = folder.stat()
+        sticky = folder != place and found.st_mode & stat.S_ISVTX
+        if found.st_uid not in trusted or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
+            raise UserError(f"{folder}: another user can change what is in it, and root goes on with it at every boot")
+
+
 def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
     """From now on every boot runs a command of pgbed's Python, whose output goes to `log`. Raises UserError."""
     names = [name for name in os.environ if name in PASSED_ON or (name.startswith("PGBED_") and name.isidentifier())]
@@ -39,8 +50,9 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
     script, unit = root / SCRIPT, root / UNIT
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(f"#!/bin/sh\n{exports}cd /\nexec {command} >> {shlex.quote(str(log))} 2>&1\n")
-        script.chmod(0o700)
+        script.unlink(missing_ok=True)
+        with os.fdopen(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "w") as file:
+            file.write(f"#!/bin/sh\n{exports}cd /\nexec {command} >> {shlex.quote(str(log))} 2>&1\n")
         (root / RUN).write_text(f"{run}\n")
         if not unit.exists():
             unit.write_text(TEXT)

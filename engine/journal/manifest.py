@@ -76,6 +76,8 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     for look in manifest.looks:
         if not (look.pairs > 0 and 0 < look.level <= LEVEL):
             raise UserError(f"{path}: looks: {look.pairs} pairs at level {look.level} make no sense")
+    if manifest.rebooting and (manifest.looks or manifest.minutes is not None):
+        raise UserError(f"{path}: a run whose cells have a boot each has an end that is planned")
     pairs = [look.pairs for look in manifest.looks]
     if pairs != sorted(set(pairs)):
         raise UserError(f"{path}: looks: after {', '.join(map(str, pairs))} pairs are in no order")

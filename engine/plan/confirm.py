@@ -13,11 +13,12 @@ from engine.core.route import Route
 from engine.core.text import visible
 from engine.guest import host_kernels
 from engine.guest import kernels as known_kernels
-from engine.host import scheduler
+from engine.host import perf, scheduler
 from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
+from engine.plan import counting
 from engine.postgres import builds, configs, from_source, programs
 from engine.postgres.attached import left_in
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
@@ -67,6 +68,7 @@ def confirm(
         else:
             _confirm_build(build, known, given.get(build.label), run.parent, progress)
     _confirm_workload(manifest, run.parent, progress)
+    _confirm_perf(manifest, run.parent, progress)
     _confirm_kernels(manifest, kernels, run.parent, progress)
     return connections
 
@@ -96,6 +98,16 @@ def _confirm_each(flag: str, given: Sequence[str], recorded: Sequence[str], noun
             raise UserError(
                 f"{flag} {visible(each)} of this run {risk}; if you trust it, confirm it with the same {flag}"
             )
+
+
+def _confirm_perf(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
+    """It is started with the rights of whoever resumes: only that of this machine is."""
+    recorded = manifest.perf.get("path")
+    if recorded is not None and recorded != counting.find(progress, out / ".builds"):
+        raise UserError(
+            f"this run counts events by {visible(recorded)}, which is not the perf of this machine; name it in "
+            f"{perf.VARIABLE} if you trust it, or start a new run"
+        )
 
 
 def _finished(run: Path, manifest: Manifest) -> bool:

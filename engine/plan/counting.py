@@ -40,23 +40,25 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
         raise UserError(f"--counters hardware: not {where}, whose counters cannot be tried first; use auto")
     if request.attached:
         return Perf(notices=("no counters: the processes of servers that are running already cannot be seen",))
+    tried_here = HOST in request.kernels or request.rebooting
     try:
-        program = _program(progress, roots)
+        program = find(progress, roots)
         own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
         record = {"path": program, "version": visible(ask([program, "--version"], own).shown)}
-        there = perf.trial(program, own) if HOST in request.kernels else frozenset()
+        there = perf.trial(program, own) if tried_here else frozenset()
     except UserError as error:
         if strict:
             raise UserError(f"--counters hardware: {error}") from None
         return Perf(notices=(f"no counters: {error}",))
-    if HOST not in request.kernels or there & {event.name for event in EVENTS if event.hardware}:
+    if not tried_here or there & {event.name for event in EVENTS if event.hardware}:
         return Perf(record)
     if strict:
         raise UserError(f"--counters hardware: {NO_PMU.partition(';')[0]}; use auto")
     return Perf(record, (NO_PMU,))
 
 
-def _program(progress: Progress, roots: Path) -> str:
+def find(progress: Progress, roots: Path) -> str:
+    """The perf of this machine. Raises UserError where there is none."""
     pinned = os.environ.get(perf.VARIABLE, "")
     if pinned.endswith(".drv"):
         return str(nix.realise("perf", pinned, progress, roots / "perf") / "bin" / "perf")

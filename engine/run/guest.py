@@ -304,7 +304,7 @@ class GuestAttempt:
         bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()
-        if self._manifest.perf:
+        if self._manifest.perf.get("path"):
             yield Path(self._manifest.perf["path"]).resolve().parent
         scheduler = dict(self._manifest.tunables).get(sched_ext.TUNABLE)
         if scheduler is not None:

@@ -21,6 +21,7 @@ from engine.core.model import Manifest
 from engine.core.text import visible
 from engine.host import kexec, resume_unit
 from engine.host.kexec import Running
+from engine.host.lock import exclusive_run
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
@@ -146,36 +147,40 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
     At its end the machine is booted as ever, unless it was asked to stop or a kernel did not come up: then it stays as
     it is. Either way later boots go on with nothing. Raises UserError where it cannot go on.
     """
-    manifest, failed, leave = planned(run), 0, True
+    manifest, failed, unit_stays, tried = planned(run), 0, False, set[str]()
+    resume_unit.check_place(run)
     if not booted:
         _begin(run)
+        if decide(_state(run, manifest, machine.running())) == Over():
+            return Outcome(0, False)
         words = ["-m", "engine", "engine", str(run), "--booted"]
         resume_unit.install(run, words, run / "engine.log", root)
     try:
         while True:
             state = _state(run, manifest, machine.running())
             match decide(state):
+                case RunCell(cell) if cell in tried:
+                    raise UserError(f"{cell}: it was to be run, and there is no record of that")
                 case RunCell(cell):
+                    tried.add(cell)
                     outcome_ = execute(run, only=cell)
                     failed += outcome_.failed
                     if outcome_.interrupted:
                         return outcome_
                 case BootFor(cell):
-                    leave = False
-                    _boot_for(run, manifest, cell, state.running, machine)
+                    with exclusive_run(concurrent=manifest.allow_concurrent):
+                        _boot_for(run, manifest, cell, state.running, machine)
+                    unit_stays = True
                     return Outcome(failed, False)
                 case Over(lost):
                     _fail(run, lost)
                     if not lost:
                         resume_unit.remove(root)
-                        machine.reboot()
+                        with exclusive_run(concurrent=manifest.allow_concurrent):
+                            machine.reboot()
                     return Outcome(failed + len(lost), False)
-    except UserError as error:
-        leave = True
-        _say(f"bench: {error}")
-        raise
     finally:
-        if leave:
+        if not unit_stays:
             resume_unit.remove(root)
 
 

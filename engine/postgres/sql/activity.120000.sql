@@ -2,6 +2,7 @@
 -- pg_stat_get_activity is what pg_stat_activity reads; without its joins the question costs half.
 -- Backends that do the same are one row, as there may be hundreds: their pids, and how many us ago each began what it does.
 -- $2 leaves out who began it less than so many microseconds ago: nearly all, of hundreds.
+-- A role outside pg_monitor is told that a vacuum runs, and no more.
 -- pg_blocking_pids stops the lock manager for a moment, so it is asked only for those that wait for a lock.
 SELECT 'wait', event, state, blocked_by::text, array_agg(pid)::text, array_agg(age_us)::text
 FROM (
@@ -15,7 +16,8 @@ FROM (
 ) AS backend
 GROUP BY event, state, blocked_by
 UNION ALL
-SELECT 'vacuum', relid::regclass::text, phase, NULL, ARRAY[pid]::text, ARRAY[heap_blks_scanned, heap_blks_total]::text
+SELECT 'vacuum', relid::regclass::text, phase, NULL, ARRAY[pid]::text,
+       ARRAY[coalesce(heap_blks_scanned, 0), coalesce(heap_blks_total, 0)]::text
 FROM pg_stat_progress_vacuum
 WHERE datid = $1::oid
 UNION ALL

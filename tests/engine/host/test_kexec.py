@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.errors import UserError
 from engine.host import kexec, resume_unit
 
 
@@ -59,3 +60,8 @@ def test_the_unit_runs_the_command_with_the_same_environment_until_it_is_removed
     resume_unit.remove(machine)
     assert resume_unit.run_of(machine) is None and (machine / resume_unit.UNIT).exists()
     assert not (machine / resume_unit.SCRIPT).exists()
+
+
+def test_a_kernel_that_is_not_there_any_more_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the kernel is not there any more"):
+        kexec.load(tmp_path / "vmlinuz", tmp_path / "initrd", "quiet")

@@ -236,16 +236,22 @@ def test_a_vacuum_at_work_is_seen(major: int, server: Servers) -> None:
         connection.execute("DELETE FROM dusty WHERE a % 2 = 0")
         connection.execute("SET vacuum_cost_delay = 20")
         connection.execute("SET vacuum_cost_limit = 100")
+        connection.execute("CREATE ROLE plain LOGIN")
         thread = threading.Thread(target=connection.execute, args=("VACUUM dusty",))
         thread.start()
         activity = Activity(monitor)
         seen: set[tuple[str, str]] = set()
-        while thread.is_alive() and not seen:
-            with suppress(MonitorError):
-                seen = {(vacuum.relation, vacuum.phase) for vacuum in activity.sample().vacuums}
+        with Monitor(running.dsn() + " user=plain") as stranger:
+            told = Activity(stranger)
+            unnamed: set[str] = set()
+            while thread.is_alive() and not (seen and unnamed):
+                with suppress(MonitorError):
+                    seen |= {(vacuum.relation, vacuum.phase) for vacuum in activity.sample().vacuums}
+                    unnamed |= {vacuum.relation for vacuum in told.sample().vacuums}
         thread.join()
-        connection.execute("DROP TABLE dusty")
+        connection.execute("DROP TABLE dusty; DROP ROLE plain")
     assert seen and {relation for relation, _ in seen} == {"dusty"}
+    assert unnamed == {""}, "who may not see more is told that there is one"
 
 
 def test_a_frozen_server_cannot_freeze_the_monitor(server: Servers) -> None:

@@ -159,3 +159,13 @@ def test_a_kernel_that_never_comes_up_fails_its_cells_and_the_machine_stays(
     with pytest.raises(UserError, match="does not take it"):
         go_on(run, booted=False, machine=Machine(lambda: AT_FIRST, refuses, machine.reboot), root=root)
     assert resume_unit.run_of(root) is None, "or every boot would try it"
+    run.chmod(0o777)
+    with pytest.raises(UserError, match="another user can change what is in it"):
+        go_on(run, booted=True, machine=machine.calls(), root=root)
+    assert machine.boots == 4
+
+
+def test_a_record_that_ends_by_looks_is_no_run_of_boots(tmp_path: Path, planned: Any) -> None:
+    create_run(tmp_path / planned["run"], {**planned, "minutes": 5.0})
+    with pytest.raises(UserError, match="whose cells have a boot each"):
+        read_manifest(tmp_path / planned["run"])
