@@ -90,10 +90,12 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
 def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
     """The shares over some intervals. Times are of the kernel; waits are of samples, one per interval."""
     total_ns = sum(second.dt_ns for second in seconds)
-    waits = [second.wait for second in seconds if second.wait is not None]
+    waits = [second for second in seconds if second.wait is not None]
 
     def waiting(kind: str) -> float:
-        return share(sum(kind_of(wait.event) == kind for wait in waits), len(waits))
+        """Of the samples; a process that is stopped still shows the wait that it was stopped in."""
+        found = (second.wait for second in waits if second.backend_state not in ("T", "t"))
+        return share(sum(wait is not None and kind_of(wait.event) == kind for wait in found), len(waits))
 
     def in_state(states: str, of: Callable[[RoleSecond], str]) -> float:
         seen = [of(second) for second in seconds if of(second)]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.__main__ import PARTS, failures
 
-SHARES = {"arguments": 0.05, "hostile": 0.06, "manifests": 0.04, "journals": 0.04, "kills": 0.05}
+SHARES = {"arguments": 0.03, "hostile": 0.06, "manifests": 0.04, "journals": 0.04, "kills": 0.03}
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -55,6 +55,12 @@ def test_a_stopped_backend_is_named_before_what_it_waited_for() -> None:
     assert cause.name == "stopped" and "SIGSTOP" in cause.text and str(BACKEND) in cause.text
 
 
+def test_a_backend_that_was_stopped_in_a_wait_did_not_wait_all_along() -> None:
+    wait = Wait("LWLock:WALWrite", "active")
+    cause = first(stall(*(second(t, wait, backend_state="S" if t < 104 else "T") for t in range(99, 111))))
+    assert cause.name == "stopped" and 0.5 < cause.score < 0.9
+
+
 def test_a_stopped_client_is_named() -> None:
     cause = first(throughout(IDLE, client_state="T"))
     assert cause.name == "stopped" and "client" in cause.text
