@@ -36,7 +36,7 @@ let
     file = "bin/${name}";
   };
 in
-import ../engine/farm/block.nix {
+import ../engine/blocks/block.nix {
   inherit (stdenv.hostPlatform) system;
   inherit bench block nonce;
   plan = text;

@@ -107,7 +107,7 @@ let
     );
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
-    ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/farm/block.nix} ${../engine/postgres/derivation.nix} $(find ${../nix} -name '*.nix')
+    ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/blocks/block.nix} ${../engine/postgres/derivation.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
 

@@ -39,8 +39,8 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
     /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows (extra-sandbox-paths in its nix.conf), else by the
     id of its boot. What was measured before is in the Nix store and not measured again without --again.
     """
-    from engine.farm.blocks import derive, link, realise
-    from engine.farm.plan import block_plan
+    from engine.blocks.blocks import derive, link, realise
+    from engine.blocks.plan import block_plan
 
     def progress(line: str) -> None:
         echo(line, err=as_json)
@@ -65,7 +65,7 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
 @click.command(hidden=True)
 def block() -> None:
     """Measure one block, within the build of its derivation."""
-    from engine.farm.inside import measure
+    from engine.blocks.inside import measure
 
     sys.exit(measure())
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from engine.blocks.plan import check
 from engine.core.errors import UserError
-from engine.farm.plan import check
 from engine.host.environment import SANDBOX
 from engine.journal.runs import runs_in
 from engine.plan import planfile

@@ -1,7 +1,7 @@
 """From a plan file to what each of its blocks is: a plan of its own, and the servers and programs that it needs.
 
 A builder has nothing of the machine that asks. So a plan that names a file, a folder or a server of it is refused, and
-whatever wants root, another kernel or another host. Probes are left out: a sandbox has none (`engine.farm.inside`).
+whatever wants root, another kernel or another host. Probes are left out: a sandbox has none (`engine.blocks.inside`).
 """
 
 from __future__ import annotations
