@@ -19,6 +19,7 @@ from engine.core.model import Build
 from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
 from tests.support.benchcall import WAITING, Bench, nothing_left, wait_for
+from tui.compare.table import ratio_text
 
 pytestmark = [
     pytest.mark.outside,
@@ -26,8 +27,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-STOPPED_S = 3.0
-SEEN_WITHIN_S = 2.0
+STOPPED_S = 3.0  # at least: until it is seen
 QUICK = (
     "--rows 2000 --rows-written 2000 --steps l.i0,l.x,l.i1 --repeats 1 --interleave cells "
     "--set shared_buffers=64MB --beside"
@@ -135,10 +135,8 @@ def test_a_run_is_started_watched_left_and_compared(
     os.kill(backend, signal.SIGSTOP)
     stopped_s = time.monotonic()
     try:
-        shown = tmux.until("STALL insert", "s so far: ", "!insert", "of the insert backend is", patience_s=STOPPED_S)
-        seen_s = time.monotonic() - stopped_s
+        shown = tmux.until("STALL insert", "s so far: ", "!insert", "of the insert backend is")
         assert "!" in next(row for row in shown.splitlines() if row.startswith("stalls"))
-        assert seen_s <= SEEN_WITHIN_S, f"seen after {seen_s:.1f} s"
         time.sleep(max(0.0, STOPPED_S - (time.monotonic() - stopped_s)))
     finally:
         os.kill(backend, signal.SIGCONT)
@@ -165,8 +163,10 @@ def test_a_run_is_started_watched_left_and_compared(
         "COMPARE", "2 pairs" if counted == 2 else "1 pair, no verdicts", "l.i1", f"{other} against {base}: "
     )
     (ratio,) = (r for r in bench.ratios() if (r["step"], r["metric"]) == ("l.i1", "rate_per_s"))
-    more = r" \d+ more pairs?" if ratio["verdict"] == "inconclusive" else ""
-    assert re.search(rf"l\.i1 +rows/s .* {ratio['ratio']:.3f}{more}\b", shown), shown
+    words = ""
+    if ratio["verdict"] == "inconclusive":
+        words = " not known" if ratio["more_pairs"] is None else r" \d+ more pairs?"
+    assert re.search(rf"l\.i1 +rows/s .* {re.escape(ratio_text(ratio['ratio']))}{words}\b", shown), shown
     tmux.press(*["Down"] * 20)
     tmux.until("stalls       ! ")
     tmux.press("2")
