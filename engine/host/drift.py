@@ -19,6 +19,7 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("cpu", "model", "the CPU"),
     ("cpu", "microcode", "the CPU's microcode"),
     ("cpu", "threads", "the number of CPUs"),
+    ("cpu", "allowed", "the CPUs that this may run on"),
     ("cpu", "smt", "SMT"),
     ("cpu", "governor", "the CPU governor"),
     ("cpu", "preference", "the CPU's energy preference"),

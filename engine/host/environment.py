@@ -2,8 +2,9 @@
 
 A record is a JSON object of sections. Whatever a machine does not tell is null; reading never fails.
 
-    cpu      model, microcode, sockets, cores, threads (online), numa_nodes, smt (bool), hypervisor (bool),
-             governor, driver, preference (of energy), boost (bool), mhz (of the fastest, right after the probe),
+    cpu      model, microcode, sockets, cores, threads (online), allowed (which of them programs started here may use,
+             as `0-3,8`: not all under taskset or in a cpuset), numa_nodes, smt (bool), hypervisor (bool), governor,
+             driver, preference (of energy), boost (bool), mhz (of the fastest, right after the probe),
              probe_us (the shortest of many times a fixed piece of work took: the speed the CPU really has)
     memory   total_bytes, limit_bytes (of the control group), swap_bytes, swap_used_bytes, huge_pages,
              transparent_huge_pages, numa_balancing, swappiness, dirty_ratio, dirty_bytes,
@@ -124,6 +125,7 @@ def _cpu() -> EnvironmentRecord:
         "sockets": len({package for package, _ in topology}) or None,
         "cores": len(set(topology)) or None,
         "threads": os.cpu_count(),
+        "allowed": cpu_list(os.sched_getaffinity(0)),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         "smt": _flag(CPU / "smt/active"),
         "hypervisor": "hypervisor" in (_field(info, "flags") or "").split() or Path("/sys/hypervisor/type").exists(),
@@ -133,6 +135,17 @@ def _cpu() -> EnvironmentRecord:
         "boost": _boost(),
         "mhz": round(max(clocks), 1) if clocks else None,
     }
+
+
+def cpu_list(numbers: Iterable[int]) -> str:
+    """CPUs as the kernel lists them: `0-3,8`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)
 
 
 def _boost() -> bool | None:

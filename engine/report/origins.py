@@ -118,11 +118,21 @@ def machine_line(manifest: Manifest) -> str:
     parts = (
         known.get("cpu.model"),
         f"{known['cpu.threads']} threads" if "cpu.threads" in known else None,
+        f"bound to CPU {known['cpu.allowed']}" if _bound(known) else None,
         size(float(memory)) if memory.isdigit() else None,
         f"Linux {known['kernel.release']}" if "kernel.release" in known else None,
         " on ".join(known[name] for name in ("storage.filesystem", "storage.device") if name in known),
     )
     return ", ".join(filter(None, parts))
+
+
+def _bound(known: Mapping[str, str]) -> bool:
+    """Whether the run was bound to some of the machine's CPUs."""
+    ranges = [part.split("-") for part in known.get("cpu.allowed", "").split(",")]
+    numbers = [known.get("cpu.threads", ""), *(end for ends in ranges for end in ends)]
+    if not all(number.isdecimal() for number in numbers):
+        return False
+    return sum(int(ends[-1]) - int(ends[0]) + 1 for ends in ranges) < int(numbers[0])
 
 
 def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:

@@ -5,8 +5,9 @@
 Each trial draws a history of 30 commits, all of which change the server: one slows the step down by 5 % (a loop for
 each query), two do not compile, one adds another 5 %, which a later one takes out again. Not drawn are histories in
 which the lasting one comes between those two: by its time alone a server does not tell which of two was mended. A pilot
-finds how long the loop must be. Histories have most trees in common, and a tree is built once. The same command goes on
-where it was stopped. Exit code 1 when fewer than 9 of 10 are found.
+finds how long the loop must be. All of it runs on one CPU, the last: with a single connection, client and server take
+turns anyway, and on two CPUs a waking one is sometimes slow and sometimes not. Histories have most trees in common,
+and a tree is built once. The same command goes on where it was stopped. Exit code 1 when fewer than 9 of 10 are found.
 """
 
 from __future__ import annotations
@@ -185,6 +186,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("/var/tmp/pgbed-bisect-trials"))
     asked = parser.parse_args()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.environ |= {f"GIT_{role}_DATE": DATE for role in ("AUTHOR", "COMMITTER")}
     folder = asked.out.absolute()
     folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,16 @@ def test_record_is_json_and_knows_the_machine(here: dict[str, Any]) -> None:
     assert here["kernel"]["release"] == Path("/proc/sys/kernel/osrelease").read_text().strip()
     assert here["storage"]["mount_point"] == "/" and here["storage"]["filesystem"]
     assert 0 <= here["state"]["busy_share"] <= 1
+
+
+def test_record_says_which_cpus_may_be_used() -> None:
+    every = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {max(every)})
+        assert environment.record(Path("/"))["cpu"]["allowed"] == str(max(every))
+    finally:
+        os.sched_setaffinity(0, every)
+    assert environment.cpu_list({9, 0, 1, 3, 2, 8, 5}) == "0-3,5,8-9"
 
 
 def test_documented_keys_are_those_of_the_record(here: dict[str, Any]) -> None:

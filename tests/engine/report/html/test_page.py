@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -201,6 +202,17 @@ def command_of(run: Path) -> str:
     """The command that repeats a run."""
     with JournalReader(run) as reader:
         return list(origins.commands(reader.manifest))[-1]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "threads", "bound"),
+    [("2-3,7", 8, "8 threads, bound to CPU 2-3,7"), ("0-7", 8, ""), ("0,2-4", 4, ""), ("<b>-1", 8, "")],
+)
+def test_a_run_that_was_bound_to_some_cpus_says_so(tmp_path: Path, allowed: str, threads: int, bound: str) -> None:
+    with JournalReader(make_run(tmp_path / "r", builds=("16.3",), repeats=1)) as reader:
+        manifest = replace(reader.manifest, environment={"cpu": {"threads": threads, "allowed": allowed}})
+    line = origins.machine_line(manifest)
+    assert line == (bound or f"{threads} threads")
 
 
 def test_a_mail_has_72_columns_and_nothing_is_cut(recorded: Path, tmp_path: Path) -> None:
