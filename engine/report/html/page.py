@@ -110,7 +110,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
         for step in comparison.steps
     ]  # fmt: skip
     return rendered(
-        "page.html",
+        "page",
         scripts,
         data | {"ids": ids, "flames": graphs},
         style=drawn.get(flame.STYLE, "") + _own("page.css"),
@@ -148,7 +148,7 @@ def trend_page(series: Sequence[Series], by: str) -> str:
         for each in series
     ]  # fmt: skip
     return rendered(
-        "trend.html",
+        "trend",
         scripts,
         {"subjects": [], "steps": steps, "flames": {}},
         style=_own("page.css"),
@@ -161,14 +161,14 @@ def trend_page(series: Sequence[Series], by: str) -> str:
 def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **values: Any) -> str:
     """A page of a template, with the data that its scripts draw."""
     environment = Environment(
-        loader=DictLoader({name: _own(f"{name}.html") for name in ("parts", template.removesuffix(".html"))}),
+        loader=DictLoader({name: _own(f"{name}.html") for name in ("frame", "parts", template)}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
-    return environment.get_template(template.removesuffix(".html")).render(
+    return environment.get_template(template).render(
         policy=_policy(scripts),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
