@@ -17,6 +17,8 @@ from tui.history.screen import HistoryScreen
 from tui.live.screen import LiveScreen
 from tui.probes.screen import ProbesScreen
 from tui.screens.over import HelpScreen, PickScreen, TickScreen
+from tui.widgets.key_row import KeyRow
+from tui.widgets.tabs import Tabs
 
 
 def test_a_key_of_the_last_row_can_be_clicked(recording: Path) -> None:
@@ -28,6 +30,24 @@ def test_a_key_of_the_last_row_can_be_clicked(recording: Path) -> None:
         await pilot.click(offset=place_of(pilot, "esc close"))
         await pilot.pause()
         assert isinstance(pilot.app.screen, LiveScreen)
+
+    drive(script, recording, recording.parent)
+
+
+def test_what_can_be_clicked_lights_up_under_the_mouse(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        def lit() -> list[str]:
+            rows = [line for part in pilot.app.screen.query(KeyRow) for line in part.lines]
+            rows += pilot.app.screen.query_one(Tabs).lines
+            return [text for row in rows for text, mark in row if mark == "cursor"]
+
+        for words in ("? help", "q quit", "3 Compare"):
+            await pilot.hover(offset=place_of(pilot, words))
+            await pilot.pause()
+            assert lit() == [words]
+        await pilot.hover(offset=(40, 12))
+        await pilot.pause()
+        assert lit() == []
 
     drive(script, recording, recording.parent)
 

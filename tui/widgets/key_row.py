@@ -1,4 +1,5 @@
-"""The last row: the keys that hold, as many as there is room for, each of which can be clicked.
+"""The last row: the keys that hold, as many as there is room for, each of which can be clicked and lights
+up under the mouse.
 
 One widget, where the framework's footer has one for each key: these took a fifth of the time to the first paint.
 """
@@ -45,6 +46,7 @@ class KeyRow(Lines):
         self.hidden: tuple[str, ...] = ()
         self.keys: tuple[ShownKey, ...] = ()
         self._edge = edge
+        self._lit = ""  # the action of the key under the mouse
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
@@ -53,9 +55,23 @@ class KeyRow(Lines):
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        for each in self.keys:
-            if each.place <= event.x < each.end:
-                self.app.simulate_key(each.key)
+        if under := self._under(event.x):
+            self.app.simulate_key(under.key)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        under = self._under(event.x)
+        self._light(under.action if under else "")
+
+    def on_leave(self) -> None:
+        self._light("")
+
+    def _under(self, x: int) -> ShownKey | None:
+        return next((each for each in self.keys if each.place <= x < each.end), None)
+
+    def _light(self, action: str) -> None:
+        if action != self._lit:
+            self._lit = action
+            self.draw()
 
     def hide(self, *ids: str) -> None:
         if ids != self.hidden:
@@ -71,7 +87,11 @@ class KeyRow(Lines):
             display = self.app.get_key_display(each)
             keys.append(ShownKey(each.key, display, each.description, each.action, place))
             # No blanks after the last, or a row that just fits would be cut.
-            spans += [(f"{' ' * (place - end)}", ""), (display, "key"), (f" {each.description}", "")]
+            spans += [(" " * (place - end), "")]
+            if each.action == self._lit:
+                spans += [(f"{display} {each.description}", "cursor")]
+            else:
+                spans += [(display, "key"), (f" {each.description}", "")]
             end = keys[-1].end
             place = end + BETWEEN
         self.keys = tuple(keys)

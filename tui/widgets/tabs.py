@@ -1,4 +1,5 @@
-"""The top row: the five screens with their keys, the one in front in brackets. A click opens one."""
+"""The top row: the five screens with their keys, the one in front in brackets. A click opens one;
+the one under the mouse lights up."""
 
 from typing import cast
 
@@ -19,6 +20,7 @@ class Tabs(Lines):
         super().__init__(id="tabs", resized=self.draw)
         self.hint = ""
         self._places: list[tuple[int, str]] = []  # where a tab ends, and which one it is
+        self._lit = ""  # the one under the mouse
 
     def draw(self) -> None:
         """Draws the row for the screen that is in front."""
@@ -35,7 +37,8 @@ class Tabs(Lines):
         self._places = []
         for mode, word in words.items():
             at = mode == front
-            spans += [("[" if at else " ", "key"), (word, "title" if at else ""), ("]" if at else " ", "key")]
+            mark = "title" if at else "cursor" if mode == self._lit else ""
+            spans += [("[" if at else " ", "key"), (word, mark), ("]" if at else " ", "key")]
             self._places.append((width(tuple(spans)), mode))
         room = self.size.width - width(tuple(spans)) - len(self.hint) - 2
         if self.hint and room >= 0:
@@ -43,7 +46,19 @@ class Tabs(Lines):
         self.show([tuple(spans)])
 
     async def on_click(self, event: events.Click) -> None:
-        for end, mode in self._places:
-            if event.x < end:
-                self.app.call_later(self.app.run_action, f"open('{mode}')")
-                return
+        if mode := self._under(event.x):
+            self.app.call_later(self.app.run_action, f"open('{mode}')")
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._light(self._under(event.x))
+
+    def on_leave(self) -> None:
+        self._light("")
+
+    def _under(self, x: int) -> str:
+        return next((mode for end, mode in self._places if x < end), "")
+
+    def _light(self, mode: str) -> None:
+        if mode != self._lit:
+            self._lit = mode
+            self.draw()
