@@ -105,6 +105,8 @@ assert
   booting.specialisation.pgbed-6_12.configuration.boot.kernelPackages.content
   == "the kernel 6.12 and its packages";
 assert booting.systemd.services.pgbed-resume.wantedBy == [ "multi-user.target" ];
+assert
+  booting.systemd.services.pgbed-resume.serviceConfig.ExecStart == "/bin/sh /var/lib/pgbed/resume";
 
 assert scheduler.users.groups ? dba;
 assert scheduler.security.wrappers.pgbed-probe-helper.capabilities == "${always}+ep";

@@ -10,6 +10,7 @@ let
   cfg = config.programs.pgbed;
   name = "pgbed-probe-helper";
   series = builtins.replaceStrings [ "." ] [ "_" ];
+  resumeUnit = builtins.fromTOML (builtins.readFile ../engine/host/resume_unit.toml);
 
   # With this system's bpftrace in it, which no caller can change.
   helper = pkgs.writeScript name (cfg.package.probeHelper cfg.package "${cfg.bpftrace}/bin/bpftrace");
@@ -121,17 +122,11 @@ in
             value.configuration.boot.kernelPackages = lib.mkForce pkgs."linuxPackages_${series label}";
           }) cfg.hostKernels
         );
-        # As engine/host/resume_unit.py has it where files may be written to /etc.
+        # What engine/host/resume_unit.py writes where files may be written to /etc.
         systemd.services.pgbed-resume = {
-          description = "Go on with a run of pgbed that compares kernels";
-          after = [ "multi-user.target" ];
-          wantedBy = [ "multi-user.target" ];
-          unitConfig.ConditionPathExists = "/var/lib/pgbed/resume";
-          serviceConfig = {
-            Type = "exec";
-            ExecStartPre = "/bin/sh -c \"sleep 30\"";
-            ExecStart = "/bin/sh /var/lib/pgbed/resume";
-          };
+          unitConfig = resumeUnit.Unit;
+          serviceConfig = resumeUnit.Service;
+          wantedBy = [ resumeUnit.Install.WantedBy ];
         };
       })
 

@@ -111,8 +111,15 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
     if not pooled:
         return found
     machine_of = machines_of(cells)
-    runs = {name: sum(machine == name for machine in machine_of.values()) for name in pooled[0][1].ratios}
-    return [*found, _sentence(runs), *filter(None, (_disagreement(ratio.step, effect) for ratio, effect in pooled))]
+    names = dict.fromkeys(name for _, effect in pooled for name in effect.ratios)
+    runs = {name: sum(machine == name for machine in machine_of.values()) for name in names}
+    fewer = (
+        f"{ratio.step}: pooled over {len(effect.ratios)} of these machines: {', '.join(effect.ratios)}"
+        for ratio, effect in pooled
+        if len(effect.ratios) < len(runs)
+    )
+    apart = filter(None, (_disagreement(ratio.step, effect) for ratio, effect in pooled))
+    return [*found, _sentence(runs), *dict.fromkeys(fewer), *apart]
 
 
 def _sentence(runs: Mapping[str, int]) -> str:

@@ -77,12 +77,13 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
 def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -> list[Block]:
     """Has all blocks measured that are not in the store; returns them with what became of each.
 
-    Raises UserError where no builder takes any.
+    Raises UserError where no builder takes any, and none has been measured before.
     """
     found = {b.number: replace(b, state="cached") if nix.is_valid(b.out) else b for b in blocks}
     for block in found.values():
         if block.state:
             progress(f"block {block.number}: cached: measured before, not again (--again measures again)")
+    refused: list[Block] = []
     for number in range(1, TRIES + 1):
         missing = [block for block in found.values() if not block.state]
         if not missing:
@@ -90,6 +91,7 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
         log, seen = _run(missing, builders, progress)
         told = {int(block): code for block, code in FAILED.findall(log) if seen.get(int(block)) == HERE}
         told |= {int(block): code for block, code in FAILED_THERE.findall(log)}
+        nobody = _nobody(log, builders) if NOBODY.search(log) else ""
         for block in missing:
             after = replace(block, builder=seen.get(block.number, block.builder), tries=number)
             if nix.is_valid(block.out):
@@ -98,8 +100,9 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
             elif block.number in told:
                 after = replace(after, state="failed", reason=_reason(log, f"its run ended with {told[block.number]}"))
                 progress(f"block {block.number}: failed{_on(after)}: {after.reason}")
-            elif block.number not in seen and NOBODY.search(log):
-                raise UserError(_nobody(log, builders))
+            elif block.number not in seen and nobody:
+                after = replace(after, state="failed", reason=nobody)
+                refused.append(after)
             else:
                 lost = [text for text in LOST.findall(log) if "dependencies" not in text]
                 reason = visible(lost[0])[:200] if lost else "its builder has ended"
@@ -109,6 +112,11 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
                 begun = "lost" if block.number in seen else "not begun"
                 progress(f"block {block.number}: {begun}{_on(after)}: {reason}; {again}")
             found[block.number] = after
+        if len(refused) == len(found):
+            raise UserError(refused[0].reason)
+        for block in refused:
+            progress(f"block {block.number}: not begun: {block.reason}")
+        refused.clear()
     return list(found.values())
 
 
@@ -144,10 +152,12 @@ def _run(blocks: Sequence[Block], builders: str | None, progress: Progress) -> t
                 preexec_fn=bound_to_engine(signal.SIGTERM),
             )
         try:
-            while process.poll() is None:
-                _tell(log, seen, progress)
-                time.sleep(POLL_S)
-            _tell(log, seen, progress)
+            with log.open("rb") as said:
+                rest = b""
+                while process.poll() is None:
+                    rest = _tell(rest + said.read(), seen, progress)
+                    time.sleep(POLL_S)
+                _tell(rest + said.read() + b"\n", seen, progress)
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -159,12 +169,14 @@ def _run(blocks: Sequence[Block], builders: str | None, progress: Progress) -> t
         return log.read_text(errors="replace"), seen
 
 
-def _tell(log: Path, seen: dict[int, str], progress: Progress) -> None:
-    """Says which blocks were begun since, and where."""
-    for number, builder in BEGUN.findall(log.read_text(errors="replace")):
+def _tell(said: bytes, seen: dict[int, str], progress: Progress) -> bytes:
+    """Says which blocks were begun by what Nix has said since, and where; returns the line that is not whole yet."""
+    *whole, rest = said.split(b"\n")
+    for number, builder in BEGUN.findall(b"\n".join(whole).decode(errors="replace")):
         if int(number) not in seen:
             seen[int(number)] = visible(builder) or HERE
             progress(f"block {number}: begun on {seen[int(number)]}")
+    return rest
 
 
 def _on(block: Block) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import click
@@ -30,18 +32,22 @@ def host_kernels() -> None:
 @JSON
 def list_(as_json: bool) -> None:
     """List the kernels that this machine can be booted into, those of the system among them."""
-    running, rows = kexec.running(), []
+    running, rows, unread = kexec.running(), [], list[str]()
     for each in kernels.known():
+        row: dict[str, str | None] = {"kernel": each.label, "release": None, "scheduler": None, "origin": each.origin}
         try:
             release, version = told_by(each.image)
-        except UserError:
+        except UserError as error:
+            rows.append({**row, "state": "cannot be read"})
+            unread.append(str(error))
             continue
         runs = (release, version) == (running.release, running.version)
-        rows.append(
-            {"kernel": each.label, "release": release, "scheduler": scheduler_of(release), "origin": each.origin,
-             "state": "running" if runs else ""}
-        )  # fmt: skip
+        told = {"release": release, "scheduler": scheduler_of(release), "state": "running" if runs else ""}
+        rows.append({**row, **told})
     show(Listing(rows, ("kernel", "release", "scheduler", "origin", "state"), ("kernel",)), as_json)
+    for line in unread:
+        root = "; only root may read it: start bench as root" if line.endswith(os.strerror(errno.EACCES)) else ""
+        echo(f"{visible(line)}{root}", err=True)
     why = kexec.hindrance()
     if why:
         echo(f"this machine cannot be booted into another kernel: {why}", err=True)

@@ -128,6 +128,7 @@ def start(
     if prospect.manifest.attached is None:
         disk.check(out, prospect.guess.needed_bytes)
     if prospect.manifest.rebooting:
+        resume_unit.check_free(run)
         agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
     # Checked before anything is written; the engine takes the lock for good.
     with exclusive_run(concurrent=prospect.manifest.allow_concurrent):
@@ -190,6 +191,7 @@ def resume(
             console.print(f"dropped what cell {folder.name} had left: {dropped}", soft_wrap=True)
     if manifest.rebooting:
         kexec.check()
+        resume_unit.check_free(run)
         agree("Boot this machine for each cell that is left, from now on?", yes)
     return _spawn(run, console, detach=detach, glyphs=glyphs, connections=connections)
 
@@ -200,8 +202,10 @@ def stop(run: Path, console: Console) -> None:
     Raises UserError when there is no engine, or it is another user's.
     """
     if not is_locked(run) and resume_unit.run_of() == run.resolve():
-        resume_unit.remove()  # this machine has just come up, and the engine not yet
-        console.print(f"stopped; to continue: bench resume {reference(run)}", soft_wrap=True)
+        from engine.run import reboot  # here, because it loads the engine
+
+        # This machine has just come up, and the engine not yet; or the cell is over, and the boot not yet asked for.
+        console.print(f"{reboot.end(run)}; to continue: bench resume {reference(run)}", soft_wrap=True)
         return
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
@@ -254,8 +258,7 @@ def _spawn(
         if not _wait_open(run, process):
             return _died(run, process.returncode)
         if planned(run).rebooting:
-            console.print(f"this machine is booted now, and goes on by itself: {run}", soft_wrap=True)
-            return process.wait()
+            return _boots(run, process.wait(), console)
         if detach:
             console.print(f"running detached: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
             return 0
@@ -274,6 +277,16 @@ def _spawn(
             process.send_signal(signal.SIGINT)
             _await_end(process, console)
         code = STOPPED  # also where it was stopped before it could say so itself
+    return _conclude(run, code, console)
+
+
+def _boots(run: Path, code: int, console: Console, root: Path = resume_unit.ROOT) -> int:
+    """Says that this machine is booted once it is known to be. Raises UserError where it cannot be."""
+    if code == 0 and resume_unit.run_of(root) == run.resolve():
+        console.print(f"this machine is booted now, and goes on by itself: {run}", soft_wrap=True)
+        return 0
+    if code not in (0, 1, STOPPED):
+        return _died(run, code)
     return _conclude(run, code, console)
 
 

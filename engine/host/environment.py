@@ -46,7 +46,10 @@ PROBE_ROUNDS = 50  # of a burst, or as many as there is time for: emulated ones 
 PROBE_BURST_NS = 100_000_000
 PROBE_PAUSE_S = 0.03
 MACHINE_NAME = "/etc/pgbed-machine"
-MACHINE_IDS = ("/etc/machine-id", "/proc/sys/kernel/random/boot_id")
+MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+NOT_SET = "uninitialized"  # what an image says in /etc/machine-id until its first boot
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+NETWORK = Path("/sys/class/net")
 SANDBOX = "PGBED_BLOCK"  # set for what runs within a build of Nix
 CPU_SENSORS = ("class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input")
 DISK_SENSORS = ("device/hwmon*/temp*_input", "device/device/hwmon*/temp*_input", "device/hwmon/hwmon*/temp*_input")
@@ -85,13 +88,23 @@ def record(path: Path) -> EnvironmentRecord:
 def _machine() -> str | None:
     """The name that its owner gave it in a file, else a digest of its id.
 
-    A sandbox shows neither of these files unless it was told to; then it is the id of this boot.
+    A machine without an id is known by its network adapters, which other boots and kernels find again; one without
+    these by nothing. A sandbox shows neither file nor adapters unless it was told to: there it is the id of this boot,
+    since two builders must not be taken for one.
     """
     name = _text(MACHINE_NAME)
     if name:
         return visible(name.splitlines()[0])[:60]
-    found = next((text for source in MACHINE_IDS if (text := _text(source))), None)
+    found = next((text for source in MACHINE_IDS if (text := _text(source)) and text != NOT_SET), None)
+    found = found or (_text(BOOT_ID) if SANDBOX in os.environ else _adapters())
     return hashlib.sha256(f"pgbed {found}".encode()).hexdigest()[:12] if found else None
+
+
+def _adapters() -> str:
+    """The addresses that network adapters were made with, not those that a boot or a container was given."""
+    adapters = (path for path in NETWORK.glob("*") if (path / "device").exists())
+    addresses = (_text(path / "address") for path in adapters if _text(path / "addr_assign_type") == "0")
+    return " ".join(sorted(address for address in addresses if address and address.strip("0:")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
+from engine.core.text import visible
 
 # On the command line of every kernel that is booted so: tells it from one that the firmware has booted.
 MARK = "pgbed.boot=kexec"
@@ -90,21 +91,23 @@ def load(image: Path, initrd: Path, command_line: str) -> None:
 
 def boot() -> None:
     """Goes down, and into the kernel that was loaded. Returns at once."""
-    _systemctl("kexec")
+    systemctl("kexec")
 
 
 def reboot() -> None:
     """Goes down, and is booted by the firmware, into the boot loader's default. Returns at once."""
-    _systemctl("reboot")
+    systemctl("reboot")
 
 
-def _systemctl(word: str) -> None:
+def systemctl(*words: str) -> None:
+    """Tells systemd. Raises UserError with what it says where it refuses, or is not there."""
     try:
-        done = subprocess.run(["systemctl", word], capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
-        raise UserError(f"systemctl {word}: {error.strerror}") from None
+        raise UserError(f"systemctl {words[0]}: {error.strerror}") from None
     if done.returncode != 0:
-        raise UserError(f"systemctl {word}: {' '.join(done.stderr.split())[:300] or f'exit code {done.returncode}'}")
+        why = visible(" ".join(done.stderr.split()))[:300] or f"exit code {done.returncode}"
+        raise UserError(f"systemctl {words[0]}: {why}")
 
 
 def _text(path: Path) -> str:

@@ -5,31 +5,35 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-import subprocess
 import sys
+from contextlib import suppress
+from importlib import resources
 from pathlib import Path
 
 from engine.core.errors import UserError
+from engine.core.record import parsed_toml
+from engine.core.text import visible
+from engine.host.kexec import systemctl
 
 ROOT = Path("/")
 UNIT = "etc/systemd/system/pgbed-resume.service"
 SCRIPT = "var/lib/pgbed/resume"
 RUN = "var/lib/pgbed/resume.run"  # the folder of the run
 PASSED_ON = ("PATH", "PYTHONPATH", "HOME", "LANG", "TZ")
-# On NixOS the module has the same (nix/module.nix). It waits, so that what else starts with the machine is done.
-TEXT = f"""[Unit]
-Description=Go on with a run of pgbed that compares kernels
-ConditionPathExists=/{SCRIPT}
-After=multi-user.target
 
-[Service]
-Type=exec
-ExecStartPre=/bin/sh -c "sleep 30"
-ExecStart=/bin/sh /{SCRIPT}
 
-[Install]
-WantedBy=multi-user.target
-"""
+def _text() -> str:
+    """The unit as systemd reads it; on NixOS the module has the same (nix/module.nix)."""
+    sections = parsed_toml(resources.files(__package__).joinpath("resume_unit.toml").read_text(), "resume_unit.toml")
+    lines = (
+        line
+        for name, values in sections.items()
+        for line in ("", f"[{name}]", *(f"{key}={value}" for key, value in values.items()))
+    )
+    return "\n".join(lines).lstrip() + "\n"
+
+
+TEXT = _text()
 
 
 def check_place(run: Path) -> None:
@@ -42,8 +46,20 @@ def check_place(run: Path) -> None:
             raise UserError(f"{folder}: another user can change what is in it, and root goes on with it at every boot")
 
 
+def check_free(run: Path, root: Path = ROOT) -> None:
+    """Raises UserError where another run goes on with the next boot; one that is not there any more does not."""
+    going = run_of(root)
+    if going is not None and going != run.resolve() and (going / "manifest.json").exists():
+        name = visible(str(going))
+        raise UserError(f"the run {name} goes on with the next boot, and only one can: end it first, bench stop {name}")
+
+
 def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
-    """From now on every boot runs a command of pgbed's Python, whose output goes to `log`. Raises UserError."""
+    """From now on every boot runs a command of pgbed's Python, whose output goes to `log`.
+
+    Raises UserError, also where another run goes on with the next boot. What was begun then, `remove` takes away.
+    """
+    check_free(run, root)
     names = [name for name in os.environ if name in PASSED_ON or (name.startswith("PGBED_") and name.isidentifier())]
     exports = "".join(f"export {name}={shlex.quote(os.environ[name])}\n" for name in names)
     command = shlex.join([sys.executable, *words])
@@ -51,27 +67,31 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         script.unlink(missing_ok=True)
+        (root / RUN).write_text(f"{run.resolve()}\n")
         with os.fdopen(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "w") as file:
             file.write(f"#!/bin/sh\n{exports}cd /\nexec {command} >> {shlex.quote(str(log))} 2>&1\n")
-        (root / RUN).write_text(f"{run}\n")
         if not unit.exists():
             unit.write_text(TEXT)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}: the run could not go on after a boot") from None
     if root == ROOT and not unit.is_symlink():
-        _systemctl("daemon-reload")
-        _systemctl("enable", unit.name)
+        systemctl("daemon-reload")
+        systemctl("enable", unit.name)
 
 
-def remove(root: Path = ROOT) -> None:
-    """Later boots go on with nothing."""
+def remove(run: Path, root: Path = ROOT) -> None:
+    """Later boots do not go on with this run. That of another run stays."""
+    if run_of(root) != run.resolve():
+        return
     unit = root / UNIT
-    for name in (SCRIPT, RUN):
-        (root / name).unlink(missing_ok=True)
+    # The script first: without it the unit does nothing. The run's name last: who finds it knows there is more.
+    (root / SCRIPT).unlink(missing_ok=True)
     if unit.is_file() and not unit.is_symlink() and unit.read_text() == TEXT:
         if root == ROOT:
-            _systemctl("disable", unit.name)
+            with suppress(UserError):  # where systemd is away nothing is enabled
+                systemctl("disable", unit.name)
         unit.unlink()
+    (root / RUN).unlink(missing_ok=True)
 
 
 def run_of(root: Path = ROOT) -> Path | None:
@@ -80,12 +100,3 @@ def run_of(root: Path = ROOT) -> Path | None:
         return Path((root / RUN).read_text().strip())
     except OSError:
         return None
-
-
-def _systemctl(*words: str) -> None:
-    try:
-        done = subprocess.run(["systemctl", *words], capture_output=True, text=True, errors="replace", check=False)
-    except OSError as error:
-        raise UserError(f"systemctl {words[0]}: {error.strerror}") from None
-    if done.returncode != 0:
-        raise UserError(f"systemctl {words[0]}: {' '.join(done.stderr.split())[:300]}")

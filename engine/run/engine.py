@@ -56,16 +56,19 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def execute(run: Path, connections: Mapping[str, str] | None = None, only: str | None = None) -> Outcome:
+def execute(
+    run: Path, connections: Mapping[str, str] | None = None, only: str | None = None, stop: Stop | None = None
+) -> Outcome:
     """Runs every cell of a run that is not finished yet, or `only` one. Removes libpq's variables from the environment.
 
-    `connections` are the connection strings of builds that are servers which were running already.
+    `connections` are the connection strings of builds that are servers which were running already; `stop` is that of a
+    caller who goes on afterwards, and hears signals by itself.
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     ignore_libpq_variables()
     manifest, connections = planned(run), connections or {}
     with (
-        stop_on_signals() as stop,
+        contextlib.nullcontext(stop) if stop is not None else stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),
         JournalWriter.open(run) as journal,
         Control(run) as control,

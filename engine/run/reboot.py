@@ -18,15 +18,18 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.kernel import Kernel
 from engine.core.model import Manifest
+from engine.core.record import converted
 from engine.core.text import visible
 from engine.host import kexec, resume_unit
 from engine.host.kexec import Running
 from engine.host.lock import exclusive_run
 from engine.journal import outcome
+from engine.journal.lock import held
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
-from engine.run.engine import Outcome, execute
+from engine.run.engine import Outcome, execute, stop_on_signals
+from engine.run.stop import Stop
 
 TRIES = 2
 EVENT = "boot"
@@ -52,6 +55,13 @@ class Boot:
 
     cell: str
     boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """The run was begun, or resumed, after an attempt."""
+
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,38 +160,56 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
     manifest, failed, unit_stays, tried = planned(run), 0, False, set[str]()
     resume_unit.check_place(run)
     if not booted:
+        resume_unit.check_free(run, root)
         _begin(run)
         if decide(_state(run, manifest, machine.running())) == Over():
             return Outcome(0, False)
-        words = ["-m", "engine", "engine", str(run), "--booted"]
-        resume_unit.install(run, words, run / "engine.log", root)
-    try:
-        while True:
-            state = _state(run, manifest, machine.running())
-            match decide(state):
-                case RunCell(cell) if cell in tried:
-                    raise UserError(f"{cell}: it was to be run, and there is no record of that")
-                case RunCell(cell):
-                    tried.add(cell)
-                    outcome_ = execute(run, only=cell)
-                    failed += outcome_.failed
-                    if outcome_.interrupted:
-                        return outcome_
-                case BootFor(cell):
-                    with exclusive_run(concurrent=manifest.allow_concurrent):
-                        _boot_for(run, manifest, cell, state.running, machine)
-                    unit_stays = True
-                    return Outcome(failed, False)
-                case Over(lost):
-                    _fail(run, lost)
-                    if not lost:
-                        resume_unit.remove(root)
+    with stop_on_signals() as stop:
+        try:
+            if not booted:
+                words = ["-m", "engine", "engine", str(run), "--booted"]
+                resume_unit.install(run, words, run / "engine.log", root)
+            while not stop.reason:
+                state = _state(run, manifest, machine.running())
+                match decide(state):
+                    case RunCell(cell) if cell in tried:
+                        raise UserError(f"{cell}: it was to be run, and there is no record of that")
+                    case RunCell(cell):
+                        tried.add(cell)
+                        failed += execute(run, only=cell, stop=stop).failed
+                    case BootFor(cell):
+                        kernel = next(each.kernel for each in state.plan if each.cell == cell)
                         with exclusive_run(concurrent=manifest.allow_concurrent):
-                            machine.reboot()
-                    return Outcome(failed + len(lost), False)
-    finally:
-        if not unit_stays:
-            resume_unit.remove(root)
+                            if not _ask_for(run, manifest, cell, kernel, state.running, stop, root):
+                                return Outcome(failed, True)
+                            machine.boot(_kernel(manifest, kernel))
+                        unit_stays = True
+                        return Outcome(failed, False)
+                    case Over(lost):
+                        _fail(run, lost)
+                        if not lost:
+                            resume_unit.remove(run, root)
+                            with exclusive_run(concurrent=manifest.allow_concurrent):
+                                machine.reboot()
+                        return Outcome(failed + len(lost), False)
+            return Outcome(failed, True)
+        finally:
+            if not unit_stays:
+                resume_unit.remove(run, root)
+
+
+def end(run: Path, root: Path = resume_unit.ROOT, boot_id: str | None = None) -> str:
+    """Ends a run of which no cell runs now: later boots do not go on with it. Returns what became of it.
+
+    Raises UserError while an engine has the run.
+    """
+    with held(run):  # no engine asks for a boot meanwhile
+        manifest = planned(run)
+        boots = _boots(run, manifest)
+        resume_unit.remove(run, root)
+    if boots and boots[-1].boot_id == (boot_id or kexec.running().boot_id):
+        return "the boot that was asked for can be held no more, and the run does not go on after it"
+    return "stopped"
 
 
 def _say(text: str) -> None:
@@ -196,15 +224,25 @@ def _begin(run: Path) -> None:
         _note(journal, {"after": last})
 
 
-def _boot_for(run: Path, manifest: Manifest, cell: str, running: Running, machine: Machine) -> None:
-    subject = next(each.subject for each in manifest.cells if each.id == cell)
-    kernel = manifest.kernel(subject.kernel)
+def _kernel(manifest: Manifest, label: str) -> Kernel:
+    kernel = manifest.kernel(label)
     assert kernel is not None  # as the manifest's reader sees to
+    return kernel
+
+
+def _ask_for(run: Path, manifest: Manifest, cell: str, label: str, running: Running, stop: Stop, root: Path) -> bool:
+    """Records a boot that is done now; False where the run was asked to stop until then.
+
+    Whoever ends the run holds its lock, too (`end`): it sees this record, or this sees that the unit is gone.
+    """
+    kernel = _kernel(manifest, label)
     with JournalWriter.open(run) as journal:
-        _note(journal, {"cell": cell, "kernel": kernel.label, "boot_id": running.boot_id})
+        if stop.reason or resume_unit.run_of(root) != run.resolve():
+            return False
+        _note(journal, {"cell": cell, "kernel": label, "boot_id": running.boot_id})
         journal.rows.harden()
-    _say(f"booting kernel {kernel.label} ({kernel.release}) for {cell}")
-    machine.boot(kernel)
+    _say(f"booting kernel {label} ({kernel.release}) for {cell}")
+    return True
 
 
 def _fail(run: Path, lost: Sequence[tuple[str, str]]) -> None:
@@ -225,20 +263,37 @@ def _note(journal: JournalWriter, data: dict[str, str | int]) -> None:
 def _state(run: Path, manifest: Manifest, running: Running) -> State:
     with JournalReader(run) as reader:
         attempts = reader.attempts(origins=False)
-        events = reader.events(kinds=(EVENT,))
         boot_ids = {each.id: each.boot_id for each in reader.sessions()}
-    begins = [index for index, event in enumerate(events) if "after" in event.data]
-    since = begins[-1] if begins else 0
-    after = int(events[since].data["after"]) if begins else 0
+        after, boots = _recorded(reader, manifest)
+    unknown = [attempt.id for attempt in attempts if attempt.session_id not in boot_ids]
+    if unknown:
+        raise UserError(f"{run / 'journal.db'}: attempt {unknown[0]} is of no start of the engine")
     own = [attempt for attempt in attempts if attempt.id > after]
-    kernels = {kernel.label: kernel for kernel in manifest.kernels}
-    cells = ((cell.id, kernels[cell.subject.kernel]) for cell in manifest.cells)
-    boots = [event.data for event in events[since:] if "cell" in event.data]
+    cells = ((cell.id, _kernel(manifest, cell.subject.kernel)) for cell in manifest.cells)
     return State(
         plan=tuple(Planned(cell, kernel.label, kernel.release, kernel.version) for cell, kernel in cells),
         finished=frozenset(outcome.finished(manifest, attempts)),
         begun=frozenset(attempt.cell for attempt in own),
-        boots=tuple(Boot(str(boot["cell"]), str(boot["boot_id"])) for boot in boots),
+        boots=boots,
         used=frozenset(boot_ids[attempt.session_id] for attempt in attempts),
         running=running,
     )
+
+
+def _boots(run: Path, manifest: Manifest) -> tuple[Boot, ...]:
+    with JournalReader(run) as reader:
+        return _recorded(reader, manifest)[1]
+
+
+def _recorded(reader: JournalReader, manifest: Manifest) -> tuple[int, tuple[Boot, ...]]:
+    """The last attempt before the latest beginning, and the boots since. Raises UserError for events that are none."""
+    where, cells = f"{reader.run / 'journal.db'}: event of kind {EVENT}", {cell.id for cell in manifest.cells}
+    after, boots = 0, list[Boot]()
+    for event in reader.events(kinds=(EVENT,)):
+        if "after" in event.data:
+            after, boots = converted(event.data, _Begin, where).after, []
+            continue
+        boots.append(converted(event.data, Boot, where))
+        if boots[-1].cell not in cells:
+            raise UserError(f"{where}: cell {visible(boots[-1].cell)!r} is not in its plan")
+    return after, tuple(boots)

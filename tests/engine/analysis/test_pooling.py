@@ -3,13 +3,15 @@
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
 
-from engine.analysis.comparison import compare
-from engine.analysis.pooling import over_machines
+from engine.analysis import verdicts
+from engine.analysis.comparison import compare, compared_cells
+from engine.analysis.pooling import findings, over_machines
 from engine.analysis.statistics import paired_interval
 from engine.core.comparison import Ratio
 from engine.core.errors import UserError
@@ -101,6 +103,17 @@ def test_a_machine_that_disagrees_is_named(tmp_path: Path) -> None:
     assert [ratio.machines.disagrees for ratio in comparison.ratios
             if ratio.machines and ratio.metric == "rate_per_s" and ratio.step != "l.i1"] == [(), (), ()]  # fmt: skip
     assert any("machines disagree: a (" in text for text in compare([*paths[:2], *paths[4:6]]).findings)
+
+
+def test_machines_of_every_step_are_counted_not_those_of_the_first(tmp_path: Path) -> None:
+    cells = compared_cells(farm(tmp_path, {"a": 1.0, "b": 1.0, "c": 1.0}, runs=1), None)
+    ratios = [each for each in verdicts.ratios(cells) if each.metric == "rate_per_s" and each.machines]
+    assert len(ratios) == 4 and ratios[0].machines is not None
+    two = {name: ratio for name, ratio in ratios[0].machines.ratios.items() if name != "c"}
+    fewer = replace(ratios[0], machines=replace(ratios[0].machines, ratios=two))
+    told = findings(cells, [fewer, *ratios[1:]])
+    assert told[0].startswith("runs of 3 machines are pooled: a (1), b (1), c (1); ")
+    assert told[1:] == [f"{fewer.step}: pooled over 2 of these machines: a, b"]
 
 
 def test_a_change_of_one_machine_still_withholds_the_verdict(tmp_path: Path) -> None:

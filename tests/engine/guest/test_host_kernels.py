@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from engine.cli.host_kernels import host_kernels as command
 from engine.core.errors import UserError
 from engine.guest import host_kernels, kernels
 from engine.host import kexec
@@ -15,9 +21,23 @@ from tests.engine.guest.test_kernels import RELEASE, image
 from tests.support.benchcall import Bench
 
 
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As another user than root, to whom every file is open."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(new_folder: Callable[[], Path]) -> Path:
     """A machine with a kernel of each origin."""
+    tmp_path = new_folder()
     installed, special = tmp_path / host_kernels.PLACE / "6.12-distro", tmp_path / "store"
     for folder in (installed, special, tmp_path / "boot", tmp_path / "lib/modules" / RELEASE):
         folder.mkdir(parents=True)
@@ -73,6 +93,20 @@ def test_an_image_says_release_and_version(root: Path) -> None:
     assert kernels.told_by(root / f"boot/vmlinuz-{RELEASE}") == (RELEASE, "#1 SMP")
     with pytest.raises(UserError, match="no bootable x86 kernel image"):
         kernels.told_by(root / "store/initrd")
+
+
+def test_a_kernel_whose_image_cannot_be_read_is_listed_as_such(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = host_kernels.known(root)
+    found[0].image.write_bytes(b"none")
+    (closed := found[2].image).chmod(0)
+    monkeypatch.setattr(host_kernels, "known", lambda: found)
+    with unprivileged():
+        done = CliRunner().invoke(command, ["list", "--json"])
+    assert done.exit_code == 0
+    rows = json.loads(done.stdout)
+    assert [row["state"] for row in rows] == ["cannot be read", "", "cannot be read"] and rows[2]["release"] is None
+    assert f"{found[0].image}: no bootable x86 kernel image" in "".join(done.stderr.split("\n"))
+    assert f"{closed}: Permission denied; only root may read it" in done.stderr.replace("\n", "")
 
 
 def called(*words: str) -> subprocess.CompletedProcess[str]:

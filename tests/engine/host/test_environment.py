@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -110,6 +111,43 @@ def test_small_changes_and_unknowns_are_no_drift(
 ) -> None:
     base = changed(changed(here, "state", "busy_share", 0.0), "cpu", "governor", None)
     assert drift(changed(base, section, key, old), changed(base, section, key, new)) == ()
+
+
+def test_a_machine_without_an_id_is_known_by_its_adapters_at_every_boot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, boot, network = tmp_path / "machine-id", tmp_path / "boot_id", tmp_path / "net"
+    monkeypatch.setattr(environment, "MACHINE_NAME", str(tmp_path / "none"))
+    monkeypatch.setattr(environment, "MACHINE_IDS", (str(own),))
+    monkeypatch.setattr(environment, "BOOT_ID", str(boot))
+    monkeypatch.setattr(environment, "NETWORK", network)
+    monkeypatch.delenv(environment.SANDBOX, raising=False)
+    found = []
+    for name in ("boot 1", "boot 2"):
+        boot.write_text(name)
+        assert environment._machine() is None, "a boot is no machine"
+        with monkeypatch.context() as sandbox:
+            sandbox.setenv(environment.SANDBOX, "block1")
+            found.append(environment._machine())
+    assert None not in found and found[0] != found[1], "of two builders nothing else is known"
+    for name, device, assigned, address in (
+        ("eth0", True, "0", "52:54:00:00:00:01"), ("veth1", False, "0", "1"), ("eth1", True, "3", "2"),
+        ("usb0", True, "0", "00:00:00:00:00:00"),
+    ):  # fmt: skip
+        (network / name).mkdir(parents=True)
+        (network / name / "address").write_text(address)
+        (network / name / "addr_assign_type").write_text(assigned)
+        if device:
+            (network / name / "device").touch()
+    own.write_text("uninitialized\n")
+    known = environment._machine()
+    (network / "veth1/address").write_text("3")
+    (network / "eth1/address").write_text("3")
+    assert known is not None and environment._machine() == known
+    (network / "eth0/address").write_text("52:54:00:00:00:02")
+    assert environment._machine() not in (None, known)
+    own.write_text("0123\n")
+    assert environment._machine() == hashlib.sha256(b"pgbed 0123").hexdigest()[:12]
 
 
 def test_the_clock_of_an_idle_machine_is_not_compared_under_a_saving_governor(here: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import subprocess
 from pathlib import Path
@@ -57,9 +58,30 @@ def test_the_unit_runs_the_command_with_the_same_environment_until_it_is_removed
     subprocess.run(["/bin/sh", machine / resume_unit.SCRIPT], env={}, check=True)
     assert (run / "engine.log").read_text() == "no'body\n"
     (machine / resume_unit.UNIT).write_text("another's, as the module of NixOS makes it")
-    resume_unit.remove(machine)
+    other = machine / "another"
+    other.mkdir()
+    (run / "manifest.json").touch()
+    script = (machine / resume_unit.SCRIPT).read_text()
+    with pytest.raises(UserError, match=r"the run .*/a run's goes on with the next boot.*: end it first, bench stop"):
+        resume_unit.install(other, ["-c", ""], other / "engine.log", machine)
+    resume_unit.remove(other, machine)
+    assert resume_unit.run_of(machine) == run and (machine / resume_unit.SCRIPT).read_text() == script
+    resume_unit.remove(run, machine)
     assert resume_unit.run_of(machine) is None and (machine / resume_unit.UNIT).exists()
     assert not (machine / resume_unit.SCRIPT).exists()
+    resume_unit.install(run, ["-c", ""], run / "engine.log", machine)
+    (run / "manifest.json").unlink()
+    resume_unit.check_free(other, machine)  # a run that was deleted keeps nobody off
+
+
+def test_the_unit_is_one_that_systemd_reads() -> None:
+    unit = configparser.ConfigParser()
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(resume_unit.TEXT)
+    assert unit["Unit"]["ConditionPathExists"] == f"/{resume_unit.SCRIPT}"
+    assert unit["Service"]["ExecStart"] == f"/bin/sh /{resume_unit.SCRIPT}"
+    assert unit["Service"]["ExecStartPre"] == '/bin/sh -c "sleep 30"'
+    assert unit["Install"]["WantedBy"] == unit["Unit"]["After"] == "multi-user.target"
 
 
 def test_a_kernel_that_is_not_there_any_more_is_said_to_be(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ Only the machine is made up.
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from engine.cli.start import STOPPED, _boots
 from engine.core.errors import UserError
 from engine.core.kernel import Kernel
 from engine.core.model import Build
@@ -22,7 +26,9 @@ from engine.host import resume_unit
 from engine.host.kexec import Running
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
-from engine.journal.writer import create_run
+from engine.journal.writer import JournalWriter, create_run
+from engine.run import reboot
+from engine.run.engine import Outcome
 from engine.run.reboot import TRIES, Boot, BootFor, Machine, Over, Planned, RunCell, State, decide, go_on
 from tests.support.benchcall import SMALL, Bench
 
@@ -163,6 +169,79 @@ def test_a_kernel_that_never_comes_up_fails_its_cells_and_the_machine_stays(
     with pytest.raises(UserError, match="another user can change what is in it"):
         go_on(run, booted=True, machine=machine.calls(), root=root)
     assert machine.boots == 4
+
+
+def test_a_stop_between_a_cell_and_the_boot_is_heard_or_told_to_come_too_late(
+    new_folder: Callable[[], Path], planned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, root = new_folder(), new_folder()
+    run, machine = folder / planned["run"], MadeUp(set())
+    create_run(run, planned)
+    (root / resume_unit.UNIT).parent.mkdir(parents=True)
+    go_on(run, booted=False, machine=machine.calls(), root=root)
+    assert "can be held no more" in reboot.end(run, root, boot_id="boot 0"), "from there it was asked for"
+    assert resume_unit.run_of(root) is None and machine.boots == 1
+    with pytest.raises(UserError, match="is running it"), JournalWriter.open(run):
+        reboot.end(run, root)
+
+    def between(*_: object, **__: object) -> Outcome:  # the cell is over, and the engine has let the journal go
+        with JournalWriter.open(run) as journal:
+            cell = read_manifest(run).cells[0].id
+            journal.end_attempt(journal.begin_attempt(cell, 1, {}), 2, "finished")
+            journal.database.execute("UPDATE session SET boot_id = ? WHERE id = ?", ("boot 1", journal.session.id))
+        ways[0]()
+        return Outcome(0, False)
+
+    def by_command() -> None:
+        assert reboot.end(run, root, boot_id="boot 1") == "stopped"
+
+    monkeypatch.setattr(reboot, "execute", between)
+    ways: list[Callable[[], None]] = [by_command, lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    while ways:
+        resume_unit.install(run, [], run / "engine.log", root)
+        assert go_on(run, booted=True, machine=machine.calls(), root=root) == Outcome(0, True)
+        assert machine.boots == 1 and resume_unit.run_of(root) is None
+        with JournalWriter.open(run) as journal:
+            journal.database.execute("DELETE FROM attempt")
+        del ways[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"after": "x"}, "after"),
+        ({"after": None}, "after"),
+        ({"cell": "a-r1"}, "boot_id"),
+        ({}, "cell"),
+        ({"cell": ["a-r1"], "boot_id": "1"}, "cell"),
+        ({"cell": "\x1b[31m", "boot_id": "1"}, "is not in its plan"),
+    ],
+)
+def test_a_boot_in_the_journal_that_is_none_is_one_line(
+    new_folder: Callable[[], Path], planned: Any, data: dict[str, Any], said: str
+) -> None:
+    run = new_folder() / planned["run"]
+    create_run(run, planned)
+    with JournalWriter.open(run) as journal:
+        journal.add_event("boot", 1, data, ended_ns=1)
+    machine = MadeUp(set())
+    with pytest.raises(UserError, match="event of kind boot") as raised:
+        go_on(run, booted=True, machine=machine.calls(), root=run)
+    assert said in str(raised.value) and str(raised.value).isprintable() and machine.boots == 0
+
+
+def test_a_run_is_said_to_boot_once_it_does(new_folder: Callable[[], Path], planned: Any) -> None:
+    folder, root = new_folder(), new_folder()
+    run, console = folder / planned["run"], Console(record=True, width=500)
+    create_run(run, planned)
+    (root / resume_unit.UNIT).parent.mkdir(parents=True)
+    (run / "engine.log").write_text("booting kernel a\nbench: /none: the kernel is not there any more\n")
+    with pytest.raises(UserError, match=r"^/none: the kernel is not there any more"):
+        _boots(run, 2, console, root)
+    assert _boots(run, STOPPED, console, root) == STOPPED
+    assert "booted" not in console.export_text()
+    go_on(run, booted=False, machine=MadeUp(set()).calls(), root=root)
+    assert _boots(run, 0, console, root) == 0 and "booted now" in console.export_text()
 
 
 def test_a_record_that_ends_by_looks_is_no_run_of_boots(tmp_path: Path, planned: Any) -> None:
