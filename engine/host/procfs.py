@@ -63,18 +63,17 @@ class Task(NamedTuple):
         return added_up((self,))
 
 
+COUNTERS = ("cpu_ns", "runq_ns", "timeslices", "voluntary", "involuntary", "read_bytes", "write_bytes")  # of a task
+
+
 def added_up(tasks: Collection[Task]) -> dict[str, int]:
     """The counters of processes together: `Task.counters` of them all."""
-    return {
-        "cpu_ns": sum([task.cpu_ns for task in tasks]),
-        "runq_ns": sum([task.runq_ns for task in tasks]),
-        "timeslices": sum([task.timeslices for task in tasks]),
-        "voluntary": sum([task.voluntary for task in tasks]),
-        "involuntary": sum([task.involuntary for task in tasks]),
-        "switches": sum([task.switches for task in tasks]),
-        "read_bytes": sum([task.read_bytes for task in tasks]),
-        "write_bytes": sum([task.write_bytes for task in tasks]),
+    sums = dict.fromkeys(COUNTERS, 0) | {
+        name: sum(values)
+        for name, values in zip(Task._fields, zip(*tasks, strict=True), strict=False)
+        if name in COUNTERS
     }
+    return sums | {"switches": sums["voluntary"] + sums["involuntary"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +179,7 @@ class TaskReader(HeldFiles):
     """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
 
     Without `io` two, and its I/O is 0. Of a process that has not run since the last sample, one: the rest is the same.
+    One is enough, too, for the time of a process that has run (`read_time`).
 
     Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
     value seen. `start_ticks` tells two processes of the same pid apart.
@@ -190,6 +190,7 @@ class TaskReader(HeldFiles):
         self.pid = pid
         self._threads: dict[str, tuple[int, int, int, int, int]] = {}
         self._ran = b""  # what the scheduler had counted when it was read last
+        self._last: Task | None = None  # as it was when all was read
         self._resting: Task | None = None  # as it was then, if it was not running
         # The folder is opened first: below it only this process can be found, though the pid be reused.
         self._folder = self._hold(f"/proc/{pid}")
@@ -203,10 +204,25 @@ class TaskReader(HeldFiles):
 
     def read(self) -> Task | None:
         """The process now; None once it is gone."""
+        return self._read()
+
+    def read_time(self) -> Task | None:
+        """The process now, but where it has run since the last time only its CPU time, run-queue wait and timeslices.
+
+        The rest is then as it was when it was read last. One that waits or is stopped is never told that way twice.
+        """
+        return self._read(time_only=True)
+
+    def _read(self, *, time_only: bool = False) -> Task | None:
         try:
             schedstat = os.pread(self._schedstat, 128, 0)  # first: whatever it does from now on shows the next time
-            if schedstat == self._ran and self._resting is not None:
-                return self._resting
+            if schedstat == self._ran:
+                if self._resting is not None:
+                    return self._resting
+            elif time_only and self._last is not None and self._last.threads == 1:
+                cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
+                self._ran, self._resting = schedstat, None
+                return self._last._replace(cpu_ns=cpu_ns, runq_ns=runq_ns, timeslices=timeslices)
             status = os.pread(self._status, 4096, 0)
             try:
                 io = os.pread(self._io, 512, 0) if self._io >= 0 else b""
@@ -216,9 +232,11 @@ class TaskReader(HeldFiles):
         except (OSError, ValueError):  # ValueError: an empty read of a task that is being torn down
             return None
         if task.threads > 1 or self._threads:  # others of them may run while the first does not
+            self._last = None
             return self._with_threads(task)
         # Of one that runs the kernel adds up the time only now and then; without scheduler information, never.
-        self._ran, self._resting = schedstat, task if task.state != "R" and task.timeslices else None
+        self._ran, self._last = schedstat, task
+        self._resting = task if task.state != "R" and task.timeslices else None
         return task
 
     def stat(self) -> Stat | None:

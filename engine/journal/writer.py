@@ -234,8 +234,8 @@ class JournalWriter:
             "role", step_id=step, client=client, name=name, backend_pid=backend_pid, client_pid=client_pid
         )
 
-    def add_role_seconds(self, seconds: Sequence[RoleSecond]) -> None:
-        """Records an interval of connections."""
+    def add_role_seconds(self, seconds: Sequence[tuple[Any, ...]]) -> None:
+        """Records an interval of connections: for each the fields of a `RoleSecond`, or one."""
         self.rows.insert_all("role_second", RoleSecond._fields, seconds)
 
     def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:

@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.model import RoleTotals
 from engine.host.procfs import Task, TaskReader
-from engine.journal.reader import RoleSecond
 from engine.observe.evidence import RoleSecond as SeenSecond
 from engine.observe.histograms import Histograms
 from engine.observe.stall_snapshot import StallSnapshot
@@ -78,11 +77,12 @@ Found = tuple[Connection, Change]
 class Ticked(NamedTuple):
     """An interval of all connections, and what it shows of stalls.
 
-    `outcomes` are of those whose transactions did not all end well; `times` are transactions that are timed one by one:
-    (client, when it ended, how long it took).
+    `seconds` are rows of the journal, in the order of the fields of `engine.journal.reader.RoleSecond`; `outcomes` are
+    of those whose transactions did not all end well; `times` are transactions that are timed one by one: (client, when
+    it ended, how long it took).
     """
 
-    seconds: list[RoleSecond]
+    seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
     times: list[tuple[int, int, int]]
     found: list[Found]
@@ -243,9 +243,7 @@ class Connections:
                 else each.detector.tick(t_ns, dt_ns, *seen)
             )
         ]
-        return Ticked(
-            list(map(RoleSecond._make, columns)), self._fresh_outcomes(more), self._fresh_times(now, more), found
-        )
+        return Ticked(list(columns), self._fresh_outcomes(more), self._fresh_times(now, more), found)
 
     def seconds(self, each: Connection) -> tuple[SeenSecond, ...]:
         """The last seconds of a connection."""

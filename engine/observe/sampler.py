@@ -189,7 +189,7 @@ class StepSampler:
         self._watch_clock(t_ns)
         self._poll_log()
         before = self._server
-        server, (host, device) = sources.server(before), sources.machine()
+        server, (host, device) = sources.server(before, whole=last), sources.machine()
         known, self._observed = self._observed, self._observe()
         self._sample_wal(t_ns, self._observed.wal_bytes if self._observed is not known else None)
         self._watch_postmaster(t_ns, server)

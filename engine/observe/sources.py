@@ -34,14 +34,15 @@ class Sources:
     recent: deque[LogEvent] = field(default_factory=lambda: deque(maxlen=100))
     lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
-    def server(self, last: ServerSample | None = None) -> ServerSample:
+    def server(self, last: ServerSample | None = None, *, whole: bool = True) -> ServerSample:
         """All server processes now; what was last seen of them when the server has exited.
 
-        Raises MonitorError when nothing was seen of it before.
+        Not `whole` is for a second within a step: see `ServerProcesses.sample`. Raises MonitorError when nothing was
+        seen of it before.
         """
         if self.processes is None:
             return UNSEEN_SERVER
-        sample = self.processes.sample() or last
+        sample = self.processes.sample(whole=whole) or last
         if sample is None:
             raise MonitorError("the server has exited")
         return sample

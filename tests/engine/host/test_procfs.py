@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from engine.host import counters, environment, procfs
 from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference
+from engine.postgres import processes
 from engine.postgres.processes import STARTING, UNSEEN, ServerProcesses, kind_of_title
 from engine.postgres.server import Server
 
@@ -111,6 +112,39 @@ def test_a_stopped_process_is_seen_as_stopped() -> None:
         process.kill()
 
 
+def test_only_the_time_of_a_process_that_runs_may_be_read_and_all_of_one_that_has_stopped() -> None:
+    program = [
+        sys.executable,
+        "-c",
+        "import sys, time\nfor line in sys.stdin: [time.sleep(0) for _ in range(2000)]; print(flush=True)",
+    ]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+
+        def work() -> None:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.stdout.readline()
+
+        work()
+        with TaskReader(process.pid) as reader:
+            first = reader.read_time()
+            work()
+            part = reader.read_time()
+            work()
+            whole = reader.read()
+            assert first is not None and part is not None and whole is not None
+            assert part == first._replace(cpu_ns=part.cpu_ns, runq_ns=part.runq_ns, timeslices=part.timeslices)
+            assert first.cpu_ns < part.cpu_ns < whole.cpu_ns and first.switches < whole.switches
+            work()
+            process.send_signal(signal.SIGSTOP)
+            assert until(lambda: state(process.pid) == "T")
+            reader.read_time()
+            stopped = reader.read_time()
+            assert stopped is not None and stopped.state == "T" and stopped == read_task(process.pid)
+        process.kill()
+
+
 def test_threads_are_added_up_and_ended_ones_are_not_lost() -> None:
     stop, busy = threading.Event(), threading.Event()
 
@@ -164,11 +198,11 @@ def test_the_kind_of_a_process_is_told_by_its_title(title: bytes, kind: str) -> 
 
 @pytest.mark.parametrize("major", (12, 14, 16, 17))
 def test_all_processes_of_a_server_are_found_by_kind(major: int, server: Servers) -> None:
-    with ServerProcesses(server(major).pid) as processes, server(major).connect() as connection:
-        sample = processes.sample()
+    with ServerProcesses(server(major).pid) as every, server(major).connect() as connection:
+        sample = every.sample()
         # A worker of autovacuum, which has no name at first; one that ends without a name stays among the kinds.
         while sample is not None and sample.kinds.get(STARTING, {}).get("processes_now"):
-            sample = processes.sample()
+            sample = every.sample()
         assert sample is not None
         assert {"postmaster", "checkpointer", "background writer", "walwriter", "client backend"} <= sample.kinds.keys()
         assert connection.info.backend_pid in sample.tasks
@@ -182,20 +216,20 @@ def test_the_total_of_a_server_is_continuous_when_backends_end(server: Servers) 
         connection.execute("SELECT count(*) FROM generate_series(1, 1000000) a WHERE md5(a::text) = 'x'")
 
     running = server(16)
-    with ServerProcesses(running.pid) as processes:
+    with ServerProcesses(running.pid) as every:
         connection = running.connect()
         burn(connection)
-        first = processes.sample()
+        first = every.sample()
         assert first is not None
         before = first.tasks[connection.info.backend_pid].cpu_ns
         burn(connection)
-        living = processes.sample()
+        living = every.sample()
         assert living is not None
         spent = living.tasks[connection.info.backend_pid].cpu_ns - before
         pid = connection.info.backend_pid
         connection.close()
         assert until(lambda: read_task(pid) is None)
-        ended = processes.sample()
+        ended = every.sample()
         assert ended is not None and pid not in ended.tasks
     # The time of the dead backend stays in the total: it moved to the reaped, but for two ticks.
     assert difference(first.total, ended.total)["cpu_ns"] >= spent - 2 * TICK_NS
@@ -205,8 +239,8 @@ def test_the_total_of_a_server_is_continuous_when_backends_end(server: Servers) 
 
 def test_backends_that_live_between_two_samples_are_counted(server: Servers) -> None:
     running = server(16)
-    with ServerProcesses(running.pid) as processes:
-        first = processes.sample()
+    with ServerProcesses(running.pid) as every:
+        first = every.sample()
         with running.connect() as connection:
             connection.execute(
                 "CREATE TEMP TABLE short AS SELECT g, repeat('x', 100) FROM generate_series(1, 300000) g"
@@ -214,7 +248,7 @@ def test_backends_that_live_between_two_samples_are_counted(server: Servers) -> 
             spent = read_task(connection.info.backend_pid)
         assert spent is not None
         assert until(lambda: read_task(spent.pid) is None)
-        last = processes.sample()
+        last = every.sample()
     assert first is not None and last is not None
     unseen = difference(first.kinds[UNSEEN], last.kinds[UNSEEN])
     assert unseen["cpu_ns"] >= spent.cpu_ns - 2 * TICK_NS
@@ -225,7 +259,11 @@ def test_backends_that_live_between_two_samples_are_counted(server: Servers) -> 
     assert unseen["write_bytes"] < max(1, spent.write_bytes)
 
 
-def test_totals_never_go_back_while_backends_come_and_go(server: Servers) -> None:
+@pytest.mark.parametrize("many", [processes.MANY, 0])
+def test_totals_never_go_back_while_backends_come_and_go(
+    server: Servers, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "MANY", many)
     running, stop = server(17), threading.Event()
 
     def come_and_go() -> None:
@@ -234,12 +272,12 @@ def test_totals_never_go_back_while_backends_come_and_go(server: Servers) -> Non
                 connection.execute("SELECT count(*) FROM generate_series(1, 20000)")
 
     thread = threading.Thread(target=come_and_go)
-    with ServerProcesses(running.pid) as processes:
-        last = processes.sample()
+    with ServerProcesses(running.pid) as every:
+        last = every.sample()
         thread.start()
         try:
             for _ in range(100):
-                sample = processes.sample()
+                sample = every.sample(whole=False)
                 assert last is not None and sample is not None
                 for key, change in difference(last.total, sample.total).items():
                     assert change >= 0, key
@@ -249,7 +287,7 @@ def test_totals_never_go_back_while_backends_come_and_go(server: Servers) -> Non
             stop.set()
             thread.join()
         # Nothing is left open of those that are gone.
-        assert until(lambda: processes.sample() is not None and processes._readers.keys() == set(children(running.pid)))
+        assert until(lambda: every.sample() is not None and every._readers.keys() == set(children(running.pid)))
 
 
 def test_host_counters_move_and_states_are_there() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from engine.host.procfs import Task
-from engine.observe.connections import Connections
+from engine.journal.reader import RoleSecond
+from engine.observe.connections import Connections, Ticked
 from engine.observe.stalls import StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.processes import ServerSample
@@ -61,6 +62,10 @@ def count(page: Page, slot: int, *times_us: int, offset: int = SERVICE_OFFSET) -
         page.set_word(slot, Word.STATEMENTS, page.word(slot, Word.STATEMENTS) + len(times_us))
 
 
+def seconds_of(ticked: Ticked) -> list[RoleSecond]:
+    return list(map(RoleSecond._make, ticked.seconds))
+
+
 def test_each_connection_has_its_own_second(page: Page) -> None:
     connections = Connections(STEP, page, server(b101=10, b103=30))
     connections.begin(lambda each: 10 + each.slot, StallRule(), 100 * S)
@@ -77,17 +82,25 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
     observed = Observed(waits, (), ages_ns={103: 400, 104: 500, 999: 0})
     connections.observe(observed, lambda age_ns: age_ns // 2)
     ticked = connections.tick(101 * S, S, server(b101=15, b102=20, b103=31), waits)
-    assert [each.role_id for each in ticked.seconds] == [10, 11, 12, 13]
-    assert [each.statements for each in ticked.seconds] == [3, 0, 1, 0]
-    assert [each.in_flight_ns for each in ticked.seconds] == [0, 300, 200, 250], "of the session, in active time"
-    assert [each.max_us for each in ticked.seconds] == [5000, 0, 70, 0], "no longer than the longest"
-    assert [histogram.unpack(each.service) for each in ticked.seconds][:2] == [{100: 2, histogram.index(5000): 1}, {}]
-    assert [each.response for each in ticked.seconds] == [None, None, histogram.pack({histogram.index(900): 1}), None]
-    cpu = [each.backend_cpu_ns for each in ticked.seconds]
+    assert [each.role_id for each in seconds_of(ticked)] == [10, 11, 12, 13]
+    assert [each.statements for each in seconds_of(ticked)] == [3, 0, 1, 0]
+    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, 300, 200, 250], "of the session, in active time"
+    assert [each.max_us for each in seconds_of(ticked)] == [5000, 0, 70, 0], "no longer than the longest"
+    assert [histogram.unpack(each.service) for each in seconds_of(ticked)][:2] == [
+        {100: 2, histogram.index(5000): 1},
+        {},
+    ]
+    assert [each.response for each in seconds_of(ticked)] == [
+        None,
+        None,
+        histogram.pack({histogram.index(900): 1}),
+        None,
+    ]
+    cpu = [each.backend_cpu_ns for each in seconds_of(ticked)]
     assert cpu == [5, 0, 1, 0], "what it used before it was first seen is not the second's"
-    assert [each.wait_event for each in ticked.seconds] == [None, None, "Client:ClientRead", ""]
-    assert (ticked.seconds[0].client_cpu_ns or 0) > 0, "a process that serves several is counted with the first"
-    assert [each.client_cpu_ns for each in ticked.seconds][1:] == [0, 0, 0]
+    assert [each.wait_event for each in seconds_of(ticked)] == [None, None, "Client:ClientRead", ""]
+    assert (seconds_of(ticked)[0].client_cpu_ns or 0) > 0, "a process that serves several is counted with the first"
+    assert [each.client_cpu_ns for each in seconds_of(ticked)][1:] == [0, 0, 0]
     assert [(each.slot, counts) for each, counts in ticked.outcomes] == [(2, {"skipped": 7})]
     assert ticked.times == [(2, 100 * S + 5, 40)]
 
@@ -95,10 +108,12 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
     page.set_word(3, Word.STATE, State.DONE)
     connections.observe(observed, int)
     ticked = connections.tick(102 * S, S, server(b102=26, b103=32), {})
-    assert [each.statements for each in ticked.seconds] == [1, 0, 0, 0]
-    assert [each.backend_cpu_ns for each in ticked.seconds] == [0, 6, 1, 0], "of one that has gone nothing more"
-    assert [each.in_flight_ns for each in ticked.seconds] == [0, S + 300, 400, 0], "who is done has nothing in flight"
-    assert [each.response for each in ticked.seconds] == [None, None, b"", None]
+    assert [each.statements for each in seconds_of(ticked)] == [1, 0, 0, 0]
+    assert [each.backend_cpu_ns for each in seconds_of(ticked)] == [0, 6, 1, 0], "of one that has gone nothing more"
+    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, S + 300, 400, 0], (
+        "who is done has nothing in flight"
+    )
+    assert [each.response for each in seconds_of(ticked)] == [None, None, b"", None]
     assert not ticked.outcomes and not ticked.times
 
     seen = connections.seconds(connections.all[2])
@@ -107,7 +122,7 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
         (102 * S, 400, 1),
     ]
     assert seen[0].wait == waits[103]
-    assert seen[1].client_cpu_ns == ticked.seconds[0].client_cpu_ns, "that of the process that serves it"
+    assert seen[1].client_cpu_ns == seconds_of(ticked)[0].client_cpu_ns, "that of the process that serves it"
     totals = connections.totals("query", 2.0)
     assert (totals.connections, totals.statements, totals.max_ns, totals.backend_cpu_ns) == (2, 4, 5_000_000, 5)
     assert totals.histogram == ((100, 2), (histogram.index(5000), 2))
@@ -132,7 +147,7 @@ def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> No
 def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
     connections = Connections(STEP, page, ServerSample({}, {}, {}))
     connections.begin(lambda each: each.slot, StallRule(), 0)
-    assert {each.backend_cpu_ns for each in connections.tick(S, S, ServerSample({}, {}, {}), {}).seconds} == {None}
+    assert {each.backend_cpu_ns for each in seconds_of(connections.tick(S, S, ServerSample({}, {}, {}), {}))} == {None}
     assert connections.totals("query", 1.0).backend_cpu_ns is None
 
 
@@ -144,7 +159,7 @@ def test_a_process_elsewhere_is_counted_with_the_first_that_it_serves(page: Page
         page.set_word(slot, Word.CLIENT_CPU_NS, 700)
         page.set_word(slot, Word.CLIENT_VOLUNTARY, 3)
     ticked = connections.tick(S, S, server(), {})
-    assert [(each.client_cpu_ns, each.client_switches) for each in ticked.seconds] == [(700, 3), *[(0, 0)] * 3]
+    assert [(each.client_cpu_ns, each.client_switches) for each in seconds_of(ticked)] == [(700, 3), *[(0, 0)] * 3]
     assert connections.seconds(connections.all[3])[0].client_cpu_ns == 700, "that of the process that serves it"
     assert sum(connections.totals(name, 1.0).client_cpu_ns for name in ("query", "select")) == 700
 
