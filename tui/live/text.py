@@ -256,11 +256,9 @@ def ages(view: ViewState) -> Line:
     if found := view.incidents:
         words, _, because = incident_words(found[-1], view.at_ns).removeprefix("STALL ").partition(": ")
         many = f"{len(found)} stall{'s' if len(found) > 1 else ''}"
-        spans.append((f" | {many}, last {words}", ""))
-        spans.append((f": {because}" if because else "", "dim"))
-    else:
-        spans.append((" | no stall in this step", "dim"))
-    return tuple(spans)
+        told: Line = ((f" {many}, last {words}", ""), (f": {because}" if because else "", "dim"))
+        return (*told, (" |", "dim"), *spans)  # what has no room is in the table of roles, too
+    return (*spans, (" | no stall in this step", "dim"))
 
 
 def role_table(view: ViewState, columns: int) -> list[Line]:
