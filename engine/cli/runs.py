@@ -12,7 +12,7 @@ from engine.cli.output import echo
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.core.text import visible
-from engine.host import disk
+from engine.host import disk, resume_unit
 from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
@@ -44,10 +44,13 @@ def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
 def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     """Delete runs: journals, logs, kept clusters. Asks first.
 
-    Only runs in the output folder are removed, and none that is running.
+    Only runs in the output folder are removed, and none that is running, or goes on with the next boot.
     """
     # All are checked before the first is touched: a wrong name among them removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
+    going = resume_unit.run_of()
+    if going in [folder.resolve() for folder in folders]:
+        raise UserError(f"the run {visible(str(going))} goes on with the next boot: bench stop it first")
     if not yes:
         if not sys.stdin.isatty():
             raise UserError("nothing removed: not a terminal; pass --yes to confirm")

@@ -15,5 +15,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """
     choices = sorted(set(known))
     near = get_close_matches(name, choices, n=3, cutoff=0.5)
-    hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(choices)}"
+    hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(choices) or 'none'}"
     return UserError(f"unknown {kind} '{name}' ({hint})")

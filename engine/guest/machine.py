@@ -247,7 +247,7 @@ class Guest:
             self.kill()
             code = -signal.SIGKILL
         lines = [line for line in self.tail if line.strip()]
-        trouble = [line for line in lines if any(word in line for word in TROUBLE)][:1]
+        trouble = self.trouble()
         if status is not None:
             why = "the program in the guest was killed" if status == 137 else f"it ended with exit code {status}"
         elif code < 0:
@@ -257,6 +257,10 @@ class Guest:
             why = "the guest stopped answering, or powered off" if code == 0 else f"qemu ended with exit code {code}"
             why = "the guest's kernel panicked" if panicked else why
         return " | ".join([why, *(trouble or lines[-TOLD_LINES:])])
+
+    def trouble(self) -> list[str]:
+        """The first of the console's last lines that tells of trouble, if any does."""
+        return [line for line in self.tail if any(word in line for word in TROUBLE)][:1]
 
     def _keep(self, received: bytes) -> None:
         kept = received[: self._room]

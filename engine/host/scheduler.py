@@ -14,6 +14,7 @@ from engine.core.text import visible
 from engine.host import sched_ext
 
 SYSCTL, DEBUG = "/proc/sys/kernel/sched_", "/sys/kernel/debug/sched/"
+NO_DEBUGFS = "debugfs is not mounted: mount -t debugfs debugfs /sys/kernel/debug"
 MOVED, EEVDF, LAST = (5, 13), (6, 6), (1000, 0)  # from sysctl to debugfs; from CFS to EEVDF
 
 Tunables = Sequence[tuple[str, str]]
@@ -109,7 +110,9 @@ def values(tunables: Tunables) -> dict[str, str]:
         try:
             found[str(path)] = path.read_text().strip()
         except OSError as error:
-            raise UserError(f"--sched {name}: {path}: {error.strerror}") from None
+            mounted = Path(DEBUG).parent.is_dir() and any(Path(DEBUG).parent.iterdir())
+            why = error.strerror if mounted or not str(path).startswith(DEBUG) else NO_DEBUGFS
+            raise UserError(f"--sched {name}: {path}: {why}") from None
     return found
 
 

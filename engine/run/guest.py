@@ -236,8 +236,8 @@ class GuestAttempt:
         """Ends what the guest left running, and says where it ran; it began no attempt where it never came so far."""
         journal = self._journal
         attempt = self._receiver.attempt or journal.begin_attempt(self._cell.id, time.monotonic_ns(), {})
-        state, origin = journal.database.execute(
-            "SELECT state, origin FROM attempt WHERE id = ?", (attempt,)
+        state, origin, ended_ns, why = journal.database.execute(
+            "SELECT state, origin, ended_ns, reason FROM attempt WHERE id = ?", (attempt,)
         ).fetchone()
         with suppress(UserError):
             told = converted(parsed(origin, "origin"), dict[str, Any], "origin")
@@ -245,6 +245,9 @@ class GuestAttempt:
         journal.commit()
         if state != "running" and not reason:
             self.finished = state == "finished"
+            if state == "failed" and (trouble := self._guest.trouble()):
+                # The server says that a process was killed; only the guest's kernel says that memory ran out.
+                journal.end_attempt(attempt, ended_ns, "failed", " | ".join([*filter(None, [why]), *trouble]))
             return
         interrupted = self._stop.reason and state in ("running", "interrupted")
         last_ns = self._last_ns(attempt)

@@ -117,4 +117,7 @@ def _send_files(channel: Channel, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except UserError as error:
+        sys.exit(f"bench: {error}")  # on the console, the last lines of which the host tells

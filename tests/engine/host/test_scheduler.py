@@ -35,6 +35,23 @@ def test_what_a_kernel_does_not_know_is_refused_with_what_it_has() -> None:
             scheduler.parsed(texts)
 
 
+def test_where_the_kernel_shows_no_tunables_what_to_mount_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debug = f"{tmp_path}/debug/sched/"
+    place = scheduler.Place((0, 1), scheduler.LAST, f"{debug}nr_migrate")
+    monkeypatch.setattr(scheduler, "DEBUG", debug)
+    monkeypatch.setattr(scheduler, "PLACES", {"nr_migrate": (place,)})
+    (tmp_path / "debug").mkdir()
+    with pytest.raises(UserError, match="nr_migrate: debugfs is not mounted: mount -t debugfs"):
+        scheduler.values([("nr_migrate", "8")])
+    Path(debug).mkdir()
+    with pytest.raises(UserError, match="nr_migrate: No such file or directory"):
+        scheduler.values([("nr_migrate", "8")])
+    (Path(debug) / "nr_migrate").write_text("32\n")
+    assert scheduler.values([("nr_migrate", "8")]) == {f"{debug}nr_migrate": "32"}
+
+
 def test_a_scheduler_of_sched_ext_is_for_kernels_that_have_it() -> None:
     tunables = scheduler.parsed(["ext=scx_rusty", "nr_migrate=8"])
     scheduler.check(tunables, "6.12.95")

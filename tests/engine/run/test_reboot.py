@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from engine.cli.runs import delete
 from engine.cli.start import STOPPED, _boots
 from engine.core.errors import UserError
 from engine.core.kernel import Kernel
@@ -242,6 +244,19 @@ def test_a_run_is_said_to_boot_once_it_does(new_folder: Callable[[], Path], plan
     assert "booted" not in console.export_text()
     go_on(run, booted=False, machine=MadeUp(set()).calls(), root=root)
     assert _boots(run, 0, console, root) == 0 and "booted now" in console.export_text()
+
+
+def test_a_run_that_goes_on_with_the_next_boot_is_not_deleted(
+    new_folder: Callable[[], Path], planned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_folder() / planned["run"]
+    create_run(run, planned)
+    words = [str(run), "--yes", "--out", str(run.parent)]
+    with monkeypatch.context() as between:
+        between.setattr(resume_unit, "run_of", lambda: run)
+        done = CliRunner().invoke(delete, words)
+    assert "goes on with the next boot: bench stop it first" in str(done.exception) and run.exists()
+    assert CliRunner().invoke(delete, words).exit_code == 0 and not run.exists()
 
 
 def test_a_record_that_ends_by_looks_is_no_run_of_boots(tmp_path: Path, planned: Any) -> None:
