@@ -1,10 +1,11 @@
 """Makes the recording that `bench demo` plays: two builds in slices, with two incidents that it brings about itself.
 
-    python -m tests.support.demo_recording --pg 14.10-prebuilt,18.6-prebuilt engine/cli/demo.tar.xz
+    python -m tests.support.demo_recording --pg main=git:TREE@BEFORE,patch=git:TREE@AFTER engine/cli/demo.tar.xz
 
-Takes about five minutes, real servers, and an otherwise idle machine. In l.i1 of the second repeat the second build's
-insert backend is stopped for a while (SIGSTOP); later a session of a `nightly report` holds a lock on its table. Run as
-root, the recording has sampled stacks, too. What would tell where it was made is taken out.
+Takes about six minutes, with real servers: a commit of PostgreSQL, and one that makes it slower, so that there is a
+verdict. Both are compiled here, so that their stacks can be sampled, by root. In l.i1 of the second repeat the second
+build's insert backend is stopped for a while (SIGSTOP); later a session of a `nightly report` holds a lock on its
+table. What would tell where it was made is taken out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from engine.journal.reader import Attempt, JournalReader, StepRow
 from engine.postgres.server import SUPERUSER
 from tests.support.benchcall import Bench, wait_for
 
-SIZE = ("--rows", "100000", "--rows-written", "340000", "--query-seconds", "5", "--repeats", "3")
+SIZE = ("--rows", "100000", "--rows-written", "340000", "--query-seconds", "8", "--repeats", "4")
 SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")
 REPEAT = 2  # that has the incidents
 WARM_S, HELD_S, BETWEEN_S = 9.0, 4.0, 4.0  # of the step: before the first, of each, and between them
@@ -74,15 +75,31 @@ def record(builds: str, probes: str, out: Path) -> Path:
     return bench.run
 
 
-def neutral(run: Path) -> None:
-    """Takes out of a run where it was made: names of the host, how its kernel was started."""
+def neutral(run: Path, builds: str) -> None:
+    """Takes out of a run where it was made: names of the host and of folders, how its kernel was started.
+
+    Of the sampled stacks those of the step's own connections stay: the others are large, and nobody is led to them.
+    """
+    names = {str(run.parent): "/var/tmp/pgbed"}
+    for build in builds.split(","):
+        _, _, tree = build.partition("=git:")
+        names |= {tree.rpartition("@")[0]: "~/src/postgres"} if tree else {}
+
+    def renamed(text: str) -> str:
+        for name, other in names.items():
+            text = text.replace(name, other)
+        return text
+
     manifest = run / "manifest.json"
-    manifest.write_text(json.dumps(_neutral(json.loads(manifest.read_text())), indent=1))
+    manifest.write_text(renamed(json.dumps(_neutral(json.loads(manifest.read_text())), indent=1)))
     with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
-        for id, origin in journal.execute("SELECT id, origin FROM attempt").fetchall():
-            journal.execute(
-                "UPDATE attempt SET origin = ? WHERE id = ?", (json.dumps(_neutral(json.loads(origin))), id)
-            )
+        for table, column, of_json in (("attempt", "origin", True), ("event", "data", False)):
+            for id, text in journal.execute(f"SELECT rowid, {column} FROM {table}").fetchall():
+                plain = json.dumps(_neutral(json.loads(text))) if of_json else text
+                journal.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (renamed(plain), id))
+    for path in run.glob("cells/*/*/*.folded"):
+        if path.name.split(".")[-2] not in ("insert", "delete", "query", "index"):
+            path.unlink()
 
 
 def _neutral(value: Any) -> Any:
@@ -107,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pgbed-demo-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         run = record(asked.pg, asked.probes, Path(folder))
-        neutral(run)
+        neutral(run, asked.pg)
         print(f"{asked.to}: {pack(run, asked.to):,} bytes")
 
 

@@ -44,7 +44,7 @@ PICTURES: dict[str, Picture] = {
     "stall": ("live", FIRST, (*_at("20"), ("enter", "lock")), "LOCK TABLE"),
     "compare": ("compare", FIRST, (), "every cell"),
     "slices": ("compare", FIRST, (("end", "every cell"), ("l", "qr100")), "blocks"),
-    "flame": ("compare", FIRST, (("end", "every cell"), ("f", "qr100"), ("enter", "which role")), "change"),
+    "flame": ("compare", FIRST, (("end", "every cell"), ("f", "qr100"), ("enter", "which role")), "takes more"),
     "history": ("history", FIRST, (), "finished"),
 }
 

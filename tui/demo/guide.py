@@ -10,7 +10,7 @@ from textual import events
 from textual.timer import Timer
 
 from tui.app import Bench
-from tui.marks import folded, line
+from tui.marks import hanging, line
 from tui.screens.base import BenchScreen
 from tui.widgets.lines import Lines
 
@@ -37,9 +37,9 @@ class GuideBox(Lines):
     """What the guide says, over the screen in front."""
 
     DEFAULT_CSS = """
-    GuideBox { layer: guide; dock: bottom; width: 100%; height: auto; margin: 0 1 1 1; padding: 0 1;
+    GuideBox { layer: guide; dock: bottom; width: 100%; height: auto; margin: 0 0 1 0; padding: 0 1;
                border: round $primary; background: $surface; }
-    GuideBox.-top { dock: top; margin: 1 1 0 1; }
+    GuideBox.-top { dock: top; margin: 1 0 0 0; }
     .-ascii GuideBox { border: ascii $primary; }
     """
 
@@ -140,9 +140,9 @@ class GuidedBench(Bench):
         if not isinstance(screen, BenchScreen):  # a question that has not been answered yet
             self._after(BETWEEN_KEYS_S, self._tell)
             return
-        columns = max(20, screen.size.width - 6)
+        columns = max(20, screen.size.width - 4)
         where = f"{self._stop + 1} of {len(self._stops)}"
-        lines = [*folded(stop.text, columns, "strong", indent=0)]
+        lines = hanging(("", ""), stop.text, columns, "strong")
         lines.append(line((f"{where}   enter goes on   escape ends the guide; every other key is yours", "dim")))
         self._box = GuideBox(lines)
         self._box.set_class(stop.top, "-top")

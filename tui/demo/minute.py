@@ -2,7 +2,7 @@
 
 from tui.demo.guide import Stop
 
-FIRST = ("003-18.6-prebuilt-auto-r2", "l.i1")  # the cell and the step that are played first
+FIRST = ("003-patch-auto-r2", "l.i1")  # the cell and the step that are played first
 QUERIES = (FIRST[0], "qr100")
 
 MINUTE = (
@@ -43,20 +43,27 @@ MINUTE = (
     Stop(
         7,
         "Every cell is a dot. Beside them is what may be behind a difference, and whether the two can be compared.",
-        ("down",),
+        ("end", "up", "up", "up"),
         until="every cell",
         top=True,
     ),
     Stop(
         7,
         "The blocks of a step, two turns of each server: their ratios over time, and how that of all settles.",
-        ("end", "l"),
+        ("l",),
         until="blocks",
     ),
     Stop(
         6,
-        "What the backends did on their CPUs: functions by how much more or less of each statement they take.",
+        "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
+        "A frame with ▼ takes more of each query than in the base.",
         ("escape", "f", "enter"),
+        until="takes more",
+    ),
+    Stop(
+        6,
+        "The same as a list: the functions whose share has changed most.",
+        ("v",),
         until="change",
     ),
     Stop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.support.benchcall import Bench
 
 
 def test_the_recording_is_a_run_of_two_builds_in_slices_with_two_incidents(tmp_path: Path) -> None:
-    assert len(files("engine.cli").joinpath(RECORDING).read_bytes()) < 300_000
+    assert len(files("engine.cli").joinpath(RECORDING).read_bytes()) < 600_000
     done = CliRunner().invoke(main, ["demo", "--to", str(tmp_path / "new")])
     assert done.exit_code == 0, done.output
     (run,) = (tmp_path / "new").iterdir()
@@ -26,9 +27,11 @@ def test_the_recording_is_a_run_of_two_builds_in_slices_with_two_incidents(tmp_p
         incidents = incidents_of([event for event in reader.events() if event.kind == "stall"])
         causes = [cause["name"] for found in incidents for stall in found for cause in stall.data["causes"][:1]]
         assert {"stopped", "lock"} <= set(causes)
+        stated = (run / "manifest.json").read_text() + json.dumps([event.data for event in reader.events()])
+        assert not re.search(r"/(work|root|home)/|/tmp/(?!pgbed[\"/])", stated), "where it was made"
         assert "fc-" not in json.dumps(reader.manifest.environment) and reader.manifest.environment["host"]
     compared = json.loads(Bench(tmp_path)("compare", str(run), "--json").stdout)
-    assert compared["pairs"] == 3 and compared["design"].startswith("slices")
+    assert compared["pairs"] == 4 and compared["design"].startswith("slices")
     again = CliRunner().invoke(main, ["demo", "--to", str(tmp_path / "new")])
     assert again.exit_code == 2 and "is there already" in again.stderr and len(again.stderr.splitlines()) == 1
 
