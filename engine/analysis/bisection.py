@@ -12,7 +12,7 @@ the next one that does.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ MOST_WEIGHT = math.log(1e4)  # of one judgement: clusters of one run have more i
 # would be taken for the answer where the search had met it first. Of drawn histories of 30 commits with one such change
 # this leaves 2 of 100 wrong, and takes one judgement in five.
 UNSEEN = 1 / 8
-BETWEEN = 20.0  # odds
+BETWEEN = 20.0  # odds that are no more than a hint of what a commit is like
 LOOKS_BACK = 8  # commits that are looked at, at most; by how many the error of each must be less
 
 
@@ -81,6 +81,14 @@ def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) ->
     return max(-MOST_WEIGHT, min(MOST_WEIGHT, found))
 
 
+def weights(ends: Ends, judgements: Sequence[Judgement]) -> dict[int, float]:
+    """The log likelihood ratio of bad to good of each commit that was judged, over all of its judgements."""
+    found: dict[int, float] = {}
+    for each in judgements:
+        found[each.index] = found.get(each.index, 0.0) + weight(each, ends, judgements)
+    return found
+
+
 def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
     """Whether a commit is like neither end but midway, so that two commits made a part of the difference each.
 
@@ -136,12 +144,17 @@ def next_commit(now: Belief, parts: Sequence[range]) -> int:
     return best
 
 
-def to_look_back(found: range, count: int, broken: Collection[int], judged: Collection[int]) -> int | None:
+def to_look_back(found: range, count: int, broken: Collection[int], judged: Mapping[int, float]) -> int | None:
     """The next commit between what was found and the bad end to be sure of; None where enough were judged.
 
-    It is in the middle of the longest stretch that nothing is known of.
+    `judged` are the weights of those that were. First one that is not known to be slow, the least likely one: a single
+    fast one says that what was found is not the answer. Then one in the middle of the longest stretch that nothing is
+    known of.
     """
-    known = [found[-1], *sorted(index for index in judged if found[-1] < index < count), count]
+    behind = {index: each for index, each in judged.items() if found[-1] < index < count}
+    if behind and min(behind.values()) < math.log(BETWEEN):
+        return min(behind, key=lambda index: behind[index])
+    known = [found[-1], *sorted(behind), count]
     least = UNSEEN * (count - found[-1])
     stretches = [
         between

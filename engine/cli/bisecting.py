@@ -133,7 +133,9 @@ class _Bisection:
             if found is None:
                 place = bisection.next_commit(now, parts)
             else:
-                look = bisection.to_look_back(found, self.count, broken, {each.index for each in judgements})
+                look = bisection.to_look_back(
+                    found, self.count, broken, bisection.weights(Ends(state.ends), judgements)
+                )
                 if look is None:
                     return found
                 place = look
@@ -175,7 +177,8 @@ class _Bisection:
         like, sure = ("bad", weight) if weight > 0 else ("good", -weight)
         mean = math.exp(math.fsum(ratio for ratio, _ in pairs) / len(pairs))
         say(f"  {mean - 1:+.1%} to good, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
-        if found is not None and -weight > math.log(bisection.LOOKS_BACK / self.search.error):
+        whole = bisection.weights(Ends(state.ends), judgements)[place]
+        if found is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
             state.mended.append(self.commits[found[-1]].text)
             state.after = commit.hash
             say("  fast: what was found is mended by then, and another commit is looked for behind it")
