@@ -17,7 +17,7 @@ from tests.support.benchcall import Bench
 
 
 def test_the_recording_is_a_run_of_two_builds_in_slices_with_two_incidents(tmp_path: Path) -> None:
-    assert len(files("engine.cli").joinpath(RECORDING).read_bytes()) < 600_000
+    assert len(files("engine.cli").joinpath(RECORDING).read_bytes()) < 900_000
     done = CliRunner().invoke(main, ["demo", "--to", str(tmp_path / "new")])
     assert done.exit_code == 0, done.output
     (run,) = (tmp_path / "new").iterdir()

@@ -66,11 +66,11 @@ def data_of(text: str) -> dict[str, Any]:
 
 def test_the_time_off_the_cpu_stands_behind_the_time_on_it(recorded: Path) -> None:
     for cell in recorded.glob("cells/*"):
-        us = 3_000_000 if "-18.6-" in cell.name else 1_000_000
+        us = 3_000_000 if "-patch-" in cell.name else 1_000_000
         stacks.write_folded(cell, "l.i1", "insert", {"[asleep];PostgresMain;ExecInsert;LWLockAcquire": us}, "offcpu")
     known = compare([recorded])
     drawn = [each for each in flames.flames(known)["l.i1"] if each["role"] == "insert"]
-    both = ("14.10-prebuilt", "18.6-prebuilt against 14.10-prebuilt")
+    both = ("main", "patch against main")
     titles = [f"{head}: {names}" for head in ("insert", "insert, off the CPU") for names in both]
     assert [each["title"] for each in drawn] == titles
     assert [each["unit"] for each in drawn] == [flames.SAMPLES] * 2 + [flames.OFF_CPU] * 2
@@ -132,7 +132,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
             value for name in known.names for value in known.values(name, step, known.judged_by(step))
         ]
     drawn = data_of(text)["flames"]
-    assert {each["title"] for each in drawn["l.i1"]} >= {"insert: 18.6-prebuilt against 14.10-prebuilt"}
+    assert {each["title"] for each in drawn["l.i1"]} >= {"insert: patch against main"}
     profile = flame.profile(recorded, known.subject(known.base).subject, "l.i1", "insert")
     assert drawn["l.i1"][0]["graphs"][0]["tree"]["value"] == profile.samples
     assert sum(count for _, count, _ in drawn["l.i1"][0]["functions"]) <= profile.samples
@@ -143,7 +143,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
         {"name": "a", "value": 999, "change": 2, "children": []}]}  # fmt: skip
     with JournalReader(recorded) as reader:
         wal = [reader.differences(step.id)["wal"][""]["wal_bytes"] for cell, step in steps_of(reader)
-               if step.name == "l.i1" and "-14.10-" in cell]  # fmt: skip
+               if step.name == "l.i1" and "-main-" in cell]  # fmt: skip
     assert tables.number(median(wal)) in text and "wal wal_bytes" in text
     cells = [cell for section in render.all_sections(known, tables.Notes()) for row, _ in section.rows for cell in row]
     plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
@@ -228,7 +228,7 @@ def test_a_mail_has_72_columns_and_nothing_is_cut(recorded: Path, tmp_path: Path
         assert "bench --pg" in text and "Settings that differ" in text
         assert command_of(run) in text.replace("\\\n", "")
     shown = CliRunner().invoke(main, ["report", str(recorded), "--format", "md"])
-    assert shown.exit_code == 0 and "### Builds" in shown.stdout and "    bench --pg 14.10" in shown.stdout
+    assert shown.exit_code == 0 and "### Builds" in shown.stdout and "    bench --pg 'main=" in shown.stdout
     assert render.to_markdown(compare([recorded])).splitlines()[0] in shown.stdout
 
 
@@ -288,9 +288,9 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         rows = "document.querySelector('[data-step=qr100][data-chart=ratio] details').open = true"
         browser.evaluate(f"{rows}; new Promise(done => setTimeout(done, 200))")
         table = "document.querySelector('[data-step=qr100][data-chart=ratio] details table')"
-        assert "18.6-prebuilt" in browser.evaluate(f"{table}.textContent")
+        assert "patch" in browser.evaluate(f"{table}.textContent")
         copied = browser.evaluate("tsv(textsOf(document.querySelector('#grid')))")
-        assert copied.startswith("step\t14.10-prebuilt\t18.6-prebuilt\nl.i0\t")
+        assert copied.startswith("step\tmain\tpatch\nl.i0\t")
         browser.evaluate("document.querySelector('select').value = 'work done'")
         browser.evaluate("document.querySelector('select').dispatchEvent(new Event('change'))")
         paper = "getComputedStyle(document.body).backgroundColor"
