@@ -42,12 +42,13 @@ class Growing:
     attempt: int
     step: int
     roles: dict[str, int]
+    start_ns: int
     seconds: int = 0
 
     def second(self, insert: int = 1000, delete: int = 900, **values: Any) -> None:
         """One more second, and the clock moves on by it; a role with -1 was not read."""
         self.seconds += 1
-        self.hand.at_ns = START_NS + self.seconds * SECOND_NS
+        self.hand.at_ns = self.start_ns + self.seconds * SECOND_NS
         for name, rows in (("insert", insert), ("delete", delete)):
             counts = histogram.pack({histogram.index(400): max(1, rows // 50)})
             second: dict[str, Any] = {
@@ -86,19 +87,27 @@ class Growing:
 
 @contextmanager
 def growing(
-    folder: Path, *, work: int = 100_000, builds: Sequence[str] = ("16.3", "17.0"), begun: bool = True
+    folder: Path,
+    *,
+    work: int = 100_000,
+    builds: Sequence[str] = ("16.3", "17.0"),
+    begun: bool = True,
+    start_ns: int = START_NS,
 ) -> Iterator[Growing]:
-    """The first cell, of the base, is finished; the second is in l.i1, if that has begun. The run's lock is held."""
+    """The first cell, of the base, is finished; the second is in l.i1, if that has begun. The run's lock is held.
+
+    Who looks by the machine's clock says when the step starts: how long the machine has been up is not for a test.
+    """
     others = range(1, len(builds))
     run = make_run(folder / "20261120-120000-16.3-17.0", builds=builds, repeats=1, unfinished=others, noise=0.0)
     (run / "cells").mkdir(exist_ok=True)
     with JournalWriter.open(run) as journal:
-        attempt = journal.begin_attempt(CELL, START_NS - 5 * SECOND_NS, {})
+        attempt = journal.begin_attempt(CELL, start_ns - 5 * SECOND_NS, {})
         plan = {"name": "l.i1", "kind": "write"}
-        step = journal.begin_step(attempt, 0, "l.i1", "write", work, plan, START_NS) if begun else 0
+        step = journal.begin_step(attempt, 0, "l.i1", "write", work, plan, start_ns) if begun else 0
         names = ("insert", "delete") if begun else ()
         roles = {name: journal.add_role(step, 1, name, 4100 + n, 4200 + n) for n, name in enumerate(names)}
-        anchor = (START_NS, WALL_NS, journal.session.id)
+        anchor = (start_ns, WALL_NS, journal.session.id)
         journal.database.execute("UPDATE session SET monotonic_ns = ?, wall_ns = ? WHERE id = ?", anchor)
         journal.commit()
-        yield Growing(run, Hand(), journal, attempt, step, roles)
+        yield Growing(run, Hand(start_ns), journal, attempt, step, roles, start_ns)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tests.support.growing import CELL, Growing, growing
 from tests.support.terminal import Terminal
 from tui.app import Bench
 from tui.live.stall import StallScreen
+
+AHEAD_NS = 3600 * 10**9  # of the clock: what is written is never old, however slowly an interface starts
 
 SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
 
@@ -117,7 +120,7 @@ def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
 def test_several_watch_one_run_and_are_killed_and_the_writer_never_knows(
     tmp_path: Path, watchers: Callable[[Growing], Terminal]
 ) -> None:
-    with growing(tmp_path) as live:
+    with growing(tmp_path, start_ns=time.monotonic_ns() + AHEAD_NS) as live:
         live.second()
         terminals = [watchers(live) for _ in range(4)]  # two of them are killed, one leaves, one loses its terminal
         for terminal in terminals:
@@ -149,7 +152,7 @@ def test_several_watch_one_run_and_are_killed_and_the_writer_never_knows(
 
 
 def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
-    with growing(tmp_path) as live:
+    with growing(tmp_path, start_ns=time.monotonic_ns() + AHEAD_NS) as live:
         live.second()
         terminal = watchers(live)
         terminal.until(b"in flight", patience_s=120)
@@ -159,7 +162,7 @@ def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: 
 
 
 def test_a_torrent_of_sizes_in_a_real_terminal(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
-    with growing(tmp_path) as live:
+    with growing(tmp_path, start_ns=time.monotonic_ns() + AHEAD_NS) as live:
         live.second()
         terminal = watchers(live)
         terminal.until(b"in flight", patience_s=120)
