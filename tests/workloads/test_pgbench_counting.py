@@ -64,6 +64,16 @@ def test_numbers_tell_how_many_a_sampled_log_leaves_out(page: Page) -> None:
     assert page.word(0, Word.STATEMENTS) == 110
 
 
+def test_a_log_that_is_thinned_still_says_how_many_there_were(page: Page) -> None:
+    counts = counting(page, 16)
+    counts.buffered = 9
+    counts.take(line(0, 10, 1010))
+    counts.thin(3)
+    counts.take(line(0, 110, 1110))
+    assert page.word(0, Word.STATEMENTS) == 110 and page.word(0, Word.SERVICE_NS) == (16 + 48) * 500_000
+    assert sum(page.counts(0, SERVICE_OFFSET)) == 16 + 48 and (counts.every, counts.buffered) == (48, 3)
+
+
 def test_what_pgbench_holds_back_is_projected_and_then_known(page: Page) -> None:
     counts = counting(page)
     counts.buffered = 20

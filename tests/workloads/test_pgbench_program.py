@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from workloads.page import Page
+from workloads.pgbench.counting import Counting
 from workloads.pgbench.launch import Step, first_backends
 from workloads.pgbench.options import Options
 from workloads.pgbench.program import PRINTED_MAX_BYTES, Pgbench
@@ -75,4 +76,25 @@ def test_pgbench_waits_for_the_step_unless_its_transactions_become_due(
         assert (state == "T") is stopped
         step._go_on()
         assert (step.stopped_ns > 0) is stopped
+    page.close()
+
+
+def test_only_a_log_that_is_too_dense_is_thinned(tmp_path: Path) -> None:
+    page = Page.create(1)
+    spec = Spec(
+        page_fd=0, folder="", data_folder="", dsn="", program="", version=18, options=Options(), scripts=(),
+        step={}, warm_clients=1, log_every=4, log_by_line=False, seed=1,
+    )  # fmt: skip
+    for lines, every in ((3 * 500, 1), (3 * 501, 2), (3 * 1600, 4)):
+        step = Step(spec, page, tmp_path, thinnable=True)
+        step.counting = Counting(page, 4, 0, limited=False, late_us=0.0, lines=lines)
+        step._thin(1_000_000_000)
+        assert step.taken_every == 1  # too early to tell
+        step._thin(3_000_000_000)
+        step._thin(4_000_000_000)
+        assert (step.taken_every, step.counting.every) == (every, 4 * every)
+        found = [
+            text for first in range(0, 60, 5) for text in step._needed([b"%d" % n for n in range(first, first + 5)])
+        ]
+        assert found == [b"%d" % n for n in range(every - 1, 60, every)]
     page.close()

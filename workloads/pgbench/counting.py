@@ -64,6 +64,11 @@ class Counting:
     def __post_init__(self) -> None:
         self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
 
+    def thin(self, factor: int) -> None:
+        """From now on only one line of so many is taken, and stands for as many times more transactions."""
+        self.every *= factor
+        self.buffered = -(-self.buffered // factor)
+
     def take(self, line: Line) -> None:
         """Counts a transaction that has ended."""
         slot, number, outcome, _, ended_us, _, retries = line

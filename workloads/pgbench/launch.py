@@ -11,6 +11,7 @@ continues and stops it between begin and end; its --time, which would go on mean
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -35,7 +36,7 @@ from workloads.pgbench.initialization import initialize
 from workloads.pgbench.log import parse
 from workloads.pgbench.program import APPLICATION, Failed, Pgbench
 from workloads.pgbench.slices import Slices, logged_by_line
-from workloads.pgbench.spec import Spec
+from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
 from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
 
 CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
@@ -45,6 +46,7 @@ OFTEN_MS, SELDOM_MS = 20, 250
 # So long before the engine reads the counts they are brought up to date, and thus more than once, as this process may
 # have to wait for a CPU. They are also this often, should the engine come late.
 FRESH_NS, PROJECTED_EVERY_NS = 60_000_000, 250_000_000
+DENSITY_AFTER_NS = 2_000_000_000  # of a step: how many lines come in a second is known by then
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
@@ -68,6 +70,9 @@ class Step:
     projected_ns: int = 0  # when the counts were last brought up to date
     sliced: bool = False  # others continue and stop it, too
     connected_ns: int = 0  # when all clients had connected, and began
+    thinnable: bool = False  # lines of the log may be left out
+    taken_every: int = 1  # one line of so many
+    left_out: int = 0  # lines since the last one that was taken
 
     def run(self) -> None:
         """Runs it to its end. Raises Failed or Stopped."""
@@ -164,6 +169,7 @@ class Step:
         if not self.timed:
             each = int(self.spec.step["transactions"])
             self.counting.ends = Ends(self.clients, each, self.start_ns, self.spec.log_every)
+        self.thinnable = self.spec.log_thinned and self.timed and not self.sliced  # else the log tells turns or ends
         self._read()
         for slot in range(self.clients):
             self.page.set_word(slot, Word.STARTED_NS, clock())
@@ -183,6 +189,7 @@ class Step:
                 break
             if not (stood_still and stands_still):  # nothing comes while it is another server's turn
                 self._read()
+                self._thin(clock() - self.start_ns)
                 self._project(clock(), at_once=stands_still)
             stood_still = stands_still
             check_stop(self.page)
@@ -205,6 +212,13 @@ class Step:
         for slot in range(self.clients):
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
+
+    def _thin(self, since_ns: int) -> None:
+        """Looks once whether the step is so much faster than the warm-up that its log has too many lines."""
+        if self.thinnable and since_ns >= DENSITY_AFTER_NS:
+            self.thinnable = False
+            self.taken_every = math.ceil(self.counting.lines * 1e9 / since_ns / MOST_LINES_PER_S) or 1
+            self.counting.thin(self.taken_every)
 
     def _pause_ms(self) -> int:
         """How long nothing need be done."""
@@ -290,7 +304,7 @@ class Step:
             slices.look()
         for thread, texts in enumerate(threads):
             line = None
-            for text in texts:
+            for text in self._needed(texts):
                 if (found := parse(text, lag=lag, retries=retries)) is not None:
                     line = found
                     self.counting.take(line)
@@ -300,6 +314,13 @@ class Step:
             slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
         if self.counting.ends is not None:
             self.counting.ends.settle(min(self.logged_ns))
+
+    def _needed(self, lines: list[bytes]) -> list[bytes]:
+        if self.taken_every == 1:
+            return lines
+        first = self.taken_every - 1 - self.left_out
+        self.left_out = (self.left_out + len(lines)) % self.taken_every
+        return lines[first :: self.taken_every]
 
     def _check(self) -> None:
         check_stop(self.page)

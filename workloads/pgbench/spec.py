@@ -33,7 +33,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`.
+    """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. Where the log
+    may be `log_thinned`, lines are left out of it that are more than MOST_LINES_PER_S.
 
     `folder` is there for files, `data_folder` for those of the server. For a load beside another `first`, `until` and
     `schema` are as `workloads.base.Place` has them.
@@ -51,6 +52,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     warm_clients: int
     log_every: int
     log_by_line: bool
+    log_thinned: bool = False
     seed: int
     checkpoint: bool = True
     first: int = 0

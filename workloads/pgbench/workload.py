@@ -212,6 +212,7 @@ class Pgbench:
             log_by_line=_may_be_slow(
                 options, scripts, every, found, step.record.get("clients", warm_clients) / warm_clients
             ),
+            log_thinned=not record["log_every"] and every > 1,
             seed=seed_of(place.seed, step.name, place.repeat),
             checkpoint=place.checkpoint,
             first=place.first,
