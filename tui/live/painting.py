@@ -24,7 +24,7 @@ from tui.widgets.lines import Lines
 from tui.widgets.rows import Rows
 
 SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by those of the terminal
-SIDE_NS = 1_500_000_000  # live, between two times that it is drawn anew: every other second
+SLOW_NS = 1_500_000_000  # live, between two times that what takes long is drawn: every other second
 AMPLE_ROWS = 46
 BARS = 5  # rows: the tabs, the three of the head, the keys
 CHART_ROWS, EVENT_ROWS = 4, 3  # of a short terminal: at least, and wished for
@@ -44,7 +44,7 @@ class Painting(Pointing):
         + """
     Painting #middle { height: 1fr; }
     Painting #main { width: 1fr; }
-    Painting #side { display: none; width: 44; padding: 0 1; height: 1fr; }
+    Painting #side { display: none; width: 42; margin: 0 1; height: 1fr; }
     Painting.-wide #side { display: block; }
     Painting #events { height: 3; }
     Painting.-log #main > *, Painting.-log #middle { display: none; }
@@ -56,7 +56,7 @@ class Painting(Pointing):
         self._held_at: float | None = None  # clock reading at which painting was paused
         self._cost = Cost()
         self._trouble = ""  # why nothing new is shown
-        self._side_drawn: tuple[object, int] = (None, 0)  # what of the right column was drawn last, and when
+        self._drawn: dict[str, tuple[object, int]] = {}  # by part that takes long: what was drawn last, and when
         self._settled = False  # the first paint is over: what takes long to read may be read
 
     def parts(self) -> Sequence[Widget]:
@@ -78,7 +78,7 @@ class Painting(Pointing):
         self.set_class(roomy and rows >= AMPLE_ROWS, "-ample")
         self.set_class(columns >= WIDE_COLUMNS, "-wide")  # as the framework does, but only after the first layout
         self.set_class(rows >= TALL_ROWS, "-tall")
-        self._side.styles.width = self._side_columns
+        self._side.styles.width = self._side_columns - 2
         replay = self._replayed is not None
         hidden = {*(LIVE_ONLY if replay else REPLAY_ONLY), *(() if abreast else ABREAST_ONLY)}
         hidden |= set() if roomy else set(ROOMY_ONLY)
@@ -116,6 +116,8 @@ class Painting(Pointing):
         self._ages.show(ages)
         probes = probe_words.rows(view.frames, [role.name for role in view.roles])
         table = live_text.role_table(view, main_columns)
+        if view.step is None:
+            self._drawn.clear()
         if view.step is None and self.player is not None:  # a cell is prepared: what is known is the plan
             table = schedule(view, self.player.schedule(), main_columns, rows - 8, self.glyphs)
         table = [*table, *(probes if tall else probes[:2]), live_text.states(view)]
@@ -127,7 +129,7 @@ class Painting(Pointing):
             self._charts.show(self.player, view, self._shown_kind(view), self.sight, self._chosen_stall, hot=hot)
             if self.has_class("-roomy") and view.step is not None:
                 if self._settled:
-                    self._charts.show_details(self.player.details(view), view, self.sight)
+                    self._show_details(self.player, view)
                 else:
                     self._charts.reserve(len(view.roles))
             elif self.sight.cross is not None and view.series is not None:
@@ -154,16 +156,31 @@ class Painting(Pointing):
             self._events.styles.height = height
 
     def _show_side(self, player: Player, view: ViewState) -> None:
+        size = (self._side_columns - 2, self._side.size.height or self.app.size.height)
+        key = (view.step.id if view.step is not None else 0, size, view.cells_done, self._settled)
+        if not self._due("side", key, view):
+            return
         figures: Mapping[str, Series] = {}
         if self._settled and view.step is not None:
             figures = player.details(view).read_figures(place_of(view))
-        size = (self._side_columns - 2, self._side.size.height or self.app.size.height)
-        key = (view.step.id if view.step is not None else 0, size, view.cells_done, self._settled)
-        before, before_ns = self._side_drawn
-        if view.speed is None and key == before and 0 <= view.at_ns - before_ns < SIDE_NS:
-            return  # its courses are a large part of what a paint costs
-        self._side_drawn = (key, view.at_ns)
         self._side.show(side(view, player.schedule(), player.manifest, figures, self.glyphs, size))
+
+    def _show_details(self, player: Player, view: ViewState) -> None:
+        charts, sight = self._charts, self.sight
+        looked_at = (sight.window, sight.part, sight.cross, charts.figure)
+        key = (view.step.id if view.step is not None else 0, charts.cells, charts.second.chart.size, looked_at)
+        if self._due("details", key, view):
+            charts.show_details(player.details(view), view, sight)
+
+    def _due(self, part: str, key: object, view: ViewState) -> bool:
+        """Whether a part is to be drawn that is a large part of what a paint costs: it shows something else now, which
+        `key` tells, or it is older than a second.
+        """
+        before, before_ns = self._drawn.get(part, (None, 0))
+        if view.speed is None and key == before and 0 <= view.at_ns - before_ns < SLOW_NS:
+            return False
+        self._drawn[part] = (key, view.at_ns)
+        return True
 
     def _show_log(self, view: ViewState) -> None:
         """The log, newest first; who has scrolled it stays where that is when it grows."""

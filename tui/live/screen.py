@@ -87,7 +87,7 @@ class LiveScreen(Painting):
         self.player, self.view, self._cursor, self._kind, self._held_at = None, None, None, "", None
         self._trouble = ""
         self.sight.forget()
-        self._side_drawn = (None, 0)
+        self._drawn.clear()
         self._charts.clear()
         for part in (self._head, self._ages, self._roles, self._side):
             part.show([])

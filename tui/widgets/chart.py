@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from textual.strip import Strip
-from textual.widget import Widget
 
 from engine.core.format import short
 from engine.view.envelope import Envelope, Span, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined
-from tui.widgets.lines import changed, strip
+from tui.widgets.lines import Plain, changed
 from tui.widgets.raster import behind, columns_per_cell, filled, level, level_line, seen_behind
 from tui.widgets.taken import Axis, Points, Taken
 
@@ -26,7 +25,7 @@ class Ghost:
     ahead: Points
 
 
-class RateChart(Widget):
+class RateChart(Plain):
     """The chart. `show` is cheap where only points were added and the axis stayed, and draws only rows that changed."""
 
     DEFAULT_CSS = "RateChart { width: 1fr; height: 1fr; background: $background; }"
@@ -153,7 +152,7 @@ class RateChart(Widget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        return strip(self, self._rows[y] if y < len(self._rows) else ())
+        return self.strip(self._rows[y] if y < len(self._rows) else ())
 
 
 def shade_of(y: int, rows: int) -> str:

@@ -7,6 +7,7 @@ from rich.color import Color, blend_rgb
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.color import Color as Colour
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -15,7 +16,44 @@ from engine.core.text import visible
 from tui.marks import STYLES, Line, fit
 
 
-class Lines(Widget):
+class Plain(Widget):
+    """A widget that gives each of its lines as wide as it is, itself.
+
+    For one the framework looks up some fifty rules of its style sheet: borders, outlines, tints. A widget without room
+    for those between its edge and what it holds has none of them.
+    """
+
+    _colours: tuple[Style, Colour] | None = None  # of its text, and behind it, until its styles change
+
+    @property
+    def colours(self) -> tuple[Style, Colour]:
+        """The style of its text, and the colour behind it."""
+        if self._colours is None:
+            self._colours = self.rich_style, self.background_colors[1]
+        return self._colours
+
+    def notify_style_update(self) -> None:
+        self._colours = None
+        super().notify_style_update()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        if self.size != self.outer_size:
+            return super().render_lines(crop)
+        strips = [self.render_line(y) for y in crop.line_range]
+        for each in self.get_line_filters():
+            strips = [strip.apply_filter(each, self.colours[1]) for strip in strips]
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def strip(self, spans: Line) -> Strip:
+        """A line as wide as the widget. Whatever a record holds, no control character reaches the terminal."""
+        cells, (base, _) = self.size.width, self.colours
+        styles = STYLES[self.app.theme]
+        few = self.app.console.color_system not in ("256", "truecolor")
+        segments = [Segment(visible(text), base + _style(styles, mark, base, few)) for text, mark in fit(spans, cells)]
+        return Strip(segments).adjust_cell_length(cells, base)
+
+
+class Lines(Plain):
     """Shows lines, cut to its width. A `show` of what is there already draws nothing.
 
     `resized` is called when its size is known or changes, for what is laid out by that; `clicked` with the row that was
@@ -65,7 +103,7 @@ class Lines(Widget):
         return len(self.lines)
 
     def render_line(self, y: int) -> Strip:
-        return strip(self, self.lines[y] if y < len(self.lines) else ())
+        return self.strip(self.lines[y] if y < len(self.lines) else ())
 
 
 def changed(before: Sequence[Line], after: Sequence[Line], size: Size) -> list[Region]:
@@ -79,15 +117,6 @@ def changed(before: Sequence[Line], after: Sequence[Line], size: Size) -> list[R
         else:
             found.append(Region(0, y, size.width, 1))
     return found
-
-
-def strip(widget: Widget, spans: Line) -> Strip:
-    """A line as wide as its widget. Whatever a record holds, no control character reaches the terminal."""
-    cells, base = widget.size.width, widget.rich_style
-    styles = STYLES[widget.app.theme]
-    few = widget.app.console.color_system not in ("256", "truecolor")
-    segments = [Segment(visible(text), base + _style(styles, mark, base, few)) for text, mark in fit(spans, cells)]
-    return Strip(segments).adjust_cell_length(cells, base)
 
 
 def _style(styles: Mapping[str, Style], mark: str, base: Style, few: bool) -> Style:

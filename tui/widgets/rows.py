@@ -9,10 +9,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.marks import Line
-from tui.widgets.lines import strip
+from tui.widgets.lines import Plain
 
 
-class Rows(ScrollView, can_focus=True, inherit_bindings=False):
+class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):
     """`draw` gives the row of a place. Where the cursor is, and what moves it, is the screen's."""
 
     DEFAULT_CSS = """
@@ -31,14 +31,23 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         super().__init__(id=id)
         self._draw = draw
         self._cursor = 0
+        self._drawn: dict[int, Line] = {}  # by place, what was drawn since they were shown
+        self._seen: tuple[object, ...] = ()  # from which place on they were seen, and in what room
 
     def show(self, count: int, cursor: int) -> None:
-        """Draws so many rows anew, and keeps the cursor in sight where it has moved."""
+        """Draws those of so many rows that are others than before, and keeps the cursor in sight where it has moved."""
         self.virtual_size = Size(self.size.width, count)
         if cursor != self._cursor or cursor >= count:
             self._cursor = cursor
             self.scroll_to_region(Region(0, cursor, 1, 1), animate=False, force=True)
-        self.refresh()
+        seen = range(self.top, self.top + self.size.height)
+        before, self._drawn = self._drawn, {place: self._draw(place) for place in seen if place < count}
+        if self._moved():
+            self.refresh()
+        else:
+            places = (place for place in seen if before.get(place) != self._drawn.get(place))
+            if regions := [Region(0, place - self.top, self.size.width, 1) for place in places]:
+                self.refresh(*regions)
 
     @property
     def top(self) -> int:
@@ -46,7 +55,18 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         place = self.top + y
-        return strip(self, self._draw(place) if place < self.virtual_size.height else ())
+        if place >= self.virtual_size.height:
+            return self.strip(())
+        if self._moved():
+            self._drawn.clear()
+        if place not in self._drawn:
+            self._drawn[place] = self._draw(place)
+        return self.strip(self._drawn[place])
+
+    def _moved(self) -> bool:
+        """Whether others are seen than before, or in another room."""
+        before, self._seen = self._seen, (self.top, self.size, self.app.size)
+        return self._seen != before
 
     def on_click(self, event: events.Click) -> None:
         place = self.top + event.y
