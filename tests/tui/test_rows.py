@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.geometry import Region
 
 from tui.marks import Line, line
 from tui.widgets.rows import Rows
@@ -45,6 +47,38 @@ def test_the_cursor_is_within_what_is_seen_and_no_more_is_drawn(cursor: int) -> 
             rows.show(3, 2)  # it has become short
             await pilot.pause()
             assert rows.top == 0
+
+    asyncio.run(act())
+
+
+def test_only_rows_that_are_others_than_before_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Changing(Shown):
+        texts: ClassVar = dict.fromkeys(range(100), "as before")
+
+        def draw(self, place: int) -> Line:
+            return line(f"{place} {self.texts[place]}")
+
+    async def act() -> None:
+        app = Changing()
+        async with app.run_test(size=(20, 10)) as pilot:
+            rows = app.query_one(Rows)
+
+            asked: list[tuple[Region, ...]] = []
+            monkeypatch.setattr(rows, "refresh", lambda *regions, **_: asked.append(regions))
+
+            def again(cursor: int = 0) -> list[tuple[Region, ...]]:
+                asked.clear()
+                rows.show(100, cursor)
+                return list(asked)
+
+            again()
+            assert again() == []
+            app.texts[3] = app.texts[40] = "another"
+            assert again() == [(Region(0, 3, rows.size.width, 1),)]
+            assert "3 another" in rows.render_line(3).text
+            assert () in again(cursor=45)  # all of them
+            await pilot.pause()
+            assert "40 another" in rows.render_line(40 - rows.top).text
 
     asyncio.run(act())
 
