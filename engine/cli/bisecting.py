@@ -43,6 +43,7 @@ FORMAT = 1
 MAX_BYTES = 1 << 24
 GOOD, BAD, TRIED = "good", "bad", "tried"
 END_RUNS = 5  # of the ends, at most, until they are known to differ
+JUDGED_AGAIN = 3  # times at most, where the machine changed within pairs
 PATIENCE = 8  # judgements for each halving, after which the search is given up
 
 
@@ -157,20 +158,24 @@ class _Bisection:
         except BuildFailed as error:
             self._pass_over(commit, f"does not build: {error}")
             return
-        run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
-        failed = [cell.text for cell in comparison.left_out if cell.name == TRIED and cell.state == "failed"]
-        if failed:
-            self._pass_over(commit, f"does not run: {failed[0]}")
-            return
-        ratio = comparison.ratio(TRIED, state.step, comparison.judged_by(state.step))
-        if ratio is not None and ratio.verdict == "withheld":
-            self._pass_over(commit, f"cannot be judged: {'; '.join(ratio.remarks)}")
-            return
-        pairs = tuple(_pairs(self.folder / run, comparison, state.step))
-        if len(pairs) < 2:
-            raise UserError(
-                f"{self.folder / run}: fewer than two pairs of {state.step} can be compared; see bench compare"
-            )
+        for left in reversed(range(JUDGED_AGAIN + 1)):
+            run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
+            failed = [cell.text for cell in comparison.left_out if cell.name == TRIED and cell.state == "failed"]
+            if failed:
+                self._pass_over(commit, f"does not run: {failed[0]}")
+                return
+            ratio = comparison.ratio(TRIED, state.step, comparison.judged_by(state.step))
+            if ratio is not None and ratio.verdict == "withheld":
+                self._pass_over(commit, f"cannot be judged: {'; '.join(ratio.remarks)}")
+                return
+            pairs = tuple(_pairs(self.folder / run, comparison, state.step))
+            if len(pairs) >= 2:
+                break
+            if not left:
+                raise UserError(
+                    f"{self.folder / run}: fewer than two pairs of {state.step} can be compared; see bench compare"
+                )
+            say("  too few pairs can be compared, for the machine changed meanwhile; measuring them again")
         state.judged.append(Judged(commit.hash, pairs, run))
         judgements = self._judgements()
         weight = bisection.weight(judgements[-1], Ends(state.ends), judgements)
@@ -226,12 +231,11 @@ class _Bisection:
         where = f"see bench compare {' '.join(str(self.folder / run) for run in comparison.runs)}"
         if faster := [ratio for ratio in known if ratio.verdict == "faster"]:
             raise UserError(f"the bad end is faster: {', '.join(map(_named, faster))}; swap --good and --bad; {where}")
-        if not last and any(ratio.verdict == "inconclusive" for ratio in known):
-            return None
+        if not last and any(ratio.verdict == "inconclusive" or ratio.low is None for ratio in known):
+            return None  # without an interval there are too few pairs, as where the machine changed meanwhile
         if search.step and known:
-            raise UserError(
-                f"no difference between the ends is known: {_named(known[0])}, {known[0].verdict_text}; {where}"
-            )
+            told = ", ".join(filter(None, (_named(known[0]), known[0].verdict_text)))
+            raise UserError(f"no difference between the ends is known: {told}; {where}")
         raise UserError(f"no step of the bad end is slower; give --step, more --pairs or longer steps; {where}")
 
     def _conclude(self, found: range) -> Found:
