@@ -15,6 +15,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.worker import Worker
 
+from tui.compositor import FrugalCompositor
 from tui.context import BenchApp, Context
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
@@ -68,6 +69,10 @@ class BenchScreen(Settling, Screen[None]):
 
     _notice: Timer | None = None  # until the notice goes
     _waiting: tuple[Doing, ...] = ()  # what was asked for while there was nothing to do it with
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = FrugalCompositor()
 
     @property
     def bench(self) -> BenchApp:
