@@ -60,11 +60,10 @@ class Option:
             return f"one of {', '.join(self.choices)}"
         one, several = {"int": ("a whole number", "whole numbers"), "float": ("a number", "numbers"),
                         "str": ("text", "texts"), "bool": ("true or false", "")}[self.kind]  # fmt: skip
-        if self.many:
-            return f"a list of {several}"
+        what = f"a list of {several}" if self.many else one
         if self.least is not None and self.most is not None:
-            return f"{one} from {self.least:g} to {self.most:g}"
-        return one if self.least is None else f"{one} of at least {self.least:g}"
+            return f"{what} from {self.least:g} to {self.most:g}"
+        return what if self.least is None else f"{what} of at least {self.least:g}"
 
     def parsed(self, text: str) -> Any:
         """The value that text stands for; None for none. Raises ValueError."""

@@ -34,7 +34,7 @@ def check(path: Path, needed_bytes: int) -> None:
     if free < needed_bytes:
         raise UserError(
             f"{path} has {size(free)} free, and {size(needed_bytes)} are needed: "
-            f"free some, choose another folder with --out, or a smaller --scale or --rows"
+            "free some, choose another folder with --out, or less data (--scale, --rows, --pgbench-scale)"
         )
 
 
