@@ -27,6 +27,7 @@ from engine.host import environment
 from engine.host.account import own_folder, unprivileged
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
+from engine.plan import counting
 from engine.postgres import programs
 from engine.postgres.places import check_sockets, socket_base
 from engine.tracing import selection
@@ -255,8 +256,13 @@ def _program(name: str) -> Callable[[Path], Check]:
     return check
 
 
+def _counters(_: Path) -> Check:
+    found, reason, remedy = counting.here()
+    return _judged("counters", found, not reason, reason, remedy)
+
+
 NEEDS: tuple[Callable[[Path], Check], ...] = (
-    _account, _out, _space, _sockets, _shared_memory, _schedstat, _files, _servers,
+    _account, _out, _space, _sockets, _shared_memory, _schedstat, _files, _servers, _counters,
     *(_program(name) for name in programs.KNOWN),
 )  # fmt: skip
 

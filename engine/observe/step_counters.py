@@ -16,6 +16,8 @@ from engine.host.procfs import children
 
 ATTEMPTS = 3  # a process that ends while perf attaches lets it fail
 USER_ONLY = "counted outside the kernel only: others than root may see no more"
+# A count is of the time in which the event had a counter, and what that comes to in all of it is a guess.
+LEAST_SHARE, WHOLE_SHARE = 0.5, 0.995
 NO_PMU = "no hardware counters: this machine shows no PMU, as most virtual machines; events of the kernel only"
 
 
@@ -34,6 +36,30 @@ def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> 
     """
     others = {pid: OTHERS for pid in (postmaster, *children(postmaster)) if pid != monitor}
     return others | {pid: role for pid, role in backends.items() if pid in others}
+
+
+def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, dict[str, EventCount]], list[str]]:
+    """Counts without those of events that had a counter in less than half of the time, and what is to be said of them.
+
+    Events take turns where others than this run count, too: what is asked for fits into the counters that there are.
+    """
+    kept: dict[str, dict[str, EventCount]] = {role: {} for role in roles}
+    withheld, shares = set[str](), list[float]()
+    for role, counts in roles.items():
+        for event, count in counts.items():
+            share = count.running_ns / count.enabled_ns if count.enabled_ns else 1.0
+            if share < LEAST_SHARE:
+                withheld.add(event)
+                continue
+            kept[role][event] = count
+            shares.append(share)
+    notes = []
+    if withheld:
+        names = ", ".join(event.name for event in EVENTS if event.name in withheld)
+        notes.append(f"{names}: withheld, counted in less than half of the time, for others use the counters, too")
+    if (least := min(shares, default=1.0)) < WHOLE_SHARE:
+        notes.append(f"counts are extrapolated: counters took turns, the least was counted in {least:.0%} of the time")
+    return kept, notes
 
 
 class StepCounters:
@@ -81,6 +107,8 @@ class StepCounters:
         there = {event for counts in self.counted.roles.values() for event in counts}
         if not there & {event.name for event in EVENTS if event.hardware}:
             notes.append(NO_PMU)
+        self.counted.roles, doubts = believed(self.counted.roles)
+        notes += doubts
         self.counted.note = "; ".join(notes)
 
     def _try(self, act: Callable[[Counting], None]) -> None:

@@ -57,6 +57,26 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
     return Perf(record, (NO_PMU,))
 
 
+def here() -> tuple[str, str, str]:
+    """What can be counted here; where that is not all, why, and what to do. Nothing is fetched to find out."""
+    fetched = os.environ.get(perf.VARIABLE, "").endswith(".drv")
+    program = perf.find()
+    if not program and fetched:
+        return "not looked at: the first run with --counters fetches perf", "", ""
+    if not program:
+        return "none", "there is no perf", f"install it (Debian: linux-perf), or name one in {perf.VARIABLE}"
+    own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
+    try:
+        there = perf.trial(program, own)
+    except UserError as error:
+        return "none", str(error), "run bench as root, or set kernel.perf_event_paranoid to 1 or less"
+    names = [event.name for event in EVENTS if event.hardware and event.name in there]
+    if not names:
+        reason = "this machine shows no PMU, as most virtual machines: instructions cannot be counted"
+        return "events of the kernel only", reason, "measure on bare metal, or let the guest have a PMU"
+    return ", ".join(names), "", ""
+
+
 def find(progress: Progress, roots: Path) -> str:
     """The perf of this machine. Raises UserError where there is none."""
     pinned = os.environ.get(perf.VARIABLE, "")

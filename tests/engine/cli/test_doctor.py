@@ -48,6 +48,23 @@ def test_every_warning_has_a_reason_and_a_remedy(new_folder: Any) -> None:
         assert bool(check.reason) == bool(check.remedy) == (check.status != "ok"), check
 
 
+@pytest.mark.parametrize(
+    ("program", "status", "told"),
+    [
+        ("/nonexistent", "warn", "counters"),
+        ("/nix/store/a-perf.drv", "ok", "the first run with --counters fetches perf"),
+        ("/bin/false", "warn", "perf stat: it ended without a word"),
+    ],
+)
+def test_it_says_what_can_be_counted(
+    new_folder: Any, monkeypatch: pytest.MonkeyPatch, program: str, status: str, told: str
+) -> None:
+    monkeypatch.setenv("PGBED_PERF", program)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    (found,) = (check for check in report(new_folder()) if check.name == "counters")
+    assert found.status == status and told in f"{found.name} {found.found} {found.reason}"
+
+
 def test_a_good_machine_has_no_warnings(good: dict[str, Any]) -> None:
     assert {check.status for check in judge(good)} == {"ok"}
     assert len(judge(good)) >= 10

@@ -19,7 +19,7 @@ from engine.core.counters import IPC, EventCount, per_op
 from engine.core.errors import UserError
 from engine.host import perf
 from engine.host.account import Account
-from engine.observe.step_counters import NO_PMU, StepCounters, server_roles
+from engine.observe.step_counters import NO_PMU, StepCounters, believed, server_roles
 from engine.postgres.server import Server
 
 
@@ -55,6 +55,25 @@ def test_counts_of_a_machine_with_a_pmu_are_read_by_process_and_event() -> None:
     assert figures == {"cycles": 4000.0, "instructions": 6000.0, "branch_misses": 3.0,
                        "cpu_us": 2.5, IPC: 1.5}  # fmt: skip
     assert per_op(found[11], 0) == {}
+
+
+def test_what_had_a_counter_too_seldom_is_withheld_and_what_is_extrapolated_is_told() -> None:
+    printed = [
+        line("100", "instructions", pcnt_running=80.0, event_runtime=1_600_000),
+        line("100", "cycles", pcnt_running=100.0),
+        line("100", "LLC-load-misses", pcnt_running=40.0, event_runtime=800_000),
+        line("0", "major-faults", event_runtime=0),
+        line("100", "LLC-load-misses", thread="postgres-12", pcnt_running=90.0, event_runtime=1_800_000),
+    ]
+    found = perf.parse(printed)
+    kept, notes = believed({"query": found[11], "insert": found[12]})
+    assert set(kept["query"]) == {"instructions", "cycles", "major-faults"} and set(kept["insert"]) == {
+        "LLC-load-misses"
+    }
+    assert kept["query"]["instructions"].count == 125
+    assert notes[0].startswith("LLC-load-misses: withheld, counted in less than half of the time")
+    assert notes[1].endswith("the least was counted in 80% of the time") and len(notes) == 2
+    assert believed({"query": {"cycles": found[11]["cycles"]}})[1] == []
 
 
 def test_cores_of_two_kinds_make_one_count_and_what_the_kernel_does_not_show_is_left_out() -> None:

@@ -151,7 +151,10 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
     ("words", "told"),
     [
         (("--workload", "pgbench-select", "--clients", "0"), "clients must be a list of whole numbers from 1 to "),
-        (("--workload", "pgbench-select", "--clients", "a"), "--clients must be a list of whole numbers from 1 to 1024, not 'a'"),
+        (
+            ("--workload", "pgbench-select", "--clients", "a"),
+            "--clients must be a list of whole numbers from 1 to 1024, not 'a'",
+        ),
         (("--workload", "pgbench-select", "--seconds", "3", "--transactions", "5"), "exclude each other"),
         (("--workload", "pgbench-tpcb", "--transactions-total", "3", "--clients", "4"), "fewer than the 4 clients"),
         (("--workload", "pgbench-select", "--init-steps", "dtx"), "a step is one of d, t, g, G, v, p, f"),
