@@ -103,7 +103,7 @@ class CompareScreen(BenchScreen):
 
     def look(self) -> None:
         """Compares anew when other runs are selected, or cells have finished since."""
-        if self.app.screen is not self:
+        if not self.is_active:  # nor is it while the interface closes
             return
         runs = self._selected
         if runs != self._runs:
