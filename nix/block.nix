@@ -1,5 +1,6 @@
 # A block of a plan as a derivation: `run { plan = ./nightly.toml; block = 1; }`. Its output is a run directory, for
-# `bench compare`; another `nonce` measures again. The builds are those that the plan names by their labels.
+# `bench compare`; another `nonce` measures again. The builds are those that the plan names by their labels, of pgbed's
+# table or of `servers`: { mine = a PostgreSQL of your flake, such as nixpkgs' with patches; }
 {
   lib,
   stdenv,
@@ -11,6 +12,7 @@
 {
   plan,
   block,
+  servers ? { },
   nonce ? "",
 }:
 let
@@ -21,8 +23,10 @@ let
     let
       known = lib.filter (build: build.label == label) postgres.catalog;
     in
-    if known == [ ] then
-      throw "${toString plan}: ${label} is no label of a build: a builder has no files of this machine"
+    if servers ? ${label} then
+      servers.${label}
+    else if known == [ ] then
+      throw "${toString plan}: ${label} is no label of a build, and not in `servers`"
     else
       postgres.packages.${(lib.head known).attr};
   # What clients of a plan are, where its text names their workload at all.
@@ -31,6 +35,13 @@ let
     lib.optionalAttrs (builtins.match ".*${workload}.*" text != null) (
       lib.filterAttrs (_: program: program.folder != null) found
     );
+  recordOf = label: server: {
+    inherit label;
+    inherit (server) version;
+    prefix = "${server}";
+    digest = builtins.substring 0 32 (baseNameOf "${server}");
+    provenance = "source";
+  };
   programIn = folder: name: {
     inherit folder;
     file = "bin/${name}";
@@ -40,6 +51,7 @@ import ../engine/blocks/block.nix {
   inherit (stdenv.hostPlatform) system;
   inherit bench block nonce;
   plan = text;
+  builds = lib.mapAttrs recordOf servers;
   servers = lib.listToAttrs (map (label: lib.nameValuePair label (serverOf label)) labels);
   programs =
     programsOf "pgbench" { PGBED_PGBENCH = programIn pgbench "pgbench"; }

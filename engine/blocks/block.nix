@@ -3,6 +3,7 @@
 #
 #   plan      the text of a plan file (TOML), complete: nothing of it is on the machine that asks
 #   servers   { LABEL = server; … }
+#   builds    { LABEL = record; … }: what is known of those servers that are not in pgbed's table of builds
 #   programs  { PGBED_PGBENCH = path; … }: programs that the plan's clients are
 #   nonce     another one measures again; the same one gives the result that is there
 {
@@ -12,6 +13,7 @@
   plan,
   block,
   programs ? { },
+  builds ? { },
   nonce ? "",
 }:
 let
@@ -25,6 +27,7 @@ derivation {
   args = [ "block" ];
   block = toString block;
   plan = builtins.toFile "plan.toml" plan;
+  builds = builtins.toJSON builds;
   servers = builtins.toJSON (builtins.mapAttrs (_: stored) servers);
   programs = builtins.toJSON (
     builtins.mapAttrs (_: { folder, file }: "${stored folder}/${file}") programs

@@ -25,7 +25,7 @@ REPEATS = 2  # of a block, unless its plan says otherwise: A B, then B A
 def measure() -> int:
     """Runs the block and moves its run to `$out`; returns the run's exit code, and makes no output if it is not 0."""
     try:
-        block, plan, out = (os.environ[name] for name in ("block", "plan", "out"))
+        block, plan, out, builds = (os.environ[name] for name in ("block", "plan", "out", "builds"))
         servers, programs = (json.loads(os.environ[name]) for name in ("servers", "programs"))
         folder = Path(os.environ["NIX_BUILD_TOP"])
     except (KeyError, ValueError):
@@ -34,8 +34,11 @@ def measure() -> int:
     places.mkdir()
     for label, prefix in servers.items():
         (places / label).symlink_to(prefix)
-    environment = os.environ | programs | {
+    listed = folder / "builds.json"
+    listed.write_text(builds)
+    os.environ |= programs | {
         "PGBED_SERVERS": str(places),
+        "PGBED_BUILDS": str(listed),
         SANDBOX: f"block{block}-{(store_hash(Path(out)) or '')[:8]}",
         "HOME": str(folder),
     }  # fmt: skip
@@ -44,7 +47,7 @@ def measure() -> int:
     command = [sys.executable, "-m", "engine", "run", "--plan", plan, "--out", str(runs), "--plain", "--probes", "none"]
     if asked.repeats is None:
         command += ["--repeats", str(REPEATS)]
-    code = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
     if code == 0:
         (run,) = runs_in(runs)
         shutil.copytree(run, out, ignore=_strange)

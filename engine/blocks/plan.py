@@ -1,21 +1,23 @@
 """From a plan file to what each of its blocks is: a plan of its own, and the servers and programs that it needs.
 
-A builder has nothing of the machine that asks. So a plan that names a file, a folder or a server of it is refused, and
-whatever wants root, another kernel or another host. Probes are left out: a sandbox has none (`engine.blocks.inside`).
+A builder has nothing of the machine that asks. Servers are built or fetched there, also of source trees, revisions and
+patches, and Nix copies them to the builders. A plan that names another file, a folder or a server of that machine is
+refused, and whatever wants root, another kernel or another host. Probes are left out: a sandbox has none
+(`engine.blocks.inside`).
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import tomli_w
 
-from engine.core.build_spec import parsed_build
+from engine.core.build_spec import variant
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.request import Request, is_attached, name_of, shown
@@ -23,6 +25,7 @@ from engine.core.text import visible
 from engine.plan import planfile
 from engine.plan.loads import loads
 from engine.postgres import builds, configs, nix, programs
+from engine.postgres.derivation import NATIVE
 from workloads import workload
 from workloads.names import UnknownName
 from workloads.options import options_of
@@ -45,6 +48,7 @@ class BlockPlan:
     text: str
     servers: dict[str, str]
     programs: dict[str, str]
+    builds: dict[str, dict[str, Any]]  # records of those servers that are not in pgbed's table
     notices: tuple[str, ...] = ()
 
     def record(self, bench: str) -> dict[str, Any]:
@@ -53,6 +57,7 @@ class BlockPlan:
             "system": f"{platform.machine()}-linux",
             "bench": bench,
             "servers": self.servers,
+            "builds": self.builds,
             "programs": {
                 name: dict(zip(("folder", "file"), _split(path), strict=True)) for name, path in self.programs.items()
             },
@@ -71,9 +76,13 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
     except UserError as error:
         raise UserError(f"plan {visible(str(path))}: {error}") from None
     found = builds.resolve(request.builds, progress, roots)
+    if len(found) < len(request.builds):
+        raise UserError(f"plan {visible(str(path))}: two of its builds have one label; give one a name: NAME=…")
+    labels = {entry.label for entry in builds.catalog() if entry.own is None}
+    servers = {build.label: _stored(build.label, build.prefix) for build in found}
     base = request.base
-    if base is not None and base not in (labels := [build.label for build in found]):
-        base = next((label for label in labels if label.replace(builds.PREBUILT, "", 1) == base), base)
+    if base is not None and base not in servers:
+        base = next((label for label in servers if label.replace(builds.PREBUILT, "", 1) == base), base)
     probed = any(probe != "none" for probe in request.probes)
     asked = msgspec.structs.replace(
         request,
@@ -84,8 +93,9 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
     records = programs.find(wanted, found, progress, roots) if wanted else {}
     return BlockPlan(
         tomli_w.dumps(asked.entries()),
-        {build.label: _stored(build.label, build.prefix) for build in found},
+        servers,
         {programs.variable(name): _stored(name, record["path"]) for name, record in records.items()},
+        {build.label: asdict(build) | {"prefix": servers[build.label]} for build in found if build.label not in labels},
         ("probes are left out: a build's sandbox has none",) if probed else (),
     )
 
@@ -115,17 +125,25 @@ def check(request: Request) -> None:
 def _check_build(build: str) -> None:
     if is_attached(build):
         raise _only_here(f"build {visible(shown(build))}")
-    spec = parsed_build(build)
-    if spec.kind != "label" or spec.named or not spec.plain:
-        raise _only_here(f"build {visible(name_of(build))}")
-    if (entry := builds.check(build).entry) is not None and entry.own is not None:
-        raise _only_here(f"build {visible(build)}, of your own table,")
+    checked = builds.check(build)
+    if checked.install and _store_path(checked.spec.path) is None:
+        raise UserError(
+            f"build {visible(name_of(build))} is an install of this machine, which Nix cannot copy to builders: "
+            "name the source tree that it was made of, or a label (bench list builds)"
+        )
+    own = checked.entry.own if checked.entry is not None else None
+    flags = [*(own.cflags if own else ()), *(flag for word in checked.spec.variants for flag in variant(word).cflags)]
+    if native := [flag for flag in flags if NATIVE.fullmatch(flag)]:
+        raise UserError(
+            f"build {visible(name_of(build))}: {native[0]} compiles for this machine, not for the builders: "
+            "name a processor that all of them have, as in :CFLAGS=-march=x86-64-v3"
+        )
 
 
 def _only_here(what: str) -> UserError:
     return UserError(
         f"{what} is of this machine, not on the builders: a farm measures builds and configs of pgbed's tables by "
-        "their labels (bench list builds, bench list configs); lib.mkBench of the flake adds builds"
+        "their labels (bench list builds, bench list configs), and what is built of a source tree, revision or patch"
     )
 
 
@@ -150,10 +168,14 @@ def _programs(request: Request) -> tuple[str, ...]:
 
 def _stored(label: str, path: str) -> str:
     """A path that is in the Nix store, or in something that is. Raises UserError for any other."""
-    resolved = Path(path).resolve()
-    if nix.store_hash(Path(*resolved.parts[:4])) is None:
+    if (resolved := _store_path(Path(path))) is None:
         raise UserError(f"{label} is {path}, which is not in the Nix store: start bench from its flake, or by ./bench")
     return str(resolved)
+
+
+def _store_path(path: Path) -> Path | None:
+    resolved = path.resolve()
+    return resolved if nix.store_hash(Path(*resolved.parts[:4])) is not None else None
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ Environment:
     PGBED_CATALOG      the catalog, a JSON file; set by the `bench` wrapper
     PGBED_PACKAGE_SET  `nixpkgs` or `hostpkgs`; set by the wrapper
     PGBED_SERVERS      a folder of LABEL -> install prefix, searched first: inside a Nix check Nix cannot be called
+    PGBED_BUILDS       a file of builds that were made on another machine, by their labels: set within a farm's block
     BENCH_TARBALLS     a folder of postgresql-VERSION.tar.bz2, for networks that do not reach postgresql.org
 """
 
@@ -146,21 +147,24 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A spec that can be had, as far as is known without building: a catalog `entry`, a `source`, or an install."""
+    """What can be had, as far as is known without building: `entry`, `source`, `made` elsewhere, or an install."""
 
     spec: BuildSpec
     entry: CatalogEntry | None = None
     source: Source | None = None
+    made: Build | None = None
 
     @property
     def install(self) -> bool:
         """Whether it is there already, as the user's own install."""
-        return self.entry is None and self.source is None
+        return self.entry is None and self.source is None and self.made is None
 
 
 def check(text: str) -> Checked:
     """Looks up what a spec names, and builds nothing. Raises UserError for what there is not."""
     spec = parsed_build(text)
+    if (made := from_source.made_elsewhere(text)) is not None:
+        return Checked(spec, made=made)
     known = {entry.label: entry for entry in catalog()}
     if spec.label in known and not (spec.kind == "label" and spec.place == spec.label and spec.plain):
         which = f"give {visible(spec.place)} another name" if spec.named else f"name it: NAME={visible(text)}"
@@ -207,6 +211,8 @@ def _no_build(spec: BuildSpec) -> UserError:
 
 def _resolve_one(checked: Checked, on_progress: Progress, roots: Path | None, exact: bool) -> Build:
     spec, wanted = checked.spec, checked.entry
+    if checked.made is not None:
+        return checked.made
     if checked.source is not None:
         return from_source.build_source(spec.label, checked.source, on_progress, roots, variants=spec.variants)
     if wanted is None:

@@ -119,6 +119,19 @@ def made_here(build: Build, roots: Path) -> bool:
     return nix.is_valid(kept) and build.initdb_args in {(), BUILTIN_ARGS}
 
 
+def made_elsewhere(label: str) -> Build | None:
+    """The build of this label that another machine has made and handed over, with its record; None for any other."""
+    listed = os.environ.get("PGBED_BUILDS")
+    if not listed:
+        return None
+    where = f"the builds in {listed}"
+    try:
+        found = converted(parsed(Path(listed).read_bytes(), where), dict[str, Build], where).get(label)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    return recorded(found) if found is not None else None
+
+
 def recorded(build: Build) -> Build:
     """The build with what the package itself says of its compiler, flags and patches."""
     path = Path(build.prefix) / "share" / "pgbed" / "build.json"

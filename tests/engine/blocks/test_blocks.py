@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from engine.blocks import blocks
 from engine.blocks.blocks import Block, realise
+from engine.blocks.plan import check
 from engine.core.errors import UserError
-from engine.postgres import nix
+from engine.core.model import Build
+from engine.core.request import Request
+from engine.postgres import builds, nix
+from tests.support.smalltree import make_tree
 
 HASH = "0" * 32
 BEGUN = "building '/nix/store/{}-pgbed-block-{}.drv' on 'ssh-ng://b'...\n"
@@ -60,3 +67,27 @@ def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
     assert said.count("block 2: not begun: no builder takes a block") == 1 and "block 1: measured" in said
     with pytest.raises(UserError, match="no builder takes a block"):
         realised([], 2)
+
+
+def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, install = tmp_path / "tree", tmp_path / "install"
+    make_tree(tree)
+    (install / "bin").mkdir(parents=True)
+    (install / "bin" / "postgres").write_text("#!/bin/sh")
+    (install / "bin" / "postgres").chmod(0o755)
+    check(Request(builds=(f"mine={tree}", f"fast={tree}:O3:lto", f"other={tree}:CFLAGS=-march=x86-64-v3")))
+    with pytest.raises(UserError, match="build mine is an install of this machine, which Nix cannot copy to builders"):
+        check(Request(builds=(f"mine={install}",)))
+    with pytest.raises(UserError, match="-march=native compiles for this machine, not for the builders"):
+        check(Request(builds=(f"mine={tree}:CFLAGS=-march=native",)))
+
+    made = Build("mine", "18.99", "/nix/store/x", "x", "source", source="git 1234")
+    listed = tmp_path / "builds.json"
+    listed.write_text(json.dumps({"mine": asdict(made)}))
+    monkeypatch.setenv("PGBED_BUILDS", str(listed))
+    check(Request(builds=("mine",)))
+    assert builds.resolve(["mine"], print) == (made,)
+    with pytest.raises(UserError):
+        builds.resolve(["other"], print)

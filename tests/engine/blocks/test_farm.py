@@ -223,11 +223,13 @@ def test_four_blocks_are_measured_by_two_builders_one_of_which_dies_midway(farm:
 
 
 def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Farm) -> None:
-    plan = farm.plan(PLAN.format(rows=1001))
+    plan = farm.plan(PLAN.format(rows=1001).replace('"16.3-prebuilt"', '"mine=16.3-prebuilt"'))
     first, second = farm(plan, "--blocks", "1"), farm(plan, "--blocks", "1")
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert "block 1: cached" in second.stdout and "cached" not in first.stdout.replace(second.stdout, "")
     link = (farm.folder / "out" / "result-1").readlink()
+    (theirs,) = (build for build in read_manifest(link).builds if build.label == "mine")
+    assert theirs.provenance == "prebuilt" and theirs.digest in theirs.prefix, "its record came with it"
     command = farm.command(farm.plan(PLAN.format(rows=50_000_000), "long.toml"), "--blocks", "2")
     with subprocess.Popen(command, env=farm.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
@@ -246,7 +248,7 @@ def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Far
     [
         ("", "big-parallel", f"no builder takes a block: one is needed that offers the feature {FEATURE}"),
         ("", "", "there are no builders: name them in /etc/nix/machines, or with --builders"),
-        ('builds = ["mine=/opt/pg", "16.3-prebuilt"]', FEATURE, "build mine is of this machine, not on the builders"),
+        ('builds = ["mine=/opt/pg", "16.3-prebuilt"]', FEATURE, "there is no folder /opt/pg"),
         ('configs = ["/etc/my.conf"]', FEATURE, "config /etc/my.conf is of this machine, not on"),
         ("minutes = 5", FEATURE, "minutes: builders have no time for the whole run: each block has the same size"),
     ],
