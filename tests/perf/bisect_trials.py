@@ -4,10 +4,14 @@
 
 Each trial draws a history of 30 commits, all of which change the server: one slows the step down by 5 % (a loop for
 each query), two do not compile, one adds another 5 %, which a later one takes out again. Not drawn are histories in
-which the lasting one comes between those two: by its time alone a server does not tell which of two was mended. A pilot
-finds how long the loop must be. All of it runs on one CPU, the last: with a single connection, client and server take
-turns anyway, and on two CPUs a waking one is sometimes slow and sometimes not. Histories have most trees in common,
-and a tree is built once. The same command goes on where it was stopped. Exit code 1 when fewer than 9 of 10 are found.
+which the lasting one comes between those two: slow, slower, and slow again. With the two changes exchanged, which is
+drawn, the server is as fast after every commit, and the other change is the lasting one: no number of measurements
+tells them apart, only what the commits hold. The search names the first of both, right where that one lasts.
+
+A pilot finds how long the loop must be. All of it runs on one CPU, the last: with a single connection, client and
+server take turns anyway, and on two CPUs a waking one is sometimes slow and sometimes not. Histories have most trees in
+common, and a tree is built once. The same command goes on where it was stopped. Exit code 1 when fewer than 9 of 10 are
+found.
 """
 
 from __future__ import annotations
