@@ -56,7 +56,7 @@ class Shown(App[None]):
 
 def on_screen(update: ChopsUpdate) -> dict[tuple[int, int], tuple[str, object]]:
     """By row and column, what an update puts there."""
-    found = {}
+    found: dict[tuple[int, int], tuple[str, object]] = {}
     for y, x1, x2 in update.spans:
         for x, strip in update.chops[y].items():
             for offset, (char, style) in enumerate(
