@@ -104,6 +104,19 @@ def test_no_digit_is_ever_cut_from_a_figure() -> None:
     assert rows[2].split()[:5] == ["server", "x512", "12.8k", "12.3M", "12.3M"]
 
 
+def test_a_title_leaves_out_what_says_least_but_not_the_time(tmp_path: Path) -> None:
+    with growing(tmp_path) as live:
+        live.second(insert=10_000)
+        view = seen(live)
+    whole = words([live_text.title(view, 200)])
+    _, _, build, step, repeat, length = [part.strip() for part in whole.replace("REC", "|").split("|")]
+    assert build.endswith(" auto") and repeat.startswith("repeat ") and ":" in length
+    narrow = words([live_text.title(view, len(whole) - 1)])
+    assert " auto" not in narrow and {step, repeat, length} <= set(narrow.replace(" | ", "|").strip().split("|"))
+    least = words([live_text.title(view, 20)])
+    assert least.replace("REC", "").strip() == f"{build.removesuffix(' auto')} | {step} | {length}"
+
+
 def test_no_quantile_lies_above_the_longest_there_was(tmp_path: Path) -> None:
     with growing(tmp_path) as live:
         live.second(max_us=391)  # in the bucket of 400

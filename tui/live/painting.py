@@ -95,7 +95,11 @@ class Painting(Pointing):
     def small(self) -> Sequence[Line]:
         if self._trouble:
             return self._error_lines()
-        return live_text.small(self.view, self._behind_s()) if self.view else [line("No run selected")]
+        return (
+            live_text.small(self.view, self.app.size.width, self._behind_s())
+            if self.view
+            else [line("No run selected")]
+        )
 
     def _show_error(self, text: str) -> None:
         self._trouble = text
@@ -208,7 +212,7 @@ class Painting(Pointing):
         percent = self._cost.percent if self.context.show_cost else None
         columns = self._head.size.width or self.app.size.width
         progress = live_text.progress(view, self.glyphs, self._behind_s(), percent, columns)
-        self._head.show([live_text.title(view), progress, self._figures(view, columns)])
+        self._head.show([live_text.title(view, columns), progress, self._figures(view, columns)])
 
     def _figures(self, view: ViewState, columns: int) -> Line:
         """What is read out, else the rates of now."""

@@ -24,22 +24,27 @@ NARROWER = ((79, "pid"), (72, "age s"))  # in fewer cells this is left out: how 
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
 
 
-def title(view: ViewState) -> Line:
-    """Which cell of the run, which build, which step."""
+def title(view: ViewState, columns: int) -> Line:
+    """Which cell of the run, which build, which step; what says least is left out where there is little room."""
     cell = view.cell
     badge = _badge(view)
     if cell is None:
         return line(badge, (f" {view.run}", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
     abreast = view.abreast
-    parts = [
-        f"cells {abreast.numbers} of {view.cells}" if abreast is not None else f"{cell.ordinal + 1}/{view.cells}",
-        f"{cell.subject.name} {cell.subject.config}{kernel}",
-        view.step.name if view.step else "",
-        f"{'repeat ' if abreast is None else 'r'}{cell.repeat}/{view.repeats}",
-        clock(view.length_s) if view.step else "",
-    ]
-    return line(badge, (" " + " | ".join(part for part in parts if part) + " ", "title"))
+    numbers = f"cells {abreast.numbers} of {view.cells}" if abreast is not None else f"{cell.ordinal + 1}/{view.cells}"
+    for config, repeat, numbered in ((f" {cell.subject.config}", 1, 1), ("", 1, 1), ("", 0, 1), ("", 0, 0)):
+        parts = [
+            numbers if numbered else "",
+            f"{cell.subject.name}{config}{kernel}",
+            view.step.name if view.step else "",
+            f"{'repeat ' if abreast is None else 'r'}{cell.repeat}/{view.repeats}" if repeat else "",
+            clock(view.length_s) if view.step else "",
+        ]
+        found = line(badge, (" " + " | ".join(part for part in parts if part) + " ", "title"))
+        if width(found) <= columns:
+            break
+    return found
 
 
 def _badge(view: ViewState) -> Span:
@@ -360,11 +365,11 @@ def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
     return line((f" {began} ", "dim"), (glyph + event_words(event, at_ns), mark))
 
 
-def small(view: ViewState, behind_s: float | None = None) -> list[Line]:
+def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[Line]:
     """The one page of a small terminal."""
     rate = f"{short(view.rate_per_s)} {view.unit}" if not view.timed else f"time {duration(view.time_s)}"
     lines = [
-        title(view),
+        title(view, columns),
         line((f" {rate}", "strong"), f"  {view.doing}"),
         progress(view, SETS["ascii"], behind_s, None),
     ]
