@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.journal.reader import EventRow, ProbeFrame, StepRow
 from engine.view import probe_series
 from engine.view.probe_reading import Wanted, look
-from engine.view.probe_series import ProbeSeries, Sums
+from engine.view.probe_series import Column, ProbeSeries, Sums
 from probes import buckets
 from tests.support.driving_probes import NO_BTF, SECOND
 from tui.glyphs import SETS
@@ -151,6 +151,15 @@ def test_a_heat_map_has_a_row_for_each_band_of_buckets() -> None:
     assert [text[:10].strip() for text in texts] == ["8k-16k", "256-512", "128-256"]
     assert all(len(text) == 40 for text in texts)
     assert texts[0][10:36].strip() == "" and texts[0][39] != " " and texts[2][39] == " "
+
+
+def test_what_has_no_buckets_has_bars_where_there_are_rows_for_them() -> None:
+    columns = [Column(peak=each) if each is not None else None for each in (8.0, 4.0, None, 0.0, 3.0)]
+    texts = ["".join(part for part, _ in line) for line in probe_text.strip(columns, {1}, 4, BRAILLE)]
+    full, half = BRAILLE.levels[-1], BRAILLE.levels[len(BRAILLE.levels) // 2]
+    assert [text[0] for text in texts] == [full] * 4 and [text[1] for text in texts] == [" ", " ", full, full]
+    assert {text[2] for text in texts} == {" "} and [text[3] for text in texts] == [*"   ", BRAILLE.levels[1]]
+    assert [text[4] for text in texts] == [" ", " ", half, full]
 
 
 @pytest.mark.parametrize(

@@ -180,12 +180,14 @@ def _words(probe: str, name: str) -> str:
 
 
 def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
-    """A field over time: in one row the greatest value of each column, in several a heat map of its buckets.
+    """A field over time: in one row the greatest value of each column, in several a heat map of its buckets, or bars.
 
     A column without a frame stays empty; those of `stalled` are marked.
     """
     if rows >= 3 and any(column is not None and column.counts for column in columns):
         return _heat(columns, stalled, rows, glyphs)
+    if rows >= 3:
+        return _bars_of_columns(columns, stalled, rows, glyphs)
     peaks = [math.log1p(column.peak) for column in columns if column is not None]
     least, most = min(peaks, default=0.0), max(peaks, default=0.0)
     steps = len(glyphs.levels) - 1
@@ -197,6 +199,25 @@ def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs
             character = glyphs.levels[1 + round(share * (steps - 1))]
         spans.append((character, "stall" if x in stalled else "rate"))
     return [joined(spans)]
+
+
+def _bars_of_columns(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
+    """A bar from 0 up to the greatest value of each column; of a column with a frame at least a trace is seen."""
+    most = max((column.peak for column in columns if column is not None), default=0.0)
+    steps = len(glyphs.levels) - 1
+    heights = [
+        None if column is None else max(1, round(column.peak / most * rows * steps) if most else 0)
+        for column in columns
+    ]
+    found = []
+    for row in reversed(range(rows)):
+        spans = [
+            (" " if height is None else glyphs.levels[max(0, min(steps, height - row * steps))],
+             "stall" if x in stalled else "rate")
+            for x, height in enumerate(heights)
+        ]  # fmt: skip
+        found.append(joined(spans))
+    return found
 
 
 def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyphs) -> Line:
