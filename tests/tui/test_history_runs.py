@@ -19,6 +19,7 @@ from engine.view.run_summary import RunCache
 from tests.support.driving import check_screen
 from tests.support.driving_history import NAME, folder_of_runs, made, read, row, shown, until
 from tui.history.screen import HistoryScreen
+from tui.history.text import run_columns
 
 
 @pytest.fixture
@@ -118,6 +119,12 @@ def test_rates_and_stalls_are_those_of_the_journal(recording: Path) -> None:
         union = run_summary.merged((stall["started_ns"], stall["ended_ns"]) for stall in cell["stalls"])
         assert one.stalled == union and one.stalls == len(union)  # of one client
         assert any(text.startswith("x SLA") for text, _ in one.flags) == bool(cell["sla"] and not cell["sla"]["passed"])
+
+
+def test_a_wide_screen_tells_the_whole_load_and_all_steps() -> None:
+    narrow, wide = ({column.title: column.cells for column in run_columns(wide, {})} for wide in (150, 200))
+    assert wide["load"] >= len("g24b 100000 rows written") > narrow["load"]
+    assert wide["steps"] >= len("l.i0 l.x l.i1 l.i2 qr100 qp100 qr500") > narrow["steps"]
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:

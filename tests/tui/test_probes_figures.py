@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,6 +227,27 @@ def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:
     assert probe_states.cost_words(one(measured=[both, alone])) == "+1.2% (-1..+3) here"
     other = {**alone, "metric": "rate_per_s"}
     assert probe_states.cost_words(one(measured=[other])) == "1 %"
+
+
+def test_what_the_figures_leave_of_a_tall_screen_has_the_strip() -> None:
+    probe, figures = "procsched", {"oncpu_us": 250_000, "runq_us": 500_000}
+    series = ProbeSeries(STEP, probe, "delete")
+    frames = [ProbeFrame(1, n * SECOND, SECOND, probe, "delete", figures, {}) for n in range(1, 11)]
+    half = {**figures, "runq_us": 250_000}
+    series.take([*frames[:5], *(replace(frame, data=half) for frame in frames[5:])])
+    cell = SimpleNamespace(step=STEP, cell=None, session=SimpleNamespace(wall=lambda _: 0))
+    at = probe_view.Moment(cell, probe, series, (), (), 10 * SECOND, 10 * SECOND, 0, False, False, False)  # type: ignore[arg-type]
+    for columns, height in ((80, 24), (200, 50)):
+        panels, strip = probe_view.panels_and_strip(at, columns, height, 9, BRAILLE)
+        bars, least = probe_view.room(height, 9)
+        assert len(panels) + len(strip) == bars + 1 + least + 2
+        assert height == 24 or len(panels) == 3
+    texts = ["".join(part for part, _ in row).rstrip() for row in strip]
+    full = BRAILLE.levels[-1]
+    chart = texts[1:-1]  # between its heading and its axis
+    assert len(chart) > 20 and all(full in row for row in chart)
+    # The first half of the time is twice as tall.
+    assert len(chart[0]) < len(chart[-1]) and chart[0].count(full) * 2 == chart[-1].count(full)
 
 
 @given(st.integers(24, 80), st.integers(8, 10))

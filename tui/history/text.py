@@ -47,6 +47,9 @@ def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = Fals
     if tagged and NARROW <= columns < WIDE:
         every = [replace(column, least=WIDE) if column.title == "host" else column for column in every]
         every.append(replace(_TAGS, cells=11, least=NARROW))
+    over = max(0, columns - 150)  # the builds have what a screen as wide as that has left: they share it
+    wider = {"load": min(10, over // 3), "steps": min(30, over // 2)}
+    every = [replace(column, cells=column.cells + wider.get(column.title, 0)) for column in every]
     if slices:
         after = next(place for place, column in enumerate(every) if column.title == "builds") + 1
         every.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong"), least=WIDE))

@@ -269,12 +269,11 @@ class ProbesScreen(BenchScreen):
         cursor = next((place for place, row in enumerate(rows) if row.probe == self._row_name()), 0)
         if self._trouble or moment is None:
             title = line((" PROBES ".ljust(columns), "title"))
-            panels, strip = folded(self._trouble or self._no_run(), columns, "warning"), []
+            panels = folded(self._trouble or self._no_run(), columns, "warning")
+            strip: list[Line] = []
         else:
-            bars, strip_rows = probe_view.room(height, len(rows))
             title = probe_view.title(moment, moment.series.role if moment.series else "", columns)
-            panels = probe_view.panels(moment, columns, bars, self.glyphs)
-            strip = probe_view.over_time(moment, columns, strip_rows, self.glyphs)
+            panels, strip = probe_view.panels_and_strip(moment, columns, height, len(rows), self.glyphs)
         table = probe_text.table(rows, cursor, columns, self.glyphs)
         remarks = probe_text.remarks(rows, cursor, columns, probe_view.REMARK_ROWS, self.glyphs)
         self.fill(title=[title], table=table, panels=panels, strip=strip, remarks=remarks)

@@ -105,10 +105,12 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
         made.append([probe_text.summary(name, histogram, longest_us), *bars])
     if len(made) < 2:
         heading = line((f" {series.probe}, {series.role}", "strong"), (f"  {short(sums.seconds)} s", "dim"))
-        lines = probe_text.figure_lines(series.probe, sums.figures, sums.seconds, cells, glyphs)
+        width = cells if made else columns - 1
+        lines = probe_text.figure_lines(series.probe, sums.figures, sums.seconds, width, glyphs)
         made.append([heading, *lines])
-    left, right = made if len(made) == 2 else (made[0], [])
-    return side_by_side(left, right, cells, rows + 1, glyphs)
+    if len(made) < 2:
+        return [*made[0][: rows + 1], *[()] * (rows + 1 - len(made[0]))]
+    return side_by_side(made[0], made[1], cells, rows + 1, glyphs)
 
 
 def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
@@ -123,6 +125,18 @@ def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyp
         found = tree.functions(root, differential=False)
         lines = [heading, *flame_text.functions(moment.stacks, root, found, -1, 0, rows, columns, glyphs)]
     return [*lines, *[()] * (rows + 1 - len(lines))]
+
+
+def panels_and_strip(
+    moment: Moment, columns: int, height: int, probes: int, glyphs: Glyphs
+) -> tuple[list[Line], list[Line]]:
+    """What the chosen probe counted, and that over time, which has the rows that the former leaves empty."""
+    bars, strip_rows = room(height, probes)
+    shown = panels(moment, columns, bars, glyphs)
+    while strip_rows > 1 and shown and not shown[-1]:  # in 24 rows nothing moves
+        shown.pop()
+        strip_rows += 1
+    return shown, over_time(moment, columns, strip_rows, glyphs)
 
 
 def _nothing(moment: Moment) -> str:
