@@ -16,6 +16,10 @@ wait, its limiter's sleep and its waits for a partner; what is left of it lies b
 connections of the same client). What is left of E is not accounted for; where the client works ahead of its server that
 can be less than nothing.
 
+Of a step that is judged by its time, as a command that is timed, nobody looks at what backends wait for: known are the
+CPU time and run-queue wait of all processes of the server and the CPU time of the command. What works beside others, as
+parallel workers do, can add up to more than the time; what is left is less than nothing then, too.
+
 The ratio of two times is taken apart as its logarithm, as everywhere here: with d the difference of a part between the
 cells of a pair, it makes
 
@@ -37,7 +41,7 @@ from engine.analysis import statistics, verdicts
 from engine.analysis.cells import ComparedCells
 from engine.analysis.results import StepResult
 from engine.core.attribution import PHASE, TITLES, Attribution, Part
-from engine.core.comparison import RATE, Ratio
+from engine.core.comparison import HEADLINES, TIME, Ratio
 from engine.core.model import RoleTotals, judged_by, ops
 from engine.core.waits import by_kind, shares
 
@@ -50,11 +54,11 @@ LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 
 
 def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribution, ...]:
-    """Of each step and subject whose rate is not the same as the baseline's, doubles left out."""
+    """Of each step and subject whose rate or time is not the same as the baseline's, doubles left out."""
     subjects = {name: subject for subject, name in cells.names.items()}
     found = []
     for ratio in ratios:
-        if ratio.metric != RATE or ratio.arm or ratio.verdict == "same" or ratio.ratio is None:
+        if ratio.metric not in HEADLINES or ratio.arm or ratio.verdict == "same" or ratio.ratio is None:
             continue
         pairs = verdicts.counted_pairs(cells, ratio.step, subjects[ratio.subject])
         results = [tuple(cell.steps[ratio.step] for cell in pair) for pair in pairs]
@@ -66,9 +70,9 @@ def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribu
 def attribution(
     step: str, subject: str, pairs: Sequence[tuple[StepResult, StepResult]], ratio: Ratio | None = None
 ) -> Attribution | None:
-    """What makes the difference between the cells of these pairs, the base's first; None for a step without a rate.
+    """What makes the difference between the cells of these pairs, the base's first; None where parts are not known.
 
-    Whether there is a difference is what the `ratio` of the rates says, or else the pairs' own.
+    Whether there is a difference is what the `ratio` of rates or times says, or else the pairs' own.
     """
     every = [result for pair in pairs for result in pair]
     headline = judged_by(every[0].kind, every[0].totals)
@@ -100,13 +104,15 @@ def attribution(
 
 
 def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> Parts | None:
-    """A cell's time per operation of a connection, in us by part; None for a step that is not judged by a rate.
+    """A cell's time per operation of a connection, in us by part; None where nothing is known of that.
 
     With `split` the server's CPU time is by phase, where phases are known; without `waits` no part of it is by looks.
     """
     totals, count = result.totals, ops(result.kind, result.totals)
     headline, roles = judged_by(result.kind, totals), _roles(result)
-    if headline is None or headline.by != "rate" or not roles or not count or totals.apart:
+    if headline is not None and headline.by == "time":
+        return _timed_parts(result)
+    if headline is None or not roles or not count or totals.apart:
         return None
 
     def per_op(of: Iterable[int]) -> float:
@@ -146,6 +152,19 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
     return found | {"rest": whole - sum(found.values())}
 
 
+def _timed_parts(result: StepResult) -> Parts | None:
+    figures = result.figures
+    if not figures["time_s"] or figures["server_cpu_us_per_op"] is None:
+        return None
+    names = {
+        "server_cpu": "server_cpu_us_per_op",
+        "server_runq": "runq_us_per_op",
+        "client_cpu": "client_cpu_us_per_op",
+    }
+    found: Parts = {name: figures[key] for name, key in names.items() if figures[key] is not None}
+    return found | {"rest": 1e6 * figures["time_s"] - sum(found.values())}
+
+
 def _adds_up(parts: Parts) -> bool:
     """Whether the parts are numbers that something can be made of: a record may be damaged."""
     return all(abs(value) <= MOST_US for value in parts.values()) and sum(parts.values()) >= LEAST_US
@@ -170,8 +189,10 @@ def logs_of(pair: tuple[Parts, Parts], names: Sequence[str]) -> dict[str, float]
 
 def _times(ratio: Ratio | None, logs: Sequence[Mapping[str, float]]) -> tuple[float | None, float | None]:
     """Between which factors the time per operation differs."""
-    if ratio is not None:
-        return (None, None) if not ratio.low or not ratio.high else (1 / ratio.high, 1 / ratio.low)
+    if ratio is not None and (not ratio.low or not ratio.high):
+        return None, None
+    if ratio is not None and ratio.low and ratio.high:
+        return (ratio.low, ratio.high) if ratio.metric == TIME else (1 / ratio.high, 1 / ratio.low)
     low, high = statistics.mean_interval([sum(each.values()) for each in logs])
     return (None, None) if low is None or high is None else (math.exp(low), math.exp(high))
 

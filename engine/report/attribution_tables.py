@@ -8,7 +8,7 @@ from engine.report.tables import Notes, Row, Section, number
 
 
 def sections(comparison: Comparison, _: Notes) -> list[Section]:
-    """The table, where any rate is not the same and there is more than one pair."""
+    """The table, where any rate or time is not the same and there is more than one pair."""
     title = "What makes the difference in time per operation (of one connection; share of the difference)"
     section = Section(title, ("step, build and cause", "us", "share", "95 %"))
     for step in comparison.steps:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from engine.analysis.comparison import compare
 from engine.core.model import Build, StepTotals
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
@@ -59,6 +60,19 @@ def test_each_build_does_what_it_has_and_what_it_lacks_is_said(
     assert sentence in told and sentence in " ".join(bench("compare").stdout.split())
     assert "cells: one-shot timings cannot be driven in slices" in told
     assert read_manifest(bench.run).workload["lacking"][labels[0]].keys() == {"initdb.icu", "initdb.builtin"}
+
+
+def test_a_time_is_taken_apart_into_what_is_known_of_it(made: tuple[Bench, str]) -> None:
+    comparison = compare([made[0].run])
+    found = {each.step: each for each in comparison.attributions}
+    assert set(found) >= {"index", "vacuum", "initdb.libc"} and found["index"].reason == "one pair"
+    for step, one in found.items():
+        cells = [cell.time_s for cell in comparison.cells if cell.step == step]
+        assert sorted((one.base_us, one.us)) == pytest.approx(sorted(1e6 * time for time in cells if time is not None))
+        assert sum(part.us for part in one.parts) == pytest.approx(one.us)
+        names = [part.name for part in one.parts]
+        assert names == ["server_cpu", "rest"] if step in APART else ["server_cpu", "server_runq", "client_cpu", "rest"]
+        assert one.parts[0].us > 0
 
 
 def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tuple[Bench, str]) -> None:
