@@ -22,6 +22,7 @@ from tui.glyphs import SETS
 from tui.probes import states as probe_states
 from tui.probes import text as probe_text
 from tui.probes import view as probe_view
+from tui.probes.screen import UNASKED
 
 BRAILLE = SETS["braille"]
 
@@ -214,6 +215,12 @@ def test_how_a_probe_stands() -> None:
     lossy = ProbeFrame(1, SECOND, SECOND, "planner", "insert", {"n": 3}, {"lost_events": 12})
     row = state([lossy], [])
     assert row.state == "lost 12 events" and "BPFTRACE_PERF_RB_PAGES" in row.remarks[-1]
+
+
+def test_what_has_not_been_asked_yet_is_not_told_as_empty_words() -> None:
+    rows = probe_states.probe_rows(UNASKED, (), (), (), None)
+    ((told, _),) = probe_text.remarks(rows, 0, 100, 2, BRAILLE)[0]
+    assert told.strip() == "procsched: asking what it needs and costs"
 
 
 def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:

@@ -310,7 +310,8 @@ def remarks(rows: Sequence[ProbeRow], chosen: int, columns: int, lines: int, gly
             texts.setdefault(row.remarks[-1], row.probe)
     found: list[Line] = []
     if not order[0].remarks:
-        about = f"{order[0].probe}: {order[0].question} Costs {order[0].cost}."
+        known = f"{order[0].question} Costs {order[0].cost}." if order[0].question else "asking what it needs and costs"
+        about = f"{order[0].probe}: {known}"
         found += [line((f" {text}", "dim")) for text in textwrap.wrap(about, columns - 1)]
     for text, probe in texts.items():
         named = text if text.startswith(("probes:", f"{probe}:")) else f"{probe}: {text}"
