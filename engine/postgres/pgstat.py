@@ -37,7 +37,8 @@ SETTLE_S = 1.5
 COLLECTOR_S = 0.6  # up to version 14 the collector's file is renewed every 500 ms
 # A question that waits for a lock, or is slow, is worth nothing: it would be part of what is measured.
 SESSION = (
-    "SET jit = off; SET max_parallel_workers_per_gather = 0; SET statement_timeout = '2s'; SET lock_timeout = '100ms'"
+    "SET jit = off; SET max_parallel_workers_per_gather = 0; SET lock_timeout = '100ms';"
+    f" SET statement_timeout = {patient(2000):.0f}"
 )
 PATIENT_SESSION = "SET statement_timeout = 0; SET lock_timeout = 0"
 CHECK_S = 0.1  # between two looks at whether an answer is still wanted
@@ -93,7 +94,7 @@ class Monitor(Closing):
         self.version = self._connection.info.server_version
         self._pgconn = self._connection.pgconn
         self._unanswered = False
-        self._patience_s = 3.0
+        self._patience_s = patient(3.0)
         self._check: Callable[[], None] = lambda: None
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
@@ -122,12 +123,12 @@ class Monitor(Closing):
     def patient(self, patience_s: float, check: Callable[[], None]) -> Iterator[None]:
         """Questions in here may take their time: nothing is measured. `check` is called meanwhile and may raise.
 
-        Waits first for the answer to a question that was given up.
+        Waits first for the answer to a question that was given up, whatever it says.
         """
         self._patience_s, usual_s, self._check = patience_s, self._patience_s, check
         try:
             if self._unanswered:
-                self._result(None)
+                self._last_result(None)
             for statement in PATIENT_SESSION.split(";"):
                 self.ask(statement)
             yield
@@ -152,16 +153,16 @@ class Monitor(Closing):
         self, send: Callable[[bytes, Sent], None], text: str, sent: Sent, *, patience_s: float | None = None
     ) -> PGresult:
         if self._unanswered:
-            self._result(0.0)  # drops the old answer if it has come, else raises
+            self._last_result(0.0)  # drops the old answer if it has come, else raises
         try:
             send(text.encode(), sent)
             self._pgconn.flush()  # a question is far smaller than the socket's buffer
         except psycopg.Error as error:
             raise MonitorError(f"cannot ask the server: {_line(str(error))}") from error
-        return self._result(patience_s)
+        return _checked(self._last_result(patience_s))
 
-    def _result(self, patience_s: float | None) -> PGresult:
-        """The last result of what was sent; waits for as long as is usual when no patience is given."""
+    def _last_result(self, patience_s: float | None) -> PGresult | None:
+        """The last result of what was sent, be it an error; waits for as long as is usual when no patience is given."""
         patience_s = self._patience_s if patience_s is None else patience_s
         deadline = time.monotonic() + patience_s
         last: PGresult | None = None
@@ -173,7 +174,7 @@ class Monitor(Closing):
                     result = self._pgconn.get_result()
                     if result is None:
                         self._unanswered = False
-                        return _checked(last)
+                        return last
                     last = result
                 left_s = deadline - time.monotonic()
                 if not self._poll.poll(min(CHECK_S, max(0.0, left_s)) * 1000) and left_s <= 0:

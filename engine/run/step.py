@@ -106,18 +106,20 @@ class StepRunner:
             anchor = Anchor.now()
             self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
             inside, began = self.server.inside, (anchor.monotonic_ns, anchor.wall_ns)
+            with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check_alive):
+                activity = Activity(self.monitor)
+                if self._planstats:
+                    planstats.begin(self.monitor)
+                settings = pgstat.settings(self.monitor, "settings" if inside else "foreign_settings")
             self.sources = Sources(
                 journal=self.journal,
                 processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,
                 host=opened.enter_context(Host(device_of(inside.data_dir))) if inside else None,
                 log=opened.enter_context(ServerLog(inside.log_path, began)) if inside else None,
-                activity=Activity(self.monitor),
+                activity=activity,
                 monitor_pid=self.monitor.backend_pid,
                 rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
             )
-            if self._planstats:
-                planstats.begin(self.monitor)
-            settings = pgstat.settings(self.monitor, "settings" if inside else "foreign_settings")
             self.journal.add_settings(self.attempt, settings)
             # Last, so that they are the first to go: attached over the server, before any client is there.
             self.probing = opened.enter_context(self._probing())

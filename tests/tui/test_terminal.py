@@ -119,7 +119,7 @@ def test_a_run_is_started_watched_left_and_compared(
 ) -> None:
     base, other = build(14).label, build(16).label
     tmux.run(f"{tmux.bench} --pg {base},{other} {WATCHED} --repeats 2")
-    shown = tmux.until(" REC ", " l.i1 ", "ins/s", base)
+    shown = tmux.until(" REC ", " l.i1 ", "ins/s", base, "space pause")
     assert "1/4" in shown and "space pause" in shown.splitlines()[-1]
     rates = set()
 

@@ -277,6 +277,18 @@ def test_a_frozen_server_cannot_freeze_the_monitor(server: Servers) -> None:
                 time.sleep(0.05)
 
 
+def test_a_question_that_the_server_gave_up_fails_no_later_one(server: Servers) -> None:
+    slow = "SELECT pg_sleep(600)"
+    with Monitor(server(16).dsn()) as monitor:
+        with pytest.raises(MonitorError, match="did not answer"):
+            monitor.ask(slow, patience_s=0.05)
+        # The answer to it, when it comes, is that it took longer than statement_timeout.
+        with monitor.patient(60, lambda: None):
+            assert monitor.ask("SELECT 42") == [("42",)]
+        with pytest.raises(MonitorError, match="statement timeout"):
+            monitor.ask(slow, patience_s=60)
+
+
 def test_a_lost_connection_and_a_refused_question_are_monitor_errors(server: Servers) -> None:
     running = server(16)
     with Monitor(running.dsn()) as monitor:
