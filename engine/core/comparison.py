@@ -189,7 +189,7 @@ class CellStep:
     driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
     {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`. `waits` are {role: {wait event: share
     of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for nothing, from
-    so many `wait_looks` at all of the role's. `counters` are {role: {event: count per operation}} of perf stat, by the
+    so many `wait_looks` at all of the role's. `counters` are {role: {event: count per operation}}, by the
     keys of `engine.core.counters`; `server` is all server processes that are no connection's; `instructions_per_op` is
     of all together. `counters_notes` say what was not counted, and why.
     """

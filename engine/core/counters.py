@@ -1,6 +1,7 @@
-"""Events that `perf stat` counts of server processes: which there are, what they are called, and their counts.
+"""Events that are counted of server processes: which there are, what perf and tables call them, and their counts.
 
-Events of the hardware are there where the machine shows its PMU; most virtual machines show none.
+Events of the hardware are there where the machine shows its PMU; most virtual machines show none. The others are
+the kernel's, and are in /proc, too.
 """
 
 from __future__ import annotations

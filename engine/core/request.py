@@ -220,8 +220,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     counters: Annotated[
         Counters,
         about(
-            "Count events of the server's processes by perf stat, such as instructions per operation: what there is "
-            "(auto), or only where the machine shows its hardware counters. Costs time at each switch of processes."
+            "Count events of the server's processes, such as instructions per operation, by perf stat. Where the "
+            "machine shows no hardware counters: only what the kernel counts anyway (auto), or do not begin (hardware)."
         ),
     ] = "off"
     tcp: Annotated[

@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS step (
     work INTEGER NOT NULL,                 -- what progress counts up to: rows inserted or indexed; 0 unknown
     plan TEXT NOT NULL,                    -- JSON: the step as planned; `headline`: whose progress it is judged by
     totals TEXT                            -- JSON: engine.core.model.StepTotals, once it is finished; since 1.7 with
-                                           -- `counters`, what perf stat counted: engine.core.counters
+                                           -- `counters`, what was counted of each role: engine.core.counters
 );
 
 CREATE TABLE IF NOT EXISTS role (                        -- one connection of one step

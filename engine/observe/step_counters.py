@@ -1,4 +1,4 @@
-"""What `perf stat` counts of a server's processes in a step, by role.
+"""What `perf stat`, or without a PMU the kernel by itself, counts of a server's processes in a step, by role.
 
 Counted is from the step's begin to its end, as server CPU is. Processes that stand still, as those of a server do while
 others have their slices, count nothing: what there is belongs to the same time as the step's operations.
@@ -6,27 +6,54 @@ others have their slices, count nothing: what there is belongs to the same time 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from engine.core.counters import EVENTS, OTHERS, EventCount
 from engine.core.errors import UserError
+from engine.host import perf
+from engine.host.account import Account
 from engine.host.perf import Counting
+from engine.host.proc_counting import ProcCounting
 from engine.host.procfs import children
 
 ATTEMPTS = 3  # a process that ends while perf attaches lets it fail
 USER_ONLY = "counted outside the kernel only: others than root may see no more"
 # A count is of the time in which the event had a counter, and what that comes to in all of it is a guess.
 LEAST_SHARE, WHOLE_SHARE = 0.5, 0.995
-NO_PMU = "no hardware counters: this machine shows no PMU, as most virtual machines; events of the kernel only"
+NO_PMU = "this machine shows no PMU, as most virtual machines"
 
 
 @dataclass(slots=True)
 class Counted:
-    """By role and event; `note` says what there is not, and why. Nothing was counted where there are no roles."""
+    """By role and event; `note` says what there is not, and why. Nothing was counted where there are no roles.
+
+    `by_perf` says that perf was there while the step ran.
+    """
 
     roles: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     note: str = ""
+    by_perf: bool = False
+
+
+@cache
+def lacking(program: str) -> str:
+    """Why this perf counts no hardware events on this machine; empty where it does. It is tried once."""
+    if not program:
+        return "there is no perf here"
+    own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
+    try:
+        there = perf.trial(program, own)
+    except UserError as error:
+        return str(error)
+    return "" if there & {event.name for event in EVENTS if event.hardware} else NO_PMU
+
+
+def kernel_only(lack: str) -> str:
+    """What is said of counts without a PMU."""
+    return f"no hardware counters: {lack}; the kernel's own counts are from /proc"
 
 
 def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> dict[int, str]:
@@ -63,55 +90,57 @@ def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, d
 
 
 class StepCounters:
-    """perf over the processes of one step. Nothing raises: where nothing can be counted, the note says why."""
+    """Counts over the processes of one step. Nothing raises: where nothing can be counted, the note says why."""
 
-    def __init__(self, program: str, roles: Callable[[], Mapping[int, str]]) -> None:
-        """`roles` are the server's processes now, by what they do: they may change while perf attaches."""
-        self._counting: Counting | None = None
+    def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
+        """By perf, or for a `lack` of it from /proc.
+
+        `roles` are the server's processes now, by what they do: they may change while perf attaches.
+        """
+        self._counting: Counting | ProcCounting | None = None
         self._roles: Mapping[int, str] = {}
         self.counted = Counted()
-        if not program:
-            self.counted.note = "no counters: there is no perf here"
+        if lack:
+            self._roles = roles()
+            self._counting = ProcCounting(sorted(self._roles))
+            self.counted.note = kernel_only(lack)
             return
         for _ in range(ATTEMPTS):
             self._roles = roles()
             try:
                 self._counting = Counting(program, sorted(self._roles))
-                self.counted.note = ""
+                self.counted = Counted(by_perf=True)
                 return
             except UserError as error:
                 self.counted.note = f"no counters: {error}"
 
     def start(self) -> None:
         """The step begins."""
-        self._try(Counting.start)
+        self._try(lambda counting: counting.start())
 
     def finish(self) -> None:
         """It is over; with its connections still there."""
-        self._try(Counting.stop)
+        self._try(lambda counting: counting.stop())
         self._try(self._take)
 
     def close(self) -> None:
-        """Ends perf."""
+        """Ends what counts."""
         if self._counting is not None:
             self._counting.close()
             self._counting = None
 
-    def _take(self, counting: Counting) -> None:
+    def _take(self, counting: Counting | ProcCounting) -> None:
         for pid, counts in counting.end().items():
             known = self.counted.roles.setdefault(self._roles[pid], {}) if pid in self._roles else {}
             for event, count in counts.items():
                 known[event] = known[event] + count if event in known else count
         self._counting = None
-        notes = [USER_ONLY] if counting.user_only else []
-        there = {event for counts in self.counted.roles.values() for event in counts}
-        if not there & {event.name for event in EVENTS if event.hardware}:
-            notes.append(NO_PMU)
+        notes = [self.counted.note] if self.counted.note else []
+        notes += [USER_ONLY] if counting.user_only else []
         self.counted.roles, doubts = believed(self.counted.roles)
-        notes += doubts
-        self.counted.note = "; ".join(notes)
+        self.counted.note = "; ".join([*notes, *doubts])
 
-    def _try(self, act: Callable[[Counting], None]) -> None:
+    def _try(self, act: Callable[[Counting | ProcCounting], None]) -> None:
         if self._counting is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Whether a run can count events by perf stat, and with which perf: looked at before the first cell."""
+"""Whether a run can count events of the hardware, and with which perf: looked at before the first cell."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from engine.core.text import visible
 from engine.host import perf
 from engine.host.account import Account
 from engine.host.programs import ask
-from engine.observe.step_counters import NO_PMU
+from engine.observe.step_counters import kernel_only, lacking
 from engine.postgres import nix
 from engine.postgres.nix import Progress
+
+KERNEL_ONLY = "what the kernel counts anyway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +42,16 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
         raise UserError(f"--counters hardware: not {where}, whose counters cannot be tried first; use auto")
     if request.attached:
         return Perf(notices=("no counters: the processes of servers that are running already cannot be seen",))
-    tried_here = HOST in request.kernels or request.rebooting
     try:
         program = find(progress, roots)
         own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
         record = {"path": program, "version": visible(ask([program, "--version"], own).shown)}
-        there = perf.trial(program, own) if tried_here else frozenset()
+        lack = lacking(program) if HOST in request.kernels or request.rebooting else ""
     except UserError as error:
-        if strict:
-            raise UserError(f"--counters hardware: {error}") from None
-        return Perf(notices=(f"no counters: {error}",))
-    if not tried_here or there & {event.name for event in EVENTS if event.hardware}:
-        return Perf(record)
-    if strict:
-        raise UserError(f"--counters hardware: {NO_PMU.partition(';')[0]}; use auto")
-    return Perf(record, (NO_PMU,))
+        record, lack = {}, str(error)
+    if strict and lack:
+        raise UserError(f"--counters hardware: {lack}; use auto")
+    return Perf(record, (kernel_only(lack),) if lack else ())
 
 
 def here() -> tuple[str, str, str]:
@@ -64,16 +61,16 @@ def here() -> tuple[str, str, str]:
     if not program and fetched:
         return "not looked at: the first run with --counters fetches perf", "", ""
     if not program:
-        return "none", "there is no perf", f"install it (Debian: linux-perf), or name one in {perf.VARIABLE}"
+        return KERNEL_ONLY, "there is no perf", f"install it (Debian: linux-perf), or name one in {perf.VARIABLE}"
     own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     try:
         there = perf.trial(program, own)
     except UserError as error:
-        return "none", str(error), "run bench as root, or set kernel.perf_event_paranoid to 1 or less"
+        return KERNEL_ONLY, str(error), "run bench as root, or set kernel.perf_event_paranoid to 1 or less"
     names = [event.name for event in EVENTS if event.hardware and event.name in there]
     if not names:
         reason = "this machine shows no PMU, as most virtual machines: instructions cannot be counted"
-        return "events of the kernel only", reason, "measure on bare metal, or let the guest have a PMU"
+        return KERNEL_ONLY, reason, "measure on bare metal, or let the guest have a PMU"
     return ", ".join(names), "", ""
 
 

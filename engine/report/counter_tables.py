@@ -1,4 +1,4 @@
-"""What perf stat counted of server processes per operation, by role, where it was asked to."""
+"""What was counted of server processes per operation, by role, where that was asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sections(comparison: Comparison, notes: Notes) -> list[Section]:
     """The table, of the events that there are; its marks say what there is not. Nothing where nobody asked."""
     there = {key for cell in comparison.cells for counts in cell.counters.values() for key in counts}
     columns = [(key, title) for key, title in TITLES if key in there]
-    title = "Counted by perf stat per operation (medians of cells; server: processes that are no connection's)"
+    title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"
     section = Section(title, ("step, build and role", *(title for _, title in columns)))
     for step in comparison.steps:
         section.add_step(step, _rows(comparison, notes, step, [key for key, _ in columns]))

@@ -9,7 +9,7 @@ samples.csv       one line per source and second, data as JSON: server processes
 waits.csv         one line per role, second and wait event: at how many looks, and how many of its server processes were
                   seen waiting for it; no event: for nothing
 probes.csv        one line per frame of a probe (about a second) and role, data as JSON: figures, histograms as pairs
-counters.csv      one line per role and event that perf stat counted in a step
+counters.csv      one line per role and event that was counted in a step
 events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds since the cell began
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step

@@ -5,7 +5,7 @@ steps       one row per cell and step: the figures of `bench compare --json`, as
 roles       one row per cell, step and role: CPU, waits, quantiles of service and response time
 seconds     one row per connection and second: counts, in-flight age, CPU, waits, quantiles
 stalls      one row per stall: who, when, how long, how deep, its likeliest cause
-counters    one row per role and event that perf stat counted in a step: its count, in all and per operation
+counters    one row per role and event that was counted in a step: its count, in all and per operation
 frames      one row per figure of a probe's frame (about a second) and role; a histogram is a row per bucket, named by
             the highest value that it holds
 

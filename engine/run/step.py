@@ -22,7 +22,7 @@ from engine.host.files import forget_cached
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
-from engine.observe.step_counters import Counted, StepCounters, server_roles
+from engine.observe.step_counters import Counted, StepCounters, lacking, server_roles
 from engine.plan.schedule import in_turn
 from engine.postgres import features, pgstat
 from engine.postgres.activity import Activity
@@ -169,7 +169,7 @@ class StepRunner:
                     probed[planstats.ROLE] = {planstats.PROBE: counted}
                     observers = tuple(sorted((*observers, planstats.PROBE)))
                 events = self._counters.counted if self._counters is not None else Counted()
-                if events.roles:
+                if events.by_perf:
                     observers = tuple(sorted((*observers, OBSERVER)))
                 totals = self._totals(step, sampler, probed, observers)
                 totals = replace(totals, counters=events.roles, counters_note=events.note)
@@ -203,19 +203,19 @@ class StepRunner:
         return sampler
 
     def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
-        """perf over the server's processes, where it is asked for and the step is work of theirs."""
+        """Counts over the server's processes, where it is asked for and the step is work of theirs."""
         inside, manifest = self.server.inside, self.manifest
-        if manifest.counters == "off" or step.apart:
+        if manifest.counters == "off" or step.apart or inside is None:
             return None
         backends = (
             {page.word(slot, Word.BACKEND_PID): role.name for slot, role in enumerate(step.roles)} if page else {}
         )
 
         def roles() -> dict[int, str]:
-            assert inside is not None
             return server_roles(inside.pid, backends, self.monitor.backend_pid)
 
-        return StepCounters(manifest.perf.get("path", ""), roles) if inside else StepCounters("", dict)
+        program = manifest.perf.get("path", "")
+        return StepCounters(program, roles, lacking(program))
 
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
         """The probes' frames are this step's from now on."""

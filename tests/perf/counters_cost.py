@@ -1,12 +1,12 @@
-"""What counting events by perf stat costs a server: the same client with perf attached, and without, in turns.
+"""What counting events costs a server: the same client with events counted, and without, in turns.
 
-    PGBED_SERVERS=... python -m tests.perf.counters_cost [--server 16.3-prebuilt] [--blocks N] [--turn S]
+    PGBED_SERVERS=... python -m tests.perf.counters_cost [--server 16.3-prebuilt] [--blocks N] [--turn S] [--perf]
 
 One client selects rows by their key, as fast as it can: statements so short that switches between processes, at which
-counting costs, are a large part of the work. perf is attached to all of the server's processes for every second turn,
-in blocks ABBA, as `bench run --counters` attaches it for a step. Printed are the ratios with perf to without, of the
-rate and of the backend's CPU time per operation, with 95 % intervals from the blocks; the promise is at most 1 % of
-either.
+counting costs, are a large part of the work. Events of all of the server's processes are counted for every second turn,
+in blocks ABBA, as `bench run --counters` counts them for a step: by perf where it counts events of the hardware, else
+from /proc; with --perf by perf in any case. Printed are the ratios of counted to not, of the rate and of the backend's
+CPU time per operation, with 95 % intervals from the blocks; the promise is at most 1 % of either.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from typing import NamedTuple
 import psycopg
 
 from engine.analysis.statistics import paired_interval
-from engine.core.counters import EVENTS
 from engine.core.model import Config
 from engine.host import perf
 from engine.host.procfs import TaskReader
-from engine.observe.step_counters import server_roles
+from engine.observe.step_counters import StepCounters, lacking, server_roles
 from engine.postgres import builds
 from engine.postgres.server import Server
 
@@ -62,11 +61,10 @@ def turn(connection: psycopg.Connection[tuple[object, ...]], backend: TaskReader
     return Turn(ops, ns, last.cpu_ns - first.cpu_ns)
 
 
-def measured(server: Server, program: str, blocks: int, seconds: float) -> list[list[Turn]]:
+def measured(server: Server, program: str, lack: str, blocks: int, seconds: float) -> list[list[Turn]]:
     """The turns of each block."""
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(TABLE)
-        pids = sorted(server_roles(server.pid, {}, 0))
         backend = TaskReader(connection.info.backend_pid, io=False)
         turn(connection, backend, WARM_S)
         found = []
@@ -76,16 +74,20 @@ def measured(server: Server, program: str, blocks: int, seconds: float) -> list[
                 if not counted:
                     turns.append(turn(connection, backend, seconds))
                     continue
-                with perf.Counting(program, pids) as counting:
-                    counting.start()
-                    turns.append(turn(connection, backend, seconds))
+                counters = StepCounters(program, lambda: server_roles(server.pid, {}, 0), lack)
+                counters.start()
+                turns.append(turn(connection, backend, seconds))
+                counters.finish()
+                counters.close()
+                if not counters.counted.roles:
+                    sys.exit(counters.counted.note)
             found.append(turns)
         backend.close()
     return found
 
 
 def ratios(blocks: Sequence[Sequence[Turn]]) -> tuple[list[float], list[float]]:
-    """Of each block with perf to without: of the rate, and of the CPU time per operation."""
+    """Of each block counted to not counted: of the rate, and of the CPU time per operation."""
     rates, costs = [], []
     for block in blocks:
         bare, watched = (
@@ -105,21 +107,21 @@ def main() -> int:
     parser.add_argument("--server", default="16.3-prebuilt")
     parser.add_argument("--blocks", type=int, default=60)
     parser.add_argument("--turn", type=float, default=0.2, help="seconds")
+    parser.add_argument("--perf", action="store_true", help="by perf, also where the machine shows no PMU")
     options = parser.parse_args()
     if "PGBED_SERVERS" not in os.environ:
         sys.exit("PGBED_SERVERS is not set: it names a folder of LABEL -> PostgreSQL install")
     program = perf.find()
-    if not program:
-        sys.exit("there is no perf here (Debian: linux-perf)")
+    lack = "" if options.perf else lacking(program)
     build = builds.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
     with tempfile.TemporaryDirectory(prefix="pgbed-counters-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         with Server(build, Config("cost", SETTINGS, "tests.perf"), Path(folder)) as server:
             server.create_database()
-            blocks = measured(server, program, options.blocks, options.turn)
+            blocks = measured(server, program, lack, options.blocks, options.turn)
     ops = sum(each.ops for block in blocks for each in block)
-    print(f"{options.server}, {len(blocks)} blocks of 4 x {options.turn:g} s, {ops} selects, {len(EVENTS)} events; "
-          "with perf to without:")  # fmt: skip
+    how = f"from /proc ({lack})" if lack else "by perf"
+    print(f"{options.server}, {len(blocks)} blocks of 4 x {options.turn:g} s, {ops} selects; counted {how}, to not:")
     rate, cost = map(paired_interval, ratios(blocks))
     for name, found in (("rate", rate), ("the backend's CPU per operation", cost)):
         bounds = "" if found.low is None else f" [{found.low:.4f}-{found.high:.4f}]"

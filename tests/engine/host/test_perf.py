@@ -19,7 +19,7 @@ from engine.core.counters import IPC, EventCount, per_op
 from engine.core.errors import UserError
 from engine.host import perf
 from engine.host.account import Account
-from engine.observe.step_counters import NO_PMU, StepCounters, believed, server_roles
+from engine.observe.step_counters import NO_PMU, StepCounters, believed, kernel_only, lacking, server_roles
 from engine.postgres.server import Server
 
 
@@ -108,10 +108,7 @@ def test_what_perf_does_not_print_is_refused_in_one_line(printed: str) -> None:
 
 
 def test_a_perf_that_is_not_there_or_refuses_is_a_sentence_and_no_failure() -> None:
-    nothing = StepCounters("", dict)
-    nothing.start()
-    nothing.finish()
-    assert not nothing.counted.roles and nothing.counted.note == "no counters: there is no perf here"
+    assert lacking("") == "there is no perf here" and "No such file or directory" in lacking("/no/such/perf")
     for program, why in (("/no/such/perf", "No such file or directory"), (shutil.which("false"), "without a word")):
         assert program
         refused = StepCounters(program, lambda: {os.getpid(): "server"})
@@ -142,8 +139,9 @@ def test_perf_says_what_can_be_counted_here(program: str, own: Account) -> None:
 
 
 @pytest.mark.outside
+@pytest.mark.parametrize("lack", ["", NO_PMU])
 def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
-    program: str, server: Callable[[int | str], Server]
+    program: str, server: Callable[[int | str], Server], lack: str
 ) -> None:
     running = server(16)
     with running.connect() as faulty, running.connect() as restless, running.connect() as monitor:
@@ -156,7 +154,7 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
             assert left_out not in found and found[running.pid] == "server"
             return found
 
-        counters = StepCounters(program, roles)
+        counters = StepCounters(program, roles, lack)
         counters.start()
         faulty.execute("SELECT count(*) FROM (SELECT md5(x::text) m FROM generate_series(1, 200000) x ORDER BY 1) t")
         restless.execute("SELECT count(pg_sleep(0.0005)) FROM generate_series(1, 300)")
@@ -172,8 +170,10 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
     assert switches["restless"] >= 300, switches
     assert faults["server"] > 50, "the one that came later"
     assert 0 < found["restless"]["task-clock"].count < found["faulty"]["task-clock"].count
+    assert all({"cpu-migrations", "major-faults"} <= counts.keys() for counts in found.values())
     pmu = any("instructions" in counts for counts in found.values())
-    assert counters.counted.note == ("" if pmu else NO_PMU)
+    assert counters.counted.by_perf == (not lack) and counters.counted.note == (kernel_only(lack) if lack else "")
+    assert lacking(program) == ("" if pmu else NO_PMU)
 
 
 ENGINE = """
@@ -205,7 +205,7 @@ def test_perf_goes_with_the_engine_and_says_so_when_it_was_killed(program: str, 
     with ThreadPoolExecutor() as pool:
         assert pool.submit(_gone, pid).result()
     counters = StepCounters(program, lambda: {sleeper: "server"})
-    assert counters._counting is not None
+    assert isinstance(counters._counting, perf.Counting)
     counters._counting._process.kill()
     counters.start()
     assert counters.counted.note.startswith("no counters: perf stat")
