@@ -14,14 +14,14 @@ MINUTE = (
     ),
     Stop(
         6,
-        "A stall: the client has work, and nothing moves. It is marked within two seconds, with what it waits for: "
-        "here a backend was stopped from outside.",
+        "A stall: the client has work, and nothing moves. It is marked within two seconds, with its cause. "
+        "There are two here: first a backend is stopped from outside, then one has to wait for a lock.",
         ("n",),
         until="STALL",
     ),
     Stop(
         8,
-        "Another one. Enter shows all that is known of it: who held the lock, with which statement, for how long.",
+        "The second one. Enter shows all that is known of it: who held the lock, with which statement, for how long.",
         ("n", "enter"),
         until="lock",
     ),
