@@ -28,6 +28,7 @@ from workloads.base import Headline, role_kind
 
 FAR_NS = 2**63 - 1  # later than any time
 _WITHIN = "t_ns > ? AND t_ns <= ?"
+_OF_ROLE, _ITS_STEP = "role_id = ?1", "(SELECT step_id FROM role WHERE id = ?1)"
 _OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?1)"
 LAST_TICK_NS = 1_000_000_000  # a step's last interval may end this much later than the step
 # What journals of schema 1.1 and older call what is called otherwise since.
@@ -339,8 +340,7 @@ class JournalReader:
 
     def role_seconds(self, role: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[RoleSecond]:
         """The intervals of a connection that end after one time, and not after another, in order."""
-        step = "(SELECT step_id FROM role WHERE id = ?1)"
-        return self._intervals(RoleSecond, RoleSecond._fields, "role_id = ?1", step, role, after_ns, until_ns)
+        return self._intervals(RoleSecond, RoleSecond._fields, _OF_ROLE, _ITS_STEP, role, after_ns, until_ns)
 
     def seconds(self, step: int, after_ns: int, until_ns: int) -> list[RoleSecond]:
         """The intervals of all connections of a step that end after one time, and not after another, in order."""
@@ -359,16 +359,14 @@ class JournalReader:
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
         """Fields of all intervals of a connection in order, for who takes them all at once: those of `Count`."""
         assert set(names) <= set(Count._fields)
-        rows = self._rows("role_second", ", ".join(names), "role_id = ?", role, order="t_ns")
-        return converted(rows, list[tuple[int, ...]], self._table("role_second"))
+        return self._intervals(tuple[int, ...], names, _OF_ROLE, _ITS_STEP, role)
 
     def packed_services(self, role: int) -> list[tuple[int, bytes]]:
         """The service times of all intervals of a connection in order, as they are stored: (t_ns, histogram).
 
         Nothing says yet that a histogram is undamaged.
         """
-        rows = self._rows("role_second", "t_ns, service", "role_id = ?", role, order="t_ns")
-        return converted(rows, list[tuple[int, bytes]], self._table("role_second"))
+        return self._intervals(tuple[int, bytes], ("t_ns", "service"), _OF_ROLE, _ITS_STEP, role)
 
     def waits(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, str | None]]:
         """What a step's connections waited for at the ends of their intervals: (role, t_ns, dt_ns, event), in order."""

@@ -38,6 +38,10 @@ def long_run(path: Path, repeats: int, seconds: int) -> Path:
     ]
     with sqlite3.connect(path / "journal.db") as journal:
         journal.execute("DELETE FROM role_second")
+        # One after another, as those of a real run are.
+        (first_ns,) = journal.execute("SELECT min(started_ns) FROM step").fetchone()
+        began = f"{first_ns} + id * {seconds + 60} * 1000000000"
+        journal.execute(f"UPDATE step SET started_ns = {began}, ended_ns = {began} + {seconds} * 1000000000")
         for role, began_ns in journal.execute(
             "SELECT role.id, step.started_ns FROM role JOIN step ON step.id = step_id"
         ).fetchall():
