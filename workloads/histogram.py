@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 BUCKETS = 3328
 HIGHEST_US = 2**32 - 1
@@ -69,13 +69,19 @@ def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
 
     None for an empty histogram. `q` = 0.99 is the 99th percentile.
     """
-    wanted = max(1, -(-int(q * sum(histogram.values()) * 1_000_000) // 1_000_000))
-    seen = 0
+    return quantiles_us(histogram, (q,))[0]
+
+
+def quantiles_us(histogram: Mapping[int, int], ascending: Sequence[float]) -> list[int | None]:
+    """Several of them, from the least to the greatest, for the price of one: see `quantile_us`."""
+    total, seen = sum(histogram.values()), 0
+    wanted = [max(1, -(-int(q * total * 1_000_000) // 1_000_000)) for q in ascending]
+    found: list[int | None] = []
     for bucket in sorted(histogram):
         seen += histogram[bucket]
-        if seen >= wanted:
-            return bounds(bucket)[1]
-    return None
+        while len(found) < len(wanted) and seen >= wanted[len(found)]:
+            found.append(bounds(bucket)[1])
+    return found + [None] * (len(wanted) - len(found))
 
 
 def pack(histogram: Mapping[int, int]) -> bytes:

@@ -224,9 +224,8 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
         **role.outcomes,
     }
     for title, pairs in (("service", role.histogram), ("response", role.response)):
-        counts = dict(pairs)
-        for q in QUANTILES if counts else ():
-            figures[f"{title}_{quantile_name(q)}_us"] = histogram.quantile_us(counts, q)
+        for q, value in zip(QUANTILES, histogram.quantiles_us(dict(pairs), QUANTILES), strict=True) if pairs else ():
+            figures[f"{title}_{quantile_name(q)}_us"] = value
     return figures
 
 

@@ -23,10 +23,10 @@ WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 @contextmanager
 def readable(run: Path) -> Iterator[None]:
     """Turns SQLite's complaints into one line for the user: a file that may not be read is not a damaged one."""
-    path = run / "journal.db"
     try:
         yield
     except UnicodeDecodeError as error:  # a message of SQLite that quotes a damaged schema
+        path = run / "journal.db"
         raise UserError(f"{path}: damaged or truncated; try sqlite3's .recover on a copy of the folder") from error
     except sqlite3.DatabaseError as error:
         text = visible(str(error))[:200]  # a damaged schema's statement would be quoted whole
@@ -41,7 +41,7 @@ def readable(run: Path) -> Iterator[None]:
                 why = f"cannot be read or written: {text}"
             case _:
                 why = f"damaged or truncated ({text}); try sqlite3's .recover on a copy of the folder"
-        raise UserError(f"{path}: {why}") from error
+        raise UserError(f"{run / 'journal.db'}: {why}") from error
 
 
 def database_path(run: Path) -> Path:

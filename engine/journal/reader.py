@@ -252,7 +252,9 @@ class JournalReader:
         self.run = run
         self._record = read_record(run)
         self._log = run / "journal.db-wal"
+        self._place = str(run / "journal.db")
         self._opened = 0
+        self._tables: tuple[int, dict[str, set[str]]] = (-1, {})  # the schema's version, and columns by table
         self._open()
 
     def _open(self) -> None:
@@ -519,14 +521,24 @@ class JournalReader:
         return {OLD_NAMES.get(name, name): value for name, value in record.items()}
 
     def _columns(self, table: str) -> set[str]:
-        """The columns of a table; none where there is no such table."""
-        return {str(name) for (name,) in self._rows("pragma_table_info(?)", "name", "1", table, order="cid")}
+        """The columns of a table; none where there is no such table. An engine that goes on with a run may add some."""
+        with readable(self.run):
+            self._reopen_if_changed()
+            (version,) = self._db.execute("PRAGMA schema_version").fetchone()
+        if self._tables[0] != version:
+            self._tables = (version, {})
+        known = self._tables[1]
+        if table not in known:
+            known[table] = {
+                str(name) for (name,) in self._rows("pragma_table_info(?)", "name", "1", table, order="cid")
+            }
+        return known[table]
 
     def _has(self, table: str) -> bool:
-        return bool(self._rows("sqlite_master", "1", "type = 'table' AND name = ?", table, order="name"))
+        return bool(self._columns(table))
 
     def _table(self, table: str) -> str:
-        return f"{self.run / 'journal.db'}: table {table}"
+        return f"{self._place}: table {table}"
 
     def _rows(self, table: str, columns: str, where: str, *arguments: Any, order: str = "id") -> list[tuple[Any, ...]]:
         with readable(self.run):
