@@ -29,6 +29,8 @@ ROOT = Path("/")
 PLACE = "var/lib/pgbed/kernels"
 SPECIALISATIONS = "run/current-system/specialisation"
 INITRD = "initrd"
+# mkinitramfs looks in /boot for what a kernel can unpack: it sees a /boot of its own that says so, and goes with it.
+WITH_CONFIG = 'mount -t tmpfs pgbed /boot; cp "$1" "/boot/config-$3"; exec mkinitramfs -o "$2" "$3"'
 # What the boot loader adds, and what is this boot's own.
 NOT_PASSED = re.compile(rf"(BOOT_IMAGE|initrd|init)=.*|{re.escape(kexec.MARK)}")
 
@@ -112,10 +114,13 @@ def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
             raise UserError(
                 f"kernel '{label}': {link} is there already: this release is the system's, called {release}"
             )
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(modules)
         progress(f"kernel {label}: making the initial file system of {release}")
         _run("depmod", release)
-        _run("mkinitramfs", "-o", str(folder / INITRD), release)
+        _run(
+            "unshare", "--mount", "sh", "-ec", WITH_CONFIG, "sh", str(folder / "config"), str(folder / INITRD), release
+        )
     except BaseException:
         _take_away(folder, root)
         raise

@@ -109,6 +109,25 @@ def test_a_kernel_whose_image_cannot_be_read_is_listed_as_such(root: Path, monke
     assert f"{closed}: Permission denied; only root may read it" in done.stderr.replace("\n", "")
 
 
+@pytest.mark.outside
+@pytest.mark.timeout(600)
+def test_what_a_kernel_needs_to_boot_this_machine_is_made_and_taken_away() -> None:
+    label = "6.12-distro"
+    boot, modules = sorted(Path("/boot").iterdir()), sorted(Path("/lib/modules").glob("*"))
+    installed = host_kernels.install(label, print)
+    try:
+        kernel = host_kernels.resolve(label)
+        assert (kernel.initrd, kernel.provenance) == (str(installed.initrd), "host") and kernel.options["HZ"]
+        words = ["lsinitramfs", str(installed.initrd)]
+        files = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert "init" in files
+        assert any(f"modules/{kernel.release}/" in name and "/virtio_blk.ko" in name for name in files)
+        assert Path(f"/lib/modules/{kernel.release}/modules.dep").stat().st_size
+    finally:
+        host_kernels.remove(label)
+    assert (sorted(Path("/boot").iterdir()), sorted(Path("/lib/modules").glob("*"))) == (boot, modules)
+
+
 def called(*words: str) -> subprocess.CompletedProcess[str]:
     """`bench host-kernels …`."""
     command = [sys.executable, "-m", "engine", "host-kernels", *words]
