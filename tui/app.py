@@ -144,8 +144,9 @@ class Bench(BenchApp):
             self.push_screen(_Palette(placeholder="search commands", id="--command-palette"))
 
     def say(self, text: str, mark: str = "") -> None:
-        if isinstance(self.screen, BenchScreen):
-            self.screen.notify_line(text, mark)
+        for screen in self.screen_stack[-1:]:  # there is none while the interface closes
+            if isinstance(screen, BenchScreen):
+                screen.notify_line(text, mark)
 
     def action_leave(self) -> None:
         """Closes what lies over the screen; on the screen itself leaves. A run continues."""

@@ -324,3 +324,12 @@ def test_what_goes_wrong_beside_the_picture_is_said_and_ends_nothing(recording: 
         assert "internal error: LookupError: no such thing" in " ".join(text(pilot).split())
 
     on_each_screen(recording, act)
+
+
+def test_a_worker_that_fails_while_the_interface_closes_ends_in_no_traceback(tmp_path: Path) -> None:
+    async def leave(pilot: Pilot[Any]) -> None:
+        await pilot.press("q")
+
+    app = drive(leave, None, tmp_path, screen="history")
+    assert not app.screen_stack
+    app.say("internal error: it was too late", "warning")
