@@ -42,7 +42,7 @@ from engine.analysis.cells import ComparedCells
 from engine.analysis.results import StepResult
 from engine.core.attribution import PHASE, TITLES, Attribution, Part
 from engine.core.comparison import HEADLINES, TIME, Ratio
-from engine.core.model import RoleTotals, judged_by, ops
+from engine.core.totals import RoleTotals, judged_by, ops
 from engine.core.waits import by_kind, shares
 
 Parts = dict[str, float]  # us per op, by the names of `TITLES`

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.analysis.metrics import SLIVER_NS
-from engine.core.model import progress
 from engine.core.sweep import Level
-from engine.journal.reader import JournalReader, StepRow
+from engine.core.totals import progress
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 from workloads.base import role_kind
 
 LEVEL = 0.01  # how often a step without a change may be flagged

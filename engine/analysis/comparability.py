@@ -15,9 +15,10 @@ from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.results import CellResult, Environment, RunResult, StepResult
 from engine.core.comparison import Check
 from engine.core.errors import UserError
-from engine.core.model import PROBED_ARM, RoleTotals, Subject, config_key
+from engine.core.model import PROBED_ARM, Subject, config_key
 from engine.core.record import converted
 from engine.core.text import visible
+from engine.core.totals import RoleTotals
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from workloads import workload
 from workloads.names import UnknownName

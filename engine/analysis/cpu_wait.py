@@ -12,7 +12,8 @@ from statistics import median
 
 from engine.analysis.cells import ComparedCells
 from engine.analysis.results import StepResult
-from engine.core.model import Subject, judged_by, ops
+from engine.core.model import Subject
+from engine.core.totals import judged_by, ops
 
 SLOWER = 1.05  # from here on the time per op is longer by so much that it is worth a sentence
 LEAST = 0.2  # a cause of less than this part of it is not named

@@ -14,10 +14,10 @@ from operator import attrgetter
 from typing import Any
 
 from engine.core import waits
-from engine.core.comparison import StatementTime
+from engine.core.cell_step import StatementTime
 from engine.core.counters import per_op
-from engine.core.model import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
 from engine.core.record import converted
+from engine.core.totals import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
 from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
 from probes import figures
 from workloads import histogram

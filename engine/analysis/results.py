@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from engine.analysis import metrics, stall_text, transactions
-from engine.core.comparison import StallRecord
+from engine.core.cell_step import StallRecord
 from engine.core.errors import UserError
-from engine.core.model import Cell, Manifest, StepTotals, progress
+from engine.core.model import Cell, Manifest
 from engine.core.record import converted
 from engine.core.text import visible
+from engine.core.totals import StepTotals, progress
 from engine.journal import outcome
-from engine.journal.reader import Attempt, EventRow, JournalReader, SliceRow, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt, EventRow, SliceRow, StepRow
 
 Environment = dict[str, Any]
 

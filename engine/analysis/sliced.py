@@ -21,7 +21,7 @@ from engine.analysis.statistics import ALPHA
 from engine.core.comparison import CPU, RATE
 from engine.core.model import Subject
 from engine.core.slices import TURNS, LogRatio
-from engine.journal.reader import SliceRow
+from engine.journal.rows import SliceRow
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}

@@ -17,9 +17,11 @@ from engine.analysis.sliced import Block, leak_share
 from engine.analysis.slices import SelfCheck, within_pair
 from engine.core.comparison import RATE
 from engine.core.errors import UserError, unknown
-from engine.core.model import Subject, judged_by
+from engine.core.model import Subject
 from engine.core.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
-from engine.journal.reader import JournalReader, SliceRow
+from engine.core.totals import judged_by
+from engine.journal.reader import JournalReader
+from engine.journal.rows import SliceRow
 from workloads.base import COUNTED_IN_ROWS
 
 

@@ -12,9 +12,10 @@ from statistics import median
 from engine.analysis import change_points, published
 from engine.analysis.cells import ComparedCells
 from engine.core.comparison import RATE, Ratio
-from engine.core.model import Subject, judged_by
+from engine.core.model import Subject
 from engine.core.record import converted
 from engine.core.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
+from engine.core.totals import judged_by
 from engine.journal.reader import JournalReader
 
 MIN_POINTS = 2

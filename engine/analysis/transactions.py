@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from engine.core.comparison import TransactionTimes
-from engine.core.model import StepTotals, ops
+from engine.core.cell_step import TransactionTimes
 from engine.core.record import converted
-from engine.journal.reader import StepRow, Transaction
+from engine.core.totals import StepTotals, ops
+from engine.journal.rows import StepRow, Transaction
 
 LOAD = "load"  # in the report of a step's clients: what each transaction loads, see `workloads.base.Launch`
 

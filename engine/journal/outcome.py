@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Container, Sequence
 
 from engine.core.model import Cell, Manifest
-from engine.journal.reader import Attempt, EventRow, chosen_attempts, chosen_together
+from engine.journal.reader import chosen_attempts, chosen_together
+from engine.journal.rows import Attempt, EventRow
 
 
 def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:

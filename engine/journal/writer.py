@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from engine.core.errors import UserError
-from engine.core.model import StepTotals
 from engine.core.record import converted, parsed
+from engine.core.totals import StepTotals
 from engine.host.account import make_passable
 from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
 from engine.journal.lock import take
-from engine.journal.reader import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
+from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 
 
 class Rows(Protocol):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.model import RoleTotals
+from engine.core.totals import RoleTotals
 from engine.host.procfs import Task, TaskReader
 from engine.observe.evidence import RoleSecond as SeenSecond
 from engine.observe.histograms import Histograms
@@ -77,7 +77,7 @@ Found = tuple[Connection, Change]
 class Ticked(NamedTuple):
     """An interval of all connections, and what it shows of stalls.
 
-    `seconds` are rows of the journal, in the order of the fields of `engine.journal.reader.RoleSecond`; `outcomes` are
+    `seconds` are rows of the journal, in the order of the fields of `engine.journal.rows.RoleSecond`; `outcomes` are
     of those whose transactions did not all end well; `times` are transactions that are timed one by one: (client, when
     it ended, how long it took).
     """

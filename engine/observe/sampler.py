@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.core.clock import Anchor
-from engine.core.model import RoleTotals
+from engine.core.totals import RoleTotals
 from engine.host.procfs import difference
 from engine.journal.reader import TRANSACTIONS
 from engine.observe.ages import ActiveAges

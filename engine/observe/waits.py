@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.journal.reader import WaitSecond
+from engine.journal.rows import WaitSecond
 from engine.postgres.activity import Activity, Observed
 from engine.postgres.pgstat import MonitorError
 from workloads.page import Control, Page

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.core.comparison import INSTRUCTIONS, CellStep, Comparison, middle
+from engine.core.cell_step import CellStep
+from engine.core.comparison import INSTRUCTIONS, Comparison, middle
 from engine.core.counters import EVENTS, IPC, OTHERS
-from engine.core.model import role_place
+from engine.core.totals import role_place
 from engine.report.tables import Notes, Row, Section, number, ratio_text
 
 TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),

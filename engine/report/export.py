@@ -39,11 +39,12 @@ from engine.analysis.results import RunResult, StepResult, load, published_by_ce
 from engine.core.counters import BY_NAME
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import progress
 from engine.core.text import csv_text, visible
+from engine.core.totals import progress
 from engine.host.files import is_name, read_plain
 from engine.journal.manifest import MAX_BYTES
-from engine.journal.reader import JournalReader, RoleRow, RoleSecond, SliceRow, service_counts
+from engine.journal.reader import JournalReader, service_counts
+from engine.journal.rows import RoleRow, RoleSecond, SliceRow
 from engine.journal.runs import planned
 from workloads import histogram
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from engine.core.format import span
 from engine.core.kernel import HOST
 from engine.core.text import visible
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.abreast import Abreast, so_far_words
 from engine.view.events import event_words, incident_words, incidents_of
 from engine.view.player import Player

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from engine.core.comparison import Comparison, middle
 from engine.core.format import duration
-from engine.core.model import role_place
+from engine.core.totals import role_place
 from engine.report.tables import LUMPED_ROLES, Section
 from workloads.base import role_kind
 

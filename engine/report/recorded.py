@@ -7,9 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.core.comparison import CellStep, Comparison
+from engine.core.cell_step import CellStep
+from engine.core.comparison import Comparison
 from engine.journal import outcome
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 
 
 @dataclass(frozen=True, slots=True)

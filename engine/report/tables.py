@@ -10,9 +10,10 @@ from typing import Any
 
 from engine.analysis import metrics
 from engine.analysis.results import load, published_by_cell
-from engine.core.comparison import RATE, TIME, CellStep, Comparison, Incident, Ratio, middle
+from engine.core.cell_step import CellStep, Incident
+from engine.core.comparison import RATE, TIME, Comparison, Ratio, middle
 from engine.core.format import duration, size
-from engine.core.model import role_place
+from engine.core.totals import role_place
 from probes.table import PHASES
 from workloads.base import role_kind
 from workloads.histogram import REFERENCE_BUCKETS

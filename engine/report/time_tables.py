@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
 
-from engine.core.comparison import Comparison, TransactionTimes, middle
+from engine.core.cell_step import TransactionTimes
+from engine.core.comparison import Comparison, middle
 from engine.report import tables
 from workloads.page import TIMES
 

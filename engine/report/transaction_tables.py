@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.core.comparison import FULL_RATE, RATE, CellStep, Comparison, StatementTime, middle
+from engine.core.cell_step import CellStep, StatementTime
+from engine.core.comparison import FULL_RATE, RATE, Comparison, middle
 from engine.report import tables, time_tables
 from workloads.page import OUTCOMES
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.core.comparison import CellStep, Comparison
-from engine.core.model import role_place
+from engine.core.cell_step import CellStep
+from engine.core.comparison import Comparison
+from engine.core.totals import role_place
 from engine.core.waits import KINDS, by_kind
 from engine.report.tables import WHERE, Notes, Row, Section
 

@@ -18,7 +18,8 @@ from engine.core.comparison import MIN_PAIRS
 from engine.core.format import span
 from engine.core.model import Look, Manifest
 from engine.journal import outcome
-from engine.journal.reader import Attempt, JournalReader
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt
 from engine.journal.writer import JournalWriter
 
 NAMED = 4  # steps that are named; others are counted

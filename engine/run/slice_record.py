@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from engine.journal.reader import SliceRow
+from engine.journal.rows import SliceRow
 from engine.journal.writer import JournalWriter
 from engine.run.conductor import Slice
 from workloads import turns

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 from engine.core.clock import Anchor, patient
 from engine.core.counters import OBSERVER
-from engine.core.model import PROBED_ARM, Cell, Manifest, StepTotals
+from engine.core.model import PROBED_ARM, Cell, Manifest
 from engine.core.record import converted
+from engine.core.totals import StepTotals
 from engine.elsewhere.host import ClientHost
 from engine.host import disk
 from engine.host.counters import Host, cpu_busy_ns, device_of

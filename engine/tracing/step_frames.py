@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.journal.reader import ProbeFrame
+from engine.journal.rows import ProbeFrame
 from probes import figures, folding
 from probes.frames import Frame, Quality, by_role
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.core.model import Cell, Manifest
-from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt, EventRow, StepRow
 from engine.view.events import incidents_of, lasts
 from engine.view.slice_series import Lane, SliceSeries, SoFar
 from engine.view.step_series import SECOND_NS, StepSeries

@@ -8,7 +8,8 @@ from functools import cache
 from statistics import median
 
 from engine.core.model import Cell
-from engine.journal.reader import Attempt, JournalReader
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt
 from engine.view.ghost import Ghost, base_place
 from engine.view.step_series import StepSeries
 

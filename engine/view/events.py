@@ -8,7 +8,7 @@ from typing import Any
 from engine.core.format import short
 from engine.core.incidents import incidents, most_telling
 from engine.core.text import visible
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 
 AFTER_NS = 5_000_000_000  # of what followed a stall is seen with it
 

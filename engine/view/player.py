@@ -20,7 +20,8 @@ from engine.core.kernel import HOST
 from engine.core.model import Subject
 from engine.journal import outcome
 from engine.journal.lock import is_locked
-from engine.journal.reader import Attempt, EngineStart, EventRow, JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt, EngineStart, EventRow, StepRow
 from engine.view.abreast import Beside, Together
 from engine.view.base_cells import BaseCells
 from engine.view.events import incident_beside, incidents_of, landing_ns, lasts

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from engine.core.model import Cell
 from engine.journal.lock import is_locked
-from engine.journal.reader import FAR_NS, Attempt, EngineStart, EventRow, JournalReader, ProbeFrame, StepRow
+from engine.journal.reader import FAR_NS, JournalReader
+from engine.journal.rows import Attempt, EngineStart, EventRow, ProbeFrame, StepRow
 from engine.view.probe_series import LATE_NS
 from engine.view.step_series import SECOND_NS
 

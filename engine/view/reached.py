@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.model import SLA_FRACTION, sla
+from engine.core.totals import SLA_FRACTION, sla
 from engine.view.step_series import StepSeries
 from engine.view.view_state import Sla
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from engine.core.model import Cell
-from engine.journal.reader import Attempt
+from engine.journal.rows import Attempt
 
 
 @dataclass(frozen=True, slots=True)

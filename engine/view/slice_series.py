@@ -13,7 +13,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from engine.core.slices import TURNS, half_width_at_every_moment, log_ratio
-from engine.journal.reader import JournalReader, SliceRow, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import SliceRow, StepRow
 from engine.view.step_series import SECOND_NS, Series
 from workloads.base import COUNTED_IN_ROWS
 

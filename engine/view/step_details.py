@@ -12,7 +12,8 @@ from math import log2
 from typing import Any, NamedTuple
 
 from engine.host.counters import CPU_COLUMNS
-from engine.journal.reader import JournalReader, RoleRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import RoleRow
 from engine.view.step_series import SECOND_NS, Series
 from engine.view.tally import Sort
 from workloads import histogram

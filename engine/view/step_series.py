@@ -12,8 +12,9 @@ from itertools import groupby
 from operator import attrgetter
 from statistics import median
 
-from engine.core.model import progress
-from engine.journal.reader import Count, EventRow, JournalReader, RoleRow, StepRow
+from engine.core.totals import progress
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Count, EventRow, RoleRow, StepRow
 
 SECOND_NS = 1_000_000_000
 

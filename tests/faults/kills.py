@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.model import StepTotals
+from engine.core.totals import StepTotals
 from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
 from tests.faults.call import Case

@@ -23,7 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 from tests.support.steprun import cpu_s
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,7 +31,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Sparkline
 
 from engine.core.clock import Clock
-from engine.journal.reader import RoleSecond
+from engine.journal.rows import RoleSecond
 from engine.journal.writer import JournalWriter
 from engine.view.player import Player
 from engine.view.step_series import Series

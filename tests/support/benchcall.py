@@ -17,7 +17,8 @@ from typing import Any, TypeVar, cast
 import psycopg
 
 from engine.journal.lock import is_locked
-from engine.journal.reader import Attempt, EventRow, JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt, EventRow, StepRow
 from engine.postgres.server import SUPERUSER
 from tests.support import warm
 

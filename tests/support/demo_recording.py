@@ -24,7 +24,8 @@ from typing import Any
 import psycopg
 
 from engine.journal.packed import pack
-from engine.journal.reader import Attempt, JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt, StepRow
 from engine.postgres.server import SUPERUSER
 from tests.support.benchcall import Bench, wait_for
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.clock import Clock
-from engine.journal.reader import RoleSecond
+from engine.journal.rows import RoleSecond
 from engine.journal.writer import JournalWriter
 from engine.view.step_series import SECOND_NS
 from tests.support.made_run import make_run

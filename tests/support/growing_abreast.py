@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.model import Cell, Subject
-from engine.journal.reader import RoleSecond, SliceRow
+from engine.journal.rows import RoleSecond, SliceRow
 from engine.journal.writer import JournalWriter
 from engine.view.step_series import SECOND_NS
 from tests.support.growing import START_NS, WALL_NS, Hand

@@ -18,8 +18,8 @@ from engine.analysis.comparison import compare
 from engine.core.comparison import SIGNS, Comparison, Ratio, Spread
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.errors import UserError
-from engine.core.model import StepTotals
 from engine.core.record import converted
+from engine.core.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import tables
 from engine.report.render import to_json

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.core.model import sla
+from engine.core.totals import sla
 from engine.journal.reader import JournalReader
 from engine.observe.stall_snapshot import StallSnapshot
 from engine.view.events import event_words

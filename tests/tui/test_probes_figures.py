@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.journal.reader import EventRow, ProbeFrame, StepRow
+from engine.journal.rows import EventRow, ProbeFrame, StepRow
 from engine.view import probe_series
 from engine.view.probe_reading import Wanted, look
 from engine.view.probe_series import Column, ProbeSeries, Sums

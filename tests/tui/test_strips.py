@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.step_details import Weighed, band, band_us
 from engine.view.step_series import SECOND_NS, Series
 from engine.view.tally import Tally

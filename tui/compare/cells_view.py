@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from engine.core.comparison import RATE, SLA, TIME, CellStep, Comparison, StallRecord
+from engine.core.cell_step import SLA, CellStep, StallRecord
+from engine.core.comparison import RATE, TIME, Comparison
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
 from tui.compare.details import judged_by

@@ -4,7 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engine.core.comparison import HEADLINES, SLA, STALLS, CellStep, Comparison, Ratio
+from engine.core.cell_step import SLA, STALLS, CellStep
+from engine.core.comparison import HEADLINES, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
 from tui.compare.dots import DotRow, strips
 from tui.compare.table import (

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from textual.binding import Binding
 
-from engine.core.comparison import CellStep, Comparison
+from engine.core.cell_step import CellStep
+from engine.core.comparison import Comparison
 from engine.core.errors import UserError
 from engine.core.format import short
 from engine.view.player import legible

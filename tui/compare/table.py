@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core.comparison import DURATIONS, FULL_RATE, HEADLINES, P99, RATE, SLA, STALLS, TIME, Comparison, Ratio
+from engine.core.cell_step import SLA, STALLS
+from engine.core.comparison import DURATIONS, FULL_RATE, HEADLINES, P99, RATE, TIME, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
 from tui.glyphs import Glyphs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from engine.core.format import short
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.abreast import Abreast
 from engine.view.envelope import columns_of
 from engine.view.player import Player

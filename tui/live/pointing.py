@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.widget import Widget
 
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.events import main_stall
 from engine.view.step_series import SECOND_NS
 from tui.live.replaying import Replaying

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine.core.format import short
-from engine.journal.reader import ProbeFrame
+from engine.journal.rows import ProbeFrame
 from engine.view.probe_series import quantile_us
 from tui.marks import Line, Span, line
 

@@ -8,7 +8,7 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 
 from engine.core.errors import UserError
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.events import main_stall
 from engine.view.player import Player, legible
 from engine.view.view_state import ViewState

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from engine.core.format import clock, duration, short, span, three
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.abreast import reach_words, so_far_words
 from engine.view.events import event_words, incident_words, lasts
 from engine.view.step_series import SECOND_NS, StepSeries

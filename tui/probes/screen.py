@@ -13,7 +13,7 @@ from engine.core.errors import UserError
 from engine.core.flame import FlameGraph
 from engine.core.record import converted, visible_record
 from engine.journal.lock import is_locked
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.player import legible
 from engine.view.probe_reading import SAMPLED, News, Place, Wanted, look
 from engine.view.probe_series import ProbeSeries, in_order

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core.format import short
-from engine.core.model import StepTotals
-from engine.journal.reader import EventRow, ProbeFrame
+from engine.core.totals import StepTotals
+from engine.journal.rows import EventRow, ProbeFrame
 from engine.view.probe_reading import SAMPLED
 from engine.view.step_series import SECOND_NS
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from engine.core.format import clock, short
-from engine.journal.reader import EventRow, ProbeFrame
+from engine.journal.rows import EventRow, ProbeFrame
 from engine.view.envelope import columns_of
 from engine.view.probe_series import Column, Histogram, add_pairs, quantile_us
 from tui.glyphs import Glyphs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from engine.core.flame import FlameGraph
 from engine.core.format import clock, short
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.probe_reading import Place
 from engine.view.probe_series import ProbeSeries, Sums
 from engine.view.step_series import SECOND_NS

@@ -1,7 +1,7 @@
 """The axes of time of a step's charts: the whole of it, a part of it, and where stalls lie on them. All in ns."""
 
 from engine.core.format import clock, span
-from engine.journal.reader import EventRow, StepRow
+from engine.journal.rows import EventRow, StepRow
 from engine.view.abreast import Abreast
 from engine.view.events import until_ns
 from engine.view.step_series import SECOND_NS

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from engine.journal.reader import EventRow
+from engine.journal.rows import EventRow
 from engine.view.envelope import columns_of
 from engine.view.events import until_ns
 from engine.view.step_series import SECOND_NS

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.analysis.sliced_step import sliced_step
-from engine.core.comparison import INSTRUCTIONS, CellStep, Comparison, Ratio, middle
+from engine.core.cell_step import CellStep
+from engine.core.comparison import INSTRUCTIONS, Comparison, Ratio, middle
 from engine.core.errors import UserError
-from engine.core.model import role_place
+from engine.core.totals import role_place
 from engine.core.waits import KINDS, by_kind
-from engine.journal.reader import StepRow
+from engine.journal.rows import StepRow
 from engine.report.html.series import BANDS, heat_of, marks, read_rates
 from engine.report.recorded import Recorded
 from engine.report.tables import PER_OP

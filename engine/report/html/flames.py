@@ -13,7 +13,7 @@ from typing import Any
 from engine.analysis import results
 from engine.core.comparison import Comparison
 from engine.core.errors import UserError
-from engine.core.model import role_place
+from engine.core.totals import role_place
 from engine.report import flame
 from engine.report.flame import Node, Profile
 from engine.tracing import stacks

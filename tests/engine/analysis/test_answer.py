@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.analysis.comparison import compare
-from engine.core.model import Cell, StepTotals
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from tests.support.made_run import ENVIRONMENT, make_run
 
 Effects = Mapping[tuple[str, str], float]

@@ -27,7 +27,8 @@ from engine.analysis.comparison import compare, compared_cells
 from engine.analysis.statistics import share_interval
 from engine.core.attribution import Attribution
 from engine.core.comparison import Comparison
-from engine.core.model import Build, Cell, StepTotals
+from engine.core.model import Build, Cell
+from engine.core.totals import StepTotals
 from engine.journal.lock import is_locked
 from engine.report import render
 from tests.support.benchcall import Bench, connect, nothing_left

@@ -11,7 +11,8 @@ import pytest
 from engine.analysis.comparison import compare
 from engine.core.comparison import Check
 from engine.core.errors import UserError
-from engine.core.model import Cell, StepTotals
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from tests.support.made_run import ENVIRONMENT, made_slices, make_run
 
 

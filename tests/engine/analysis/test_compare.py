@@ -13,7 +13,8 @@ from engine.analysis import metrics
 from engine.analysis.comparison import compare
 from engine.core.comparison import Comparison, Ratio, Verdict
 from engine.core.errors import UserError
-from engine.core.model import Cell, StepTotals, Subject
+from engine.core.model import Cell, Subject
+from engine.core.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_csv, to_json
 from tests.support.made_run import ENVIRONMENT, SECOND_NS, keep, made_role, make_run

@@ -10,7 +10,8 @@ import pytest
 
 from engine.analysis.machine import Interval, MachineInterval, machine, mean
 from engine.core.errors import UserError
-from engine.journal.reader import JournalReader, RoleSecond
+from engine.journal.reader import JournalReader
+from engine.journal.rows import RoleSecond
 from engine.journal.writer import JournalWriter
 from tests.support.made_run import make_run
 

@@ -18,7 +18,8 @@ import pytest
 
 from engine.analysis import noise
 from engine.analysis.results import load
-from engine.core.model import Build, Cell, StepTotals
+from engine.core.model import Build, Cell
+from engine.core.totals import StepTotals
 from tests.support.benchcall import Bench
 from tests.support.made_run import ENVIRONMENT, STEPS, make_run
 

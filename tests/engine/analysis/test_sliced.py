@@ -15,7 +15,8 @@ from engine.analysis.cells import Pair
 from engine.analysis.comparison import compare
 from engine.analysis.results import load
 from engine.core.model import Cell
-from engine.journal.reader import Attempt, SliceRow, chosen_together
+from engine.journal.reader import chosen_together
+from engine.journal.rows import Attempt, SliceRow
 from tests.support.made_run import made_slices, make_run
 
 STEP = "qr100"

@@ -13,7 +13,7 @@ from engine.analysis.comparison import compare, compared_cells
 from engine.analysis.sliced_step import sliced_step
 from engine.core.errors import UserError
 from engine.core.model import Cell
-from engine.journal.reader import SliceRow
+from engine.journal.rows import SliceRow
 from tests.support.made_run import made_slices, make_run
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}

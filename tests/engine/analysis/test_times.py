@@ -15,7 +15,8 @@ from engine.analysis.comparison import compare
 from engine.analysis.noise import smallest_effects
 from engine.core.comparison import Comparison
 from engine.core.format import duration
-from engine.core.model import Cell, StepTotals
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from engine.journal.reader import JournalReader
 from engine.report.render import to_csv, to_json, to_markdown
 from engine.view.run_summary import read_cells, read_run

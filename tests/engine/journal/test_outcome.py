@@ -10,7 +10,7 @@ import pytest
 from engine.core.model import Interleave, Manifest
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import Attempt
+from engine.journal.rows import Attempt
 from tests.support.made_run import make_run
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.journal import wire
-from engine.journal.reader import JournalReader, RoleSecond
+from engine.journal.reader import JournalReader
+from engine.journal.rows import RoleSecond
 from engine.journal.wire import Receiver, Wire
 from engine.journal.writer import JournalWriter, create_run
 from tests.support.made_run import made_totals

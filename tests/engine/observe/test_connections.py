@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.host.procfs import Task
-from engine.journal.reader import RoleSecond
+from engine.journal.rows import RoleSecond
 from engine.observe.connections import Connections, Ticked
 from engine.observe.stalls import StallRule
 from engine.postgres.activity import Observed, Wait

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from engine.core.model import Build
-from engine.journal.reader import EventRow, JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import EventRow, StepRow
 from engine.postgres.server import SUPERUSER
 from tests.support.benchcall import LONG, STALL_END_S, Bench, wait_for
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from engine.core.errors import UserError
 from engine.core.flame import FlameGraph
-from engine.core.model import Cell, StepTotals, Subject
+from engine.core.model import Cell, Subject
 from engine.core.record import converted
+from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
 from engine.report import flame
 from engine.report.flame import Profile

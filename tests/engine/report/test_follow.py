@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from engine.journal.reader import EventRow, JournalReader, RoleSecond
+from engine.journal.reader import JournalReader
+from engine.journal.rows import EventRow, RoleSecond
 from engine.journal.writer import JournalWriter
 from engine.observe.stalls import Stall
 from engine.report import follow

@@ -14,8 +14,10 @@ from rich.console import Console
 from engine.analysis.comparison import compare
 from engine.core.comparison import Comparison
 from engine.core.errors import UserError
-from engine.core.model import Cell, StepTotals
-from engine.journal.reader import JournalReader, RoleRow, RoleSecond
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
+from engine.journal.reader import JournalReader
+from engine.journal.rows import RoleRow, RoleSecond
 from engine.observe.stalls import Stall
 from engine.report import export, render, tables
 from tests.support.made_run import SECOND_NS, make_run

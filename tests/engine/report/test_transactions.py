@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from engine.analysis.comparison import compare
-from engine.core.model import Cell, StepTotals
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from engine.report import render
 from tests.support.made_run import make_run
 from workloads.page import Page

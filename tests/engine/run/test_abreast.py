@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from engine.core.model import Build
-from engine.journal.reader import JournalReader, SliceRow, chosen_attempts
+from engine.journal.reader import JournalReader, chosen_attempts
+from engine.journal.rows import SliceRow
 from engine.observe.sampler import LEAST_WORKED_NS
 from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.journal.reader import EventRow, JournalReader, RoleSecond, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import EventRow, RoleSecond, StepRow
 from tests.support.benchcall import BUSY, LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
 
 CROWD = 2  # hogs on each CPU

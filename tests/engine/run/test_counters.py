@@ -16,8 +16,9 @@ from engine.analysis.comparison import compare
 from engine.core.comparison import INSTRUCTIONS
 from engine.core.counters import IPC, OBSERVER, EventCount
 from engine.core.errors import UserError
-from engine.core.model import Build, Cell, StepTotals, ops
+from engine.core.model import Build, Cell
 from engine.core.request import request_of
+from engine.core.totals import StepTotals, ops
 from engine.host import perf
 from engine.observe.step_counters import NO_PMU, kernel_only, lacking
 from engine.plan import counting

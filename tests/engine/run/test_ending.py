@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from engine.analysis.comparison import compare
-from engine.core.model import LOOKS, Build, Cell, Look, StepTotals
+from engine.core.model import LOOKS, Build, Cell, Look
+from engine.core.totals import StepTotals
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import JournalReader, SliceRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import SliceRow
 from engine.journal.writer import JournalWriter
 from engine.run.ending import Ending
 from engine.view.run_summary import read_run

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from engine.journal.lock import is_locked
-from engine.journal.reader import EventRow, JournalReader, RoleSecond, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import EventRow, RoleSecond, StepRow
 from engine.journal.runs import CONTROL
 from tests.support import templates
 from tests.support.benchcall import (

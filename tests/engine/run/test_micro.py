@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from engine.analysis.comparison import compare
-from engine.core.model import Build, StepTotals
+from engine.core.model import Build
+from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.view.player import Player

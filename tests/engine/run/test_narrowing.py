@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from engine.core.model import Build, Cell, Manifest, sla
+from engine.core.model import Build, Cell, Manifest
+from engine.core.totals import sla
 from engine.host.account import unprivileged
 from engine.journal.manifest import manifest_of, read_manifest
 from engine.journal.reader import JournalReader

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, nothing_left, wait_for
 
 WARM_TICKS = 8

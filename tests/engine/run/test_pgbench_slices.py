@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.model import Build
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
 
 SMALL = ("--pgbench-scale", "1", "--set", "shared_buffers=32MB", "--repeats", "1")

@@ -16,7 +16,8 @@ from textual.pilot import Pilot
 
 from engine.core.command_line import command
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
 from tests.support.driving_launch import launched, settled
 from tui.launch import fields, items

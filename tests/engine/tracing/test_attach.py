@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from engine.core.model import Build
-from engine.journal.reader import EventRow, JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import EventRow, StepRow
 from engine.journal.writer import JournalWriter
 from engine.postgres.server import Server
 from engine.tracing import attach

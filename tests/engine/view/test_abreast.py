@@ -12,7 +12,8 @@ import pytest
 
 from engine.analysis.slices import Slices, log_ratio
 from engine.core.slices import LogRatio, half_width_at_every_moment
-from engine.journal.reader import JournalReader, SliceRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import SliceRow
 from engine.view import slice_series
 from engine.view.abreast import Abreast, reach_words, so_far_words
 from engine.view.player import Player

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from engine.journal.reader import Count, JournalReader, RoleRow, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Count, RoleRow, StepRow
 from engine.view.base_cells import BaseCells
 from engine.view.ghost import Ghost
 from engine.view.player import Player

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.model import Cell
-from engine.journal.reader import Attempt, JournalReader
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt
 from engine.view.schedule import left_s
 from tests.support.made_run import make_run
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from engine.core.model import Cell, StepTotals
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from engine.journal.reader import JournalReader
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.journal.reader import JournalReader, StepRow
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
 from engine.view.step_series import SECOND_NS, Series, StepSeries
 from tests.support.growing import START_NS, growing
 
