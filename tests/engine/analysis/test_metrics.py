@@ -156,6 +156,16 @@ def test_sla_of_a_short_step_forgives_the_rounding_but_no_second(elapsed_s: floa
     assert (agreement.reference_passed, agreement.passed) == (False, passed)
 
 
+def test_sla_forgives_the_inserts_that_the_end_of_the_deletes_cut_off() -> None:
+    """In g24a the stream that ends first ends the other: of 120 rounds in 12 s the insert stream then makes 113."""
+    cut = query_step(500.0, 113 * 50, 12.0)
+    ended = replace(cut, roles=cut.roles | {"delete": made_role(120, 6000)})
+    agreement, without = sla("query", ended), sla("query", cut)
+    assert agreement is not None and without is not None
+    assert (agreement.passed, agreement.achieved_per_s, agreement.reference_passed) == (True, 500, False)
+    assert (without.passed, without.achieved_per_s) == (False, pytest.approx(470.8, abs=0.1))
+
+
 def test_sla_counts_all_clients_against_the_target_of_all() -> None:
     agreement = sla("query", query_step(4 * 500.0, 4 * 500 * 60, 61.0))
     assert agreement is not None
