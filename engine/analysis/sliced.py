@@ -124,6 +124,7 @@ def _tolerated(most: float) -> str:
 def findings(cells: ComparedCells) -> list[str]:
     """What a reader must know of the slices: where rare events make a ratio, and where errors are larger than said."""
     found = []
+    slow: dict[str, float] = {}  # by step, of the subject that shows most of it
     subjects = {subject: steps_of(cells, subject) for subject in cells.others}
     tests = sum(len(steps) for steps in subjects.values())
     for subject, steps in subjects.items():
@@ -132,7 +133,8 @@ def findings(cells: ComparedCells) -> list[str]:
         if check.suspect and check.ratios >= LEAST_CHECKS:
             found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
         for pairs, step in steps:
-            found += _slow_beginnings(pairs, step, ALPHA / tests)
+            if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
+                slow[step] = max(longer, slow.get(step, 0.0))
             typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
             ratios = log_ratios(pairs, step, RATE)
             if len(typicals) < len(pairs) or not ratios:
@@ -144,26 +146,29 @@ def findings(cells: ComparedCells) -> list[str]:
                     f"{step}: rare events make a part of the ratio: {name} is at {math.expm1(total):+.1%} in all, at "
                     f"{math.expm1(middle.log_ratio):+.1%} in a typical block"
                 )
+    if slow:
+        by_step = ", ".join(f"{step} {slow[step]:.1%}" for step in cells.steps if step in slow)
+        found.append(
+            f"statements took longer in the first 10 ms that slices count than later on: {by_step}; "
+            "longer slices (--slice-ms) would show less of it"
+        )
     return found
 
 
-def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> list[str]:
-    """Says so where the warm part of slices was too short: statements took longer just after it than later on."""
+def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
+    """By how much statements took longer just after the warm part of slices; None where it was long enough."""
     ratios = []
     for side in (side for pair in pairs for side in _beginnings(pair, step)):
         with suppress(ValueError):  # too little was done
             ratios.append(slices.log_ratio(*side))
     errors = [ratio.variance for ratio in ratios]
     if not ratios or None in errors:
-        return []
+        return None
     mean = fmean(ratio.theta for ratio in ratios)
     error = math.sqrt(sum(filter(None, errors))) / len(ratios)
     if mean <= math.log1p(MOST_EARLY) or mean <= NormalDist().inv_cdf(1 - level) * error:
-        return []
-    return [
-        f"{step}: statements took {math.expm1(mean):.1%} longer in the first 10 ms that slices count than later on; "
-        "longer slices (--slice-ms) would show less of it"
-    ]
+        return None
+    return math.expm1(mean)
 
 
 def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
