@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core.attribution import Attribution
 from engine.core.comparison import Comparison
-from engine.report.tables import Notes, Row, Section, number
+from engine.report.section import Notes, Row, Section, number
 
 
 def sections(comparison: Comparison, _: Notes) -> list[Section]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from engine.core.comparison import Comparison
-from engine.report import tables
-from engine.report.tables import Notes, Rows, Section, Table
+from engine.report.section import STYLES, Notes, Rows, Section, Table, bounds, number, ratio_text
 
 
 def sections(comparison: Comparison, notes: Notes) -> list[Section]:
@@ -16,17 +15,17 @@ def _beside(comparison: Comparison, notes: Notes, step: str, subject: str) -> Ro
     """A further load's figures in a step, each with its ratio and verdict."""
     for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.beside):
         for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
-            value = tables.number(comparison.median(subject, step, metric.name))
+            value = number(comparison.median(subject, step, metric.name))
             found = comparison.ratio(subject, step, metric.name)
             if found is None:
                 yield (metric.title, value, "", "", ""), ""
             else:
                 judged = (
-                    tables.ratio_text(found),
-                    tables.bounds(found),
+                    ratio_text(found),
+                    bounds(found),
                     found.verdict_text + notes.mark(found.remarks),
                 )
-                yield (metric.title, value, *judged), tables.STYLES.get(found.sign, "")
+                yield (metric.title, value, *judged), STYLES.get(found.sign, "")
 
 
 BESIDE = Table("Loads beside these (median of cells, ratio to base)", ("", "", "ratio", "95 %", "verdict"), _beside,

@@ -8,7 +8,7 @@ from engine.core.cell_step import CellStep
 from engine.core.comparison import INSTRUCTIONS, Comparison, middle
 from engine.core.counters import EVENTS, IPC, OTHERS
 from engine.core.totals import role_place
-from engine.report.tables import Notes, Row, Section, number, ratio_text
+from engine.report.section import Notes, Row, Section, number, ratio_text
 
 TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),
           *((event.key, event.title) for event in EVENTS[2:]))  # fmt: skip

@@ -10,7 +10,7 @@ from engine.core.comparison import Comparison
 from engine.core.text import visible
 from engine.report import origins, percentile_tables, render
 from engine.report.origins import Origins
-from engine.report.tables import Notes, Section
+from engine.report.section import Notes, Section
 
 COLUMNS = 72
 GAP = "  "

@@ -16,7 +16,7 @@ from engine.core.model import Manifest, config_key
 from engine.core.request import Request, request_of
 from engine.core.text import visible
 from engine.report.recorded import Recorded
-from engine.report.tables import Section, number, percent
+from engine.report.section import Section, number, percent
 from workloads.names import UnknownName
 
 DASH = "-"

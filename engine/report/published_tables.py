@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from engine.core.comparison import Comparison
 from engine.core.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
-from engine.report.tables import Notes, Section
+from engine.report.section import Notes, Section
 
 ACROSS = 2  # subjects of a table with intervals in 80 columns
 ACROSS_PLAIN = 6

@@ -33,7 +33,8 @@ from engine.report import (
     transaction_tables,
     wait_tables,
 )
-from engine.report.tables import WHERE, Notes, Section, headline, sections
+from engine.report.section import WHERE, Notes, Section
+from engine.report.tables import headline, sections
 
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
 # What the JSON had under other names is written under both until the next release, ratios and spreads of a renamed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core.comparison import RATE, Comparison
-from engine.report.tables import UNITS, Notes, Row, Section, Table, number, ratio_text
+from engine.report.section import UNITS, Notes, Row, Section, Table, number, ratio_text
 
 PROBED = ("wakeups_per_op", "migrations_per_op")
 FIGURES = (

@@ -13,7 +13,7 @@ import msgspec
 
 from engine.core.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 from engine.core.text import csv_text
-from engine.report.tables import Section, number, percent
+from engine.report.section import Section, number, percent
 
 MOST_LINES = 60  # of a pair on a terminal
 CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "leak_share")

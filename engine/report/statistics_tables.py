@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from engine.core.comparison import Comparison, middle
 from engine.report.recorded import Recorded
-from engine.report.tables import Section, number
+from engine.report.section import Section, number
 
 TITLE = "Statistics views over the step (pg_stat_*, medians of cells)"
 Counters = dict[str, float]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from engine.core.comparison import RATE, Comparison
 from engine.core.sweep import Sweep
 from engine.report import tables
+from engine.report.section import Notes, Section, number, ratio_text
 
 ACROSS = 3  # subjects in one table of 80 columns
 ROOM = 54  # for the dots of all subjects and their marks
@@ -14,7 +15,7 @@ TWO_MODES = "2 modes"
 CHANGED = "in one repeat or more the rate changed within the step: see below, when and from what to what"
 
 
-def sections(comparison: Comparison, notes: tables.Notes, *, brief: bool = False) -> Iterable[tables.Section]:
+def sections(comparison: Comparison, notes: Notes, *, brief: bool = False) -> Iterable[Section]:
     """For each sweep the medians with their ratios, the peaks below; then every repeat, unless it is to be brief."""
     for sweep in comparison.sweeps:
         for start in range(0, len(comparison.names), ACROSS):
@@ -24,10 +25,8 @@ def sections(comparison: Comparison, notes: tables.Notes, *, brief: bool = False
                 yield _repeats(comparison, sweep, names, notes)
 
 
-def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tables.Section:
-    section = tables.Section(
-        f"{sweep.unit} by number of {sweep.name} (median of cells, ratio to base)", (sweep.name, *names)
-    )
+def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Section:
+    section = Section(f"{sweep.unit} by number of {sweep.name} (median of cells, ratio to base)", (sweep.name, *names))
     for point in sweep.points:
         section.add(f"{point.value:g}", *(_median(comparison, name, point.step) for name in names))
     peaks = {peak.subject: peak for peak in sweep.peaks}
@@ -37,7 +36,7 @@ def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tabl
         *(
             "-"
             if peak is None
-            else tables.number(peak.rate_per_s)
+            else number(peak.rate_per_s)
             + (f"  {peak.ratio:.3f}" if peak.ratio and peak.subject != comparison.base else "")
             for peak in shown
         ),
@@ -48,12 +47,12 @@ def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> tabl
 
 def _median(comparison: Comparison, name: str, step: str) -> str:
     ratio = comparison.ratio(name, step, RATE)
-    against = f" {tables.ratio_text(ratio)}" if ratio is not None else ""
-    return tables.number(comparison.median(name, step, RATE)) + against
+    against = f" {ratio_text(ratio)}" if ratio is not None else ""
+    return number(comparison.median(name, step, RATE)) + against
 
 
-def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str], notes: tables.Notes) -> tables.Section:
-    section = tables.Section(
+def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str], notes: Notes) -> Section:
+    section = Section(
         f"Every repeat by number of {sweep.name} ({sweep.unit}, lowest to highest of a row)",
         (sweep.name, "lowest", *names, "highest"),
     )
@@ -73,7 +72,7 @@ def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str], notes: 
                 + marks[name, point.step]
                 for name in names
             )
-            section.add(f"{point.value:g}", tables.number(min(every)), *dots, tables.number(max(every)))
+            section.add(f"{point.value:g}", number(min(every)), *dots, number(max(every)))
     return section
 
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from engine.analysis import metrics
 from engine.analysis.results import load, published_by_cell
 from engine.core.cell_step import CellStep, Incident
-from engine.core.comparison import RATE, TIME, Comparison, Ratio, middle
+from engine.core.comparison import RATE, TIME, Comparison, middle
 from engine.core.format import duration, size
-from engine.core.totals import role_place
-from probes.table import PHASES
+from engine.report import probe_tables
+from engine.report.section import (
+    STYLES,
+    UNITS,
+    WHERE,
+    WITHHELD,
+    WORSE,
+    Notes,
+    Rows,
+    Section,
+    Table,
+    bounds,
+    number,
+    ratio_text,
+)
 from workloads.base import role_kind
 from workloads.histogram import REFERENCE_BUCKETS
 
-BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
-ARROWS = {"better": "▲", "worse": "▼"}
-STYLES = {"better": BETTER, "worse": WORSE, "?": WITHHELD, "=": "dim", "~": "dim"}  # by sign
 PER_OP = (
     ("server_cpu_us_per_op", "server\nCPU us"),
     ("client_cpu_us_per_op", "client\nCPU us"),
@@ -35,77 +43,6 @@ BUCKETS_ACROSS = 6
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
 LUMPED_ROLES = ("index", "transaction", "task")  # whose statements are too few for a distribution
 STRIP_COLUMNS = 34
-WHERE = "where"  # a column of words
-UNITS = "{units}"  # in titles and headings: what the rates of the steps count
-
-
-Row = tuple[tuple[str, ...], str]  # cells, style
-
-
-@dataclass(slots=True)
-class Section:
-    """A table: a heading, its columns, rows of text with their styles. A row of one cell is a step's name."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[Row] = field(default_factory=list)
-
-    def add(self, *cells: str) -> None:
-        """Adds a row without a style."""
-        self.rows.append((cells, ""))
-
-    def add_step(self, step: str, rows: Sequence[Row]) -> None:
-        """Adds the rows of a step below its name; nothing where there are none."""
-        self.rows += [((step,), "bold"), *rows] if rows else []
-
-
-class Notes:
-    """Numbered reasons, each printed once below the tables."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[str, ...], int] = {}
-
-    def mark(self, reasons: tuple[str, ...]) -> str:
-        """The mark of these reasons: `(1)`; empty where there are none."""
-        if not reasons:
-            return ""
-        return f" ({self.numbers.setdefault(reasons, len(self.numbers) + 1)})"
-
-    def lines(self) -> list[str]:
-        """What the marks mean."""
-        return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
-
-
-Rows = Iterable[Row]  # of one subject in one step
-ProbedRow = Callable[[list[dict[str, Any]], Notes], tuple[str, ...] | None]  # of the cells' figures of one role
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What a section by steps is made of: its heading, its columns but the first, the rows of a step and subject.
-
-    All rows of a subject but the first are called `below`.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: Callable[[Comparison, Notes, str, str], Rows]
-    below: str = "    / base"
-
-    def filled(self, comparison: Comparison, notes: Notes) -> Section:
-        """The section: the subject's name stands before the first of its rows."""
-        of_rates = (unit for step, unit in comparison.units.items() if comparison.judged_by(step) == RATE)
-        units = tuple(dict.fromkeys(of_rates)) or ("ops/s",)
-        columns = (column.replace(UNITS, " or\n".join(units)) for column in self.columns)
-        section = Section(self.title.replace(UNITS, " or ".join(units)), ("step and build", *columns))
-        for step in comparison.steps:
-            rows = [
-                ((f"  {name}" if place == 0 else self.below, *cells), style)
-                for name in comparison.names
-                for place, (cells, style) in enumerate(self.rows(comparison, notes, step, name))
-            ]
-            section.add_step(step, rows)
-        return section
 
 
 def headline(comparison: Comparison, notes: Notes) -> list[Section]:
@@ -116,7 +53,7 @@ def headline(comparison: Comparison, notes: Notes) -> list[Section]:
 
 def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -> list[Section]:
     """All tables that have rows."""
-    probed = list(_probed(comparison, notes))  # first, so that their reasons have the first numbers
+    probed = list(probe_tables.probed(comparison, notes))  # first, so that their reasons have the first numbers
     stalls = STALLS.filled(comparison, notes)
     if not stalls.rows and comparison.cells:
         stalls.add("none in any cell", "", "", "", "")
@@ -285,112 +222,6 @@ def _published(comparison: Comparison) -> list[Section]:
     return found
 
 
-def _probed(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """What probes saw, by step, role and subject: planning, phases of statements, waits for a CPU."""
-    for title, columns, row in PROBED:
-        section = Section(title, ("step, build and role", *columns))
-        for step in comparison.steps:
-            rows = [
-                ((f"  {name} {role}", *cells), "")
-                for role in _roles(comparison, step)
-                for name in comparison.names
-                if (cells := row(_figures(comparison, name, step, role), notes)) is not None
-            ]
-            section.add_step(step, rows)
-        yield section
-
-
-def _planning(cells: list[dict[str, Any]], notes: Notes) -> tuple[str, ...] | None:
-    """How often and how long a role planned, and what of it was reading index ends.
-
-    A mark leads to why there is no figure per statement.
-    """
-    if not any(cell.get("plan_n") for cell in cells):
-        return None
-    return (
-        number(_middle(cells, "plan_n")),
-        number(_middle(cells, "plan_mean_us")),
-        number(_largest(cells, "plan_p99_us")),
-        number(_largest(cells, "plan_max_us")),
-        number(_middle(cells, "plan_us_per_statement")) + notes.mark(_reasons(cells)),
-        percent(_middle(cells, "endpoint_share")),
-        number(_middle(cells, "leaf_pages_per_plan")),
-    )
-
-
-def _phases(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
-    """How the time of statements splits; the last column says how it was found."""
-    found = [cell for cell in cells if cell.get("phases")]
-    if not found:
-        return None
-    shares = [[cell["phases"].get(phase, 0.0) for cell in found] for phase in (*PHASES, "other")]
-    ways = sorted({str(cell["phases_by"]) for cell in found})
-    return (*(percent(middle(values)) for values in shares), "/".join(ways))
-
-
-def _run_queue(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
-    """How long the server processes of a role waited for a CPU."""
-    if not any(cell.get("runq_us") for cell in cells):
-        return None
-    quantiles = (number(_largest(cells, f"runq_{name}_us")) for name in ("p50", "p99", "max"))
-    return number((_middle(cells, "runq_us") or 0) / 1000), *quantiles
-
-
-def _roles(comparison: Comparison, step: str) -> tuple[str, ...]:
-    """The roles of a step's connections that any probe saw."""
-    there = {role for subject in comparison.names for cell in comparison.of(subject, step) for role in _seen(cell)}
-    return tuple(sorted(there, key=role_place))
-
-
-def _seen(cell: CellStep) -> Iterable[str]:
-    return (role for role in cell.probes if role in cell.roles)
-
-
-def _figures(comparison: Comparison, subject: str, step: str, role: str) -> list[dict[str, Any]]:
-    return [cell.probes[role] for cell in comparison.of(subject, step) if role in _seen(cell)]
-
-
-def _reasons(cells: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Why there is no figure per statement, or one of few frames."""
-    withheld = [f"withheld: {cell['plan_withheld']}" for cell in cells if "plan_withheld" in cell]
-    few = ["few frames in this step: partial seconds distort the figures" for cell in cells if "plan_frames" in cell]
-    return tuple(dict.fromkeys(withheld + (few if not withheld else [])))
-
-
-def _middle(cells: list[dict[str, Any]], name: str) -> float | None:
-    return middle([cell[name] for cell in cells if cell.get(name) is not None])
-
-
-def _largest(cells: list[dict[str, Any]], name: str) -> float | None:
-    return max((cell[name] for cell in cells if cell.get(name) is not None), default=None)
-
-
-def number(value: float | None) -> str:
-    """Four digits or so, thousands separated."""
-    if value is None:
-        return "-"
-    if value == 0:
-        return "0"
-    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    """`12.3%`; a dash where there is no value."""
-    return "-" if value is None else f"{value:.1%}"
-
-
-def ratio_text(ratio: Ratio | None) -> str:
-    if ratio is None or ratio.ratio is None:
-        return ""
-    sign = ratio.sign
-    return f"{ARROWS.get(sign, sign)}{ratio.ratio:.{3 if ratio.ratio < 100 else 0}f}"
-
-
-def bounds(ratio: Ratio) -> str:
-    return "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f}-{ratio.high:.3f}"
-
-
 THROUGHPUT = Table(
     "Throughput (median of cells, ratio to base)",
     (UNITS, "ratio", "95 %", "verdict"),
@@ -415,10 +246,3 @@ KEPT_UP = Table(
     _kept_up,
 )
 SIZES = Table("Sizes after the step", ("heap", "/ base", "indexes", "/ base", "database", "data\nfolder"), _sizes)
-PROBED: tuple[tuple[str, tuple[str, ...], ProbedRow], ...] = (
-    ("Planner (medians of cells; p99 and max of the worst)",
-     ("plan-\nnings", "us\neach", "p99\n<= us", "max\nus", "us per\nstatem.", "index\nends", "leaf\npages"), _planning),
-    ("Phases of statements (medians of cells)", (*PHASES, "other", "by"), _phases),
-    ("Waits for a CPU (median of cells; p50, p99 and max of the worst)",
-     ("ms\nin all", "p50\n<= us", "p99\n<= us", "max\nus"), _run_queue),
-)  # fmt: skip

@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 
 from engine.core.cell_step import TransactionTimes
 from engine.core.comparison import Comparison, middle
-from engine.report import tables
+from engine.report.section import Notes, Row, Section, number
 from workloads.page import TIMES
 
 COLUMNS, ROWS = 48, 7  # of a chart
@@ -15,13 +15,13 @@ FREE = "·"
 LOST = f"of more than {TIMES} transactions of a client in a second the last ones are timed, others only counted"
 
 
-def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
+def sections(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     """The table, and a chart for each step and subject. Without rows where nothing was timed."""
-    table = tables.Section(
+    table = Section(
         "Time of each transaction (ms; MB/s and rows/s: median of cells)",
         ("step and build", "n", "total s", "mean", "median", "min", "max", "stddev", "MB/s", "rows/s"),
     )
-    chart = tables.Section(
+    chart = Section(
         "Each transaction by its end in the step (all cells over each other)",
         ("step and build", "ms", "", "cells"),
     )
@@ -38,7 +38,7 @@ def _timed(comparison: Comparison, name: str, step: str) -> list[TransactionTime
     return [cell.transactions for cell in comparison.of(name, step) if cell.transactions is not None]
 
 
-def _row(cells: Sequence[TransactionTimes], done: int, notes: tables.Notes) -> tuple[str, ...]:
+def _row(cells: Sequence[TransactionTimes], done: int, notes: Notes) -> tuple[str, ...]:
     lengths_ms = [length_ms for cell in cells for *_, length_ms in cell.each]
     whole = (fmean(lengths_ms), median(lengths_ms), min(lengths_ms), max(lengths_ms))
     return (
@@ -52,11 +52,11 @@ def _row(cells: Sequence[TransactionTimes], done: int, notes: tables.Notes) -> t
 
 
 def _short(value: float | None) -> str:
-    """As `tables.number`, without a second digit after the point, for which there is no room."""
-    return f"{value:.1f}" if value is not None and 10 <= abs(value) < 100 else tables.number(value)
+    """As `number`, without a second digit after the point, for which there is no room."""
+    return f"{value:.1f}" if value is not None and 10 <= abs(value) < 100 else number(value)
 
 
-def _charts(found: dict[str, list[TransactionTimes]]) -> Iterable[tables.Row]:
+def _charts(found: dict[str, list[TransactionTimes]]) -> Iterable[Row]:
     """A chart for each subject, all on the same scales: from the shortest time to the longest, from 0 s to the last."""
     every = [each for cells in found.values() for cell in cells for each in cell.each]
     if not every:

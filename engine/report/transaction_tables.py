@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from engine.core.cell_step import CellStep, StatementTime
 from engine.core.comparison import FULL_RATE, RATE, Comparison, middle
-from engine.report import tables, time_tables
+from engine.report import time_tables
+from engine.report.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
 from workloads.page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
@@ -33,7 +34,7 @@ DROPPED = (
 )
 
 
-def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
+def sections(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     """The tables that have rows."""
     found = (
         FIRST_ENDS.filled(comparison, notes),
@@ -44,32 +45,32 @@ def sections(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Sec
     yield from (section for section in found if section.rows)
 
 
-def _first_ends(comparison: Comparison, _: tables.Notes, step: str, subject: str) -> tables.Rows:
+def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     """The rate until the first client had done its work: later fewer work than the step says."""
     rate, end_s = (comparison.median(subject, step, name) for name in (FULL_RATE, "first_end_s"))
     if rate is not None:
         found = comparison.ratio(subject, step, FULL_RATE)
         seconds = middle([cell.seconds for cell in comparison.of(subject, step)])
         judged = ("1" if subject == comparison.base else "", "") if found is None else (
-            tables.ratio_text(found), tables.bounds(found))  # fmt: skip
+            ratio_text(found), bounds(found))  # fmt: skip
         share = f"{end_s:.3g} of {seconds:.3g} s" if end_s is not None and seconds is not None else "-"
-        yield (tables.number(rate), *judged, tables.number(comparison.median(subject, step, RATE)), share), ""
+        yield (number(rate), *judged, number(comparison.median(subject, step, RATE)), share), ""
 
 
-FIRST_ENDS = tables.Table(
+FIRST_ENDS = Table(
     "Rate until the first client had done its transactions (median of cells, ratio to base)",
-    (tables.UNITS, "ratio", "95 %", "in all", "first end"),
+    (UNITS, "ratio", "95 %", "in all", "first end"),
     _first_ends,
 )
 
 
-def _outcomes(comparison: Comparison, notes: tables.Notes) -> tables.Section:
+def _outcomes(comparison: Comparison, notes: Notes) -> Section:
     """Shares of the transactions that were due, all cells of a subject together; of what there was."""
     every = [cell for step in comparison.steps for name in comparison.names for cell in comparison.of(name, step)]
     seen = tuple(outcome for outcome in OUTCOMES if any(_count(cell, outcome) for cell in every))
     marks = {"dropped": notes.mark(DROPPED)} if "dropped" in seen else {}
     columns = (f"{outcome}{marks.get(outcome, '')}" for outcome in seen)
-    section = tables.Section("What became of transactions (of all that were due)", ("step and build", *columns))
+    section = Section("What became of transactions (of all that were due)", ("step and build", *columns))
     for step in comparison.steps:
         rows = []
         for name in comparison.names:
@@ -79,7 +80,7 @@ def _outcomes(comparison: Comparison, notes: tables.Notes) -> tables.Section:
                 due = sum(cell.ops for cell in cells) + sum(
                     counts[outcome] for outcome in ("serialization", "deadlock", "failed", "skipped")
                 )
-                shares = (tables.percent(counts[outcome] / due if due else None) for outcome in seen)
+                shares = (percent(counts[outcome] / due if due else None) for outcome in seen)
                 rows.append(((f"  {name}", *shares), ""))
         section.add_step(step, rows)
     return section
@@ -89,11 +90,11 @@ def _count(cell: CellStep, outcome: str) -> float:
     return sum(figures.get(outcome) or 0 for figures in cell.roles.values())
 
 
-def _statements(comparison: Comparison, notes: tables.Notes) -> Iterable[tables.Section]:
+def _statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     """The mean time of each statement of a transaction, as the client that ran it reports them."""
     for start in range(0, len(comparison.names), ACROSS):
         names = comparison.names[start : start + ACROSS]
-        section = tables.Section("Time of each statement (mean ms, median of cells)", ("step and statement", *names))
+        section = Section("Time of each statement (mean ms, median of cells)", ("step and statement", *names))
         for step in comparison.steps:
             texts = {
                 key: each.statement
@@ -121,7 +122,7 @@ def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
     return found
 
 
-def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int], notes: tables.Notes) -> str:
+def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int], notes: Notes) -> str:
     found = [each for cell in comparison.of(name, step) if (each := _placed(cell).get(key)) is not None]
     if any(each.stop_ms > STOP_SHARE * each.mean_ms for each in found):
         return f"-{notes.mark((STOPPED,))}"

@@ -6,7 +6,7 @@ from engine.core.cell_step import CellStep
 from engine.core.comparison import Comparison
 from engine.core.totals import role_place
 from engine.core.waits import KINDS, by_kind
-from engine.report.tables import WHERE, Notes, Row, Section
+from engine.report.section import WHERE, Notes, Row, Section
 
 NAMED = 2  # of the events that are waited for most
 LEAST = 0.02  # of the time, to be named

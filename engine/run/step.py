@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
@@ -19,7 +19,6 @@ from engine.core.totals import StepTotals
 from engine.elsewhere.host import ClientHost
 from engine.host import disk
 from engine.host.counters import Host, cpu_busy_ns, device_of
-from engine.host.files import forget_cached
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
@@ -30,11 +29,11 @@ from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
 from engine.postgres.processes import ServerProcesses
 from engine.postgres.serverlog import ServerLog
-from engine.postgres.statement import AsyncStatement
 from engine.run.clients import Launcher, launched
 from engine.run.control import Commands
 from engine.run.driven import Side
 from engine.run.slice_record import SliceRecord
+from engine.run.statements import StepStatements
 from engine.run.stop import StepFailed, Stop
 from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
@@ -53,7 +52,6 @@ READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much mor
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)
 PREPARATION_PATIENCE = 20.0  # times as long as a step's preparation is expected to take
 BLAME_S = 0.5
-CHECKPOINT = "CHECKPOINT"
 
 
 class Phase(Enum):
@@ -85,7 +83,6 @@ class StepRunner:
         lacking = features.recorded(self.planned).get(self.server.build.label, {})
         steps = [step for step in self.workload.steps(self.planned) if step.name not in lacking]
         self.steps = in_turn(steps, self.cell.repeat)
-        self._background: list[AsyncStatement] = []
         self._report: dict[str, Any] = {}  # of the last step with clients
         self._counters: StepCounters | None = None  # of the step that runs
         self.step = 0  # the journal's, while one runs
@@ -127,6 +124,7 @@ class StepRunner:
             self.under_way.probing = self.probing
             opened.callback(setattr, self.under_way, "probing", None)
             self._open = opened.pop_all()
+            self._statements = StepStatements(self.server, self._check, self._blame, self._open)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -157,8 +155,8 @@ class StepRunner:
         """
         try:
             work = self.workload.maintenance(self.planned, step, self.server.build.major)
-            self._do_before(work)
-            self._start_background(work)
+            self._statements.do_before(work)
+            self._statements.start_background(work)
             sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
             with self._patient_monitor() as monitor:
                 pgstat.settle(monitor)
@@ -245,7 +243,7 @@ class StepRunner:
         """Raises Interrupted when asked to stop, StepFailed when the server has ended."""
         self.probing.idle()
         self._check_alive()
-        self._poll_background()
+        self._statements.poll_background()
 
     def _check_alive(self) -> None:
         self.stop.check()
@@ -409,63 +407,10 @@ class StepRunner:
         self.journal.commit()
         until_ns = sampler.started_ns + round(work.least_s * 1e9)
         for statements in work.groups:
-            yield from self._execute_all(sampler, statements)
+            yield from self._statements.side_by_side(statements, partial(self._watch, sampler))
         yield from self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
         self._finish(sampler, time.monotonic_ns())
         return sampler
-
-    def _do_before(self, work: Maintenance) -> None:
-        """Does what comes before a step, its groups one after another."""
-        for statements in work.before:
-            with ExitStack() as opened:
-                sessions = self._sent(statements, opened)
-                while not all(session.done() for session in sessions):
-                    self._check()
-                    time.sleep(POLL_S)
-            self._conclude(sessions)
-        if work.cold:
-            forget_cached(self.server.cell_dir)
-
-    def _start_background(self, work: Maintenance) -> None:
-        """Starts statements that go on during the next step, a session each; `_poll_background` sees them end."""
-        for statements in work.background:
-            for statement in statements:
-                connection = self.server.connect()
-                self._background.append(self._open.enter_context(AsyncStatement(connection, statement)))
-            until = time.monotonic() + work.gap_s
-            while time.monotonic() < until:
-                self._check()
-                time.sleep(POLL_S)
-
-    def _poll_background(self) -> None:
-        """Ends the sessions of background statements that are done. Raises StepFailed for one that failed."""
-        done = [statement for statement in self._background if statement.done()]
-        self._background = [statement for statement in self._background if statement not in done]
-        for statement in done:
-            statement.close()
-        self._conclude(done)
-
-    def _execute_all(self, sampler: StepSampler, statements: Sequence[str]) -> Iterator[Phase]:
-        """Runs statements side by side, a session each, and watches until all are done. Keeps what they report."""
-        with ExitStack() as opened:
-            sessions = self._sent(statements, opened)
-            yield from self._watch(sampler, lambda: all(session.done() for session in sessions))
-        self._conclude(sessions)
-
-    def _sent(self, statements: Sequence[str], opened: ExitStack) -> list[AsyncStatement]:
-        """Sends statements, a session each; not a CHECKPOINT that the role may not do."""
-        wanted = [each for each in statements if each != CHECKPOINT or self.server.may_checkpoint]
-        return [opened.enter_context(AsyncStatement(self.server.connect(), statement)) for statement in wanted]
-
-    def _conclude(self, ended: Sequence[AsyncStatement]) -> None:
-        """Adds what statements reported to the cell's maintenance.log. Raises StepFailed for one that failed."""
-        if ended:
-            with (self.server.cell_dir / "maintenance.log").open("a") as log:
-                for each in ended:
-                    log.writelines(f"{line}\n" for line in (each.statement, *each.notices))
-        for each in ended:
-            if each.error:
-                raise StepFailed(self._blame(each.error))
 
     # -- watching
 

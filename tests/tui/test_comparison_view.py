@@ -23,6 +23,7 @@ from engine.core.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import tables
 from engine.report.render import to_json
+from engine.report.section import ARROWS, Notes
 from tests.support.made_run import SECOND_NS, make_run
 from tui.compare import cells_view
 from tui.compare import details as comparison_view
@@ -95,7 +96,7 @@ def texts(lines: Any) -> list[str]:
 def test_the_signs_are_those_of_bench_compare() -> None:
     for glyphs, spelled in ((BRAILLE, {"▲": "▲", "▼": "▼"}), (ASCII, {"▲": "^", "▼": "v"})):
         for verdict, name in SIGNS.items():
-            printed = tables.ARROWS.get(name, name)
+            printed = ARROWS.get(name, name)
             ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict)
             assert sign(ratio, glyphs) == spelled.get(printed, printed)
 
@@ -331,8 +332,8 @@ def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
     assert json.loads(to_json(found))["units"] == {
         "l.i0": "rows/s", "l.x": "rows/s", "l.i1": "rows/s", "qr100": "questions/s",
     }  # fmt: skip
-    assert tables.THROUGHPUT.filled(found, tables.Notes()).columns[1] == "rows/s or\nquestions/s"
-    assert tables.EVERY_CELL.filled(found, tables.Notes()).title == "Every cell (rows/s or questions/s)"
+    assert tables.THROUGHPUT.filled(found, Notes()).columns[1] == "rows/s or\nquestions/s"
+    assert tables.EVERY_CELL.filled(found, Notes()).title == "Every cell (rows/s or questions/s)"
     row = Row("qr100", "rate_per_s")
     assert comparison_table.name_of(found, row) == "questions/s"
     heading = "".join(part for part, _ in cells_view.heading(found, row, 80))

@@ -31,7 +31,8 @@ from engine.report.html import flames
 from engine.report.html.charts import charts
 from engine.report.origins import Origins
 from engine.report.recorded import Recorded
-from engine.report.tables import ARROWS, Notes, Section, bounds, ratio_text, value_text
+from engine.report.section import ARROWS, Notes, Section, bounds, ratio_text
+from engine.report.tables import value_text
 
 LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
 LIBRARY = ("d3.min.js", "plot.umd.min.js")

@@ -20,6 +20,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow, RoleSecond
 from engine.observe.stalls import Stall
 from engine.report import export, render, tables
+from engine.report.section import Notes, number
 from tests.support.made_run import SECOND_NS, make_run
 
 LONG = "17beta1-builtin"
@@ -185,7 +186,7 @@ def test_csv_has_a_line_for_every_step_subject_and_metric(rich_run: Path) -> Non
 
 def test_markdown_has_the_same_tables(rich_run: Path) -> None:
     text = render.to_markdown(compare([rich_run]))
-    for section in tables.sections(compare([rich_run]), tables.Notes()):
+    for section in tables.sections(compare([rich_run]), Notes()):
         assert f"### {section.title}" in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
@@ -277,7 +278,7 @@ def test_every_cell_is_a_dot(values: list[float], expected: str) -> None:
     [(None, "-"), (0.0, "0"), (0.0123, "0.012"), (9.5, "9.50"), (123.45, "123.5"), (28_410.0, "28,410")],
 )
 def test_numbers_keep_about_four_digits(value: float | None, text: str) -> None:
-    assert tables.number(value) == text
+    assert number(value) == text
 
 
 # -- export
@@ -371,5 +372,5 @@ def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
 
 def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
-    lines = render.footer(compare(runs), tables.Notes())
+    lines = render.footer(compare(runs), Notes())
     assert not [line for line in lines if "one pair" in line]

@@ -24,7 +24,7 @@ from engine.observe.step_counters import NO_PMU, kernel_only, lacking
 from engine.plan import counting
 from engine.report import export, parquet
 from engine.report.counter_tables import sections
-from engine.report.tables import Notes
+from engine.report.section import Notes
 from tests.support.benchcall import SECONDS, Bench, nothing_left, processes_of, wait_for
 from tests.support.made_run import make_run
 

@@ -19,9 +19,10 @@ from engine.analysis.comparison import compare
 from engine.cli.main import main
 from engine.journal.packed import unpack
 from engine.journal.reader import JournalReader
-from engine.report import flame, origins, render, tables
+from engine.report import flame, origins, render
 from engine.report.html import flames, page, series
 from engine.report.recorded import steps_of
+from engine.report.section import Notes, bounds, number, ratio_text
 from engine.tracing import stacks
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
@@ -118,7 +119,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
             assert {name: shown[name] for name in ("ratio", "low", "high", "pairs")} == {
                 name: getattr(ratio, name) for name in ("ratio", "low", "high", "pairs")
             }
-            assert f"<strong>{ratio.ratio:.3f}</strong>" in text and tables.bounds(ratio) in text
+            assert f"<strong>{ratio.ratio:.3f}</strong>" in text and bounds(ratio) in text
         for cause in data["causes"]:
             found = known.ratio(cause["subject"], step, cause["metric"])
             assert found is not None and (found.ratio, found.low, found.high) == tuple(
@@ -144,8 +145,8 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
     with JournalReader(recorded) as reader:
         wal = [reader.differences(step.id)["wal"][""]["wal_bytes"] for cell, step in steps_of(reader)
                if step.name == "l.i1" and "-main-" in cell]  # fmt: skip
-    assert tables.number(median(wal)) in text and "wal wal_bytes" in text
-    cells = [cell for section in render.all_sections(known, tables.Notes()) for row, _ in section.rows for cell in row]
+    assert number(median(wal)) in text and "wal wal_bytes" in text
+    cells = [cell for section in render.all_sections(known, Notes()) for row, _ in section.rows for cell in row]
     plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
     assert [cell for cell in cells if cell.strip() not in plain and "l.i1 " not in cell] == []
     assert known.answer[0].text in plain
@@ -224,7 +225,7 @@ def test_a_mail_has_72_columns_and_nothing_is_cut(recorded: Path, tmp_path: Path
         assert known.answer[0].text in words
         for ratio in known.ratios:
             if ratio.metric == "rate_per_s":
-                assert tables.ratio_text(ratio) in words and tables.bounds(ratio) in words
+                assert ratio_text(ratio) in words and bounds(ratio) in words
         assert "bench --pg" in text and "Settings that differ" in text
         assert command_of(run) in text.replace("\\\n", "")
     shown = CliRunner().invoke(main, ["report", str(recorded), "--format", "md"])

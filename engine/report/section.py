@@ -1,0 +1,106 @@
+"""What all tables are made of: sections of rows of text, numbered notes, and how numbers and ratios are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from engine.core.comparison import RATE, Comparison, Ratio
+
+BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
+ARROWS = {"better": "▲", "worse": "▼"}
+STYLES = {"better": BETTER, "worse": WORSE, "?": WITHHELD, "=": "dim", "~": "dim"}  # by sign
+WHERE = "where"  # a column of words
+UNITS = "{units}"  # in titles and headings: what the rates of the steps count
+Row = tuple[tuple[str, ...], str]  # cells, style
+
+
+@dataclass(slots=True)
+class Section:
+    """A table: a heading, its columns, rows of text with their styles. A row of one cell is a step's name."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """Adds a row without a style."""
+        self.rows.append((cells, ""))
+
+    def add_step(self, step: str, rows: Sequence[Row]) -> None:
+        """Adds the rows of a step below its name; nothing where there are none."""
+        self.rows += [((step,), "bold"), *rows] if rows else []
+
+
+class Notes:
+    """Numbered reasons, each printed once below the tables."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, ...], int] = {}
+
+    def mark(self, reasons: tuple[str, ...]) -> str:
+        """The mark of these reasons: `(1)`; empty where there are none."""
+        if not reasons:
+            return ""
+        return f" ({self.numbers.setdefault(reasons, len(self.numbers) + 1)})"
+
+    def lines(self) -> list[str]:
+        """What the marks mean."""
+        return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
+
+
+Rows = Iterable[Row]  # of one subject in one step
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a section by steps is made of: its heading, its columns but the first, the rows of a step and subject.
+
+    All rows of a subject but the first are called `below`.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Callable[[Comparison, Notes, str, str], Rows]
+    below: str = "    / base"
+
+    def filled(self, comparison: Comparison, notes: Notes) -> Section:
+        """The section: the subject's name stands before the first of its rows."""
+        of_rates = (unit for step, unit in comparison.units.items() if comparison.judged_by(step) == RATE)
+        units = tuple(dict.fromkeys(of_rates)) or ("ops/s",)
+        columns = (column.replace(UNITS, " or\n".join(units)) for column in self.columns)
+        section = Section(self.title.replace(UNITS, " or ".join(units)), ("step and build", *columns))
+        for step in comparison.steps:
+            rows = [
+                ((f"  {name}" if place == 0 else self.below, *cells), style)
+                for name in comparison.names
+                for place, (cells, style) in enumerate(self.rows(comparison, notes, step, name))
+            ]
+            section.add_step(step, rows)
+        return section
+
+
+def number(value: float | None) -> str:
+    """Four digits or so, thousands separated."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """`12.3%`; a dash where there is no value."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None or ratio.ratio is None:
+        return ""
+    sign = ratio.sign
+    return f"{ARROWS.get(sign, sign)}{ratio.ratio:.{3 if ratio.ratio < 100 else 0}f}"
+
+
+def bounds(ratio: Ratio) -> str:
+    return "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f}-{ratio.high:.3f}"

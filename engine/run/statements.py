@@ -1,0 +1,88 @@
+"""The SQL of a cell's steps: what is done before one, what goes on in its background, or all that it consists of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from engine.host.files import forget_cached
+from engine.postgres.cellserver import CellServer
+from engine.postgres.statement import AsyncStatement
+from engine.run.stop import StepFailed
+from workloads.base import Maintenance
+
+CHECKPOINT = "CHECKPOINT"
+POLL_S = 0.02  # between two looks at whether statements have ended, where nothing is measured
+
+Watched = TypeVar("Watched")
+
+
+class StepStatements:
+    """Statements on sessions of their own.
+
+    `check` is called while they are waited for, and may raise; `blame` says what a failure is put down to; sessions of
+    the background are closed with `opened` at the latest.
+    """
+
+    def __init__(
+        self, server: CellServer, check: Callable[[], None], blame: Callable[[str], str], opened: ExitStack
+    ) -> None:
+        self._server, self._check, self._blame, self._opened = server, check, blame, opened
+        self._background: list[AsyncStatement] = []
+
+    def do_before(self, work: Maintenance) -> None:
+        """Does what comes before a step, its groups one after another."""
+        for statements in work.before:
+            with ExitStack() as opened:
+                sent = self._send(statements, opened)
+                while not all(each.done() for each in sent):
+                    self._check()
+                    time.sleep(POLL_S)
+            self._conclude(sent)
+        if work.cold:
+            forget_cached(self._server.cell_dir)
+
+    def start_background(self, work: Maintenance) -> None:
+        """Starts statements that go on during the next step; `poll_background` sees them end."""
+        for statements in work.background:
+            for statement in statements:
+                connection = self._server.connect()
+                self._background.append(self._opened.enter_context(AsyncStatement(connection, statement)))
+            until = time.monotonic() + work.gap_s
+            while time.monotonic() < until:
+                self._check()
+                time.sleep(POLL_S)
+
+    def poll_background(self) -> None:
+        """Ends the sessions of background statements that are done. Raises StepFailed for one that failed."""
+        done = [each for each in self._background if each.done()]
+        self._background = [each for each in self._background if each not in done]
+        for each in done:
+            each.close()
+        self._conclude(done)
+
+    def side_by_side(
+        self, statements: Sequence[str], watch: Callable[[Callable[[], bool]], Iterator[Watched]]
+    ) -> Iterator[Watched]:
+        """Runs statements at the same time, and watches until all are done. Raises StepFailed for one that failed."""
+        with ExitStack() as opened:
+            sent = self._send(statements, opened)
+            yield from watch(lambda: all(each.done() for each in sent))
+        self._conclude(sent)
+
+    def _send(self, statements: Sequence[str], opened: ExitStack) -> list[AsyncStatement]:
+        """Sends statements, a session each; not a CHECKPOINT that the role may not do."""
+        wanted = [each for each in statements if each != CHECKPOINT or self._server.may_checkpoint]
+        return [opened.enter_context(AsyncStatement(self._server.connect(), statement)) for statement in wanted]
+
+    def _conclude(self, ended: Sequence[AsyncStatement]) -> None:
+        """Adds what statements reported to the cell's maintenance.log. Raises StepFailed for one that failed."""
+        if ended:
+            with (self._server.cell_dir / "maintenance.log").open("a") as log:
+                for each in ended:
+                    log.writelines(f"{line}\n" for line in (each.statement, *each.notices))
+        for each in ended:
+            if each.error:
+                raise StepFailed(self._blame(each.error))
