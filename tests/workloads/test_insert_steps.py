@@ -227,6 +227,20 @@ def test_low_key_is_looked_up_again_during_a_long_step(database: Databases) -> N
     assert result[1, "delete"][Word.SHORT_DELETES] == 0
 
 
+def test_point_queries_know_the_low_key_as_soon_as_it_was_looked_up(database: Databases) -> None:
+    """The second round begins a second later: meanwhile they would search for keys that were deleted long ago."""
+    target = database(16)
+    *before, step = plan_steps("g24b", LOADED, 1, ["qp100"], rows_written=1000, query_seconds=4)
+    for each in before:
+        run(target, each, "g24b")
+    with running(target.dsn, step, "g24b") as under_way:
+        under_way.start()
+        under_way.until(lambda: under_way.word(1, "insert", Word.LOW_KEY) > 0)
+        assert under_way.word(1, "insert", Word.ROUNDS_STARTED) == 1
+        under_way.page.words[Control.END_NS] = 1_000_000_000
+        assert under_way.finish().exit_code == 0
+
+
 @pytest.mark.parametrize("options", [Options(), Options(limiter="catch-up"), Options(rows_per_statement=100)])
 def test_a_query_step_ends_early_as_if_it_had_been_planned_so(database: Databases, options: Options) -> None:
     target, ended = database(16), 2

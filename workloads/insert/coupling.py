@@ -103,8 +103,6 @@ class InsertGate:
         self._make()
         if self._partner is not None:
             os.eventfd_write(self._partners.wake_delete, 1)
-            if self._maker.rounds_made > number:
-                self._words[self._low_key] = self._words[ring + 2]
         return intended_ns
 
     def finish(self) -> None:
@@ -128,6 +126,9 @@ class InsertGate:
             ring = self._ring + 3 * (made.number % RING_ROUNDS)
             words[ring], words[ring + 1], words[ring + 2] = made.go_ns, made.intended_ns, made.low_key
             words[self._made] = made.number + 1
+        if self._partner is not None and 0 < self._round <= maker.rounds_made:
+            # Also where the round's lookup ended later: point queries would search for deleted keys until the next.
+            words[self._low_key] = words[self._ring + 3 * ((self._round - 1) % RING_ROUNDS) + 2]
         if maker.lookup_due and self._lookup is not None and (found := self._lookup.poll()) is not None:
             maker.looked_up(found[0])
             words[self._base + Word.MIN_LOOKUPS] += 1
