@@ -93,11 +93,13 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
     return list(reasons)
 
 
-def pair_drift(base: CellResult, other: CellResult) -> list[str]:
+def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
     """How the machine differed between the two cells of a pair: as they began, and as they ended; if it was suspended.
 
-    A cell's beginning is never held against an end: the one is idle and cool, the other is not.
+    A cell's beginning is never held against an end: the one is idle and cool, the other is not. In a step in slices
+    only settings count: what lasts longer than a slice, such as a slower CPU clock, hits both servers alike.
     """
+    steady = not all(step in cell.steps and cell.steps[step].slices for cell in (base, other))
     first, second = (base, other) if base.cell.ordinal <= other.cell.ordinal else (other, base)
     moved = dict.fromkeys((*first.suspended, *second.suspended))
     for before, after in ((first.before, second.before), (first.after, second.after)):
@@ -106,7 +108,7 @@ def pair_drift(base: CellResult, other: CellResult) -> list[str]:
             unlike = base.cell.subject.kernel != other.cell.subject.kernel
             left_out = dict.fromkeys(("kernel", "memory", "storage") if unlike else ())
             records = (_own(record) | left_out for record in (before, after))
-            moved.update(dict.fromkeys(drift(*records)))
+            moved.update(dict.fromkeys(drift(*records, gauges=steady)))
     return list(moved)
 
 
@@ -237,7 +239,12 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
 
 
 def _machine(pairs: Sequence[Pair]) -> Iterable[Found]:
-    moved = [f"pair {base.cell.repeat}: {text}" for base, other in pairs for text in pair_drift(base, other)]
+    moved = [
+        f"pair {base.cell.repeat}: {text}"
+        for base, other in pairs
+        for step in base.steps
+        for text in pair_drift(base, other, step)
+    ]
     for sentence in dict.fromkeys(moved):
         yield "machine", False, sentence
     if pairs and not moved:

@@ -54,7 +54,7 @@ def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
 
     (subject,) = [subject for subject, name in cells.names.items() if name == ratio.subject]
     pairs = cells.pairs(subject, ratio.step)
-    drifted = bool(pairs) and all(pair_drift(*pair) for pair in pairs)
+    drifted = bool(pairs) and all(pair_drift(*pair, ratio.step) for pair in pairs)
     return drifted or all(reason.startswith(STRAYED) for reason in ratio.reasons)
 
 

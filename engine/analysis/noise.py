@@ -118,7 +118,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
     ratios: dict[tuple[str, str, str], list[float]] = {}  # by step, config, workload: each has a scatter of its own
     for double, found in _pairs(run):
         for step in _steps(found) if double.arm == "aa" else ():
-            ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(found, step))
+            ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(_steady(found, step), step))
     known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}
@@ -141,16 +141,17 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
     several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]
     for found in several:
         names = [step for step in _steps(found) if step in steps] or _steps(found)
-        evidence: dict[str, statistics.Evidence] = {step: _quotients(found, step) for step in names}
-        ratios = {step: own for step in names if (own := log_ratios(found, step, RATE))}
-        check = slices.self_check([own for step in ratios for own in own_ratios(found, step, RATE)])
+        steady = {step: own for step in names if len(own := _steady(found, step)) >= MIN_PAIRS}
+        evidence: dict[str, statistics.Evidence] = {step: _quotients(own, step) for step, own in steady.items()}
+        ratios = {step: logs for step, own in steady.items() if (logs := log_ratios(own, step, RATE))}
+        check = slices.self_check([own for step in ratios for own in own_ratios(steady[step], step, RATE)])
         pooled = slices.pooled(list(ratios.values()), check.inflation)
         for step, each in zip(ratios, pooled.steps, strict=True):
             if each.within is not None:
-                took_s = fmean(cell.steps[step].totals.seconds for pair in found for cell in pair)
+                took_s = fmean(cell.steps[step].totals.seconds for pair in steady[step] for cell in pair)
                 longer = steps.get(step, took_s) / took_s
                 evidence[step] = slices.planned(pooled.tau, each.within / math.sqrt(longer), pairs)
-                best.append(_best_s(found, step, len(ratios), each.within, pooled.tau))
+                best.append(_best_s(steady[step], step, len(ratios), each.within, pooled.tau))
         for step, expected in evidence.items():
             effect = statistics.smallest_visible_effect(expected, pairs, level)
             effects[step] = max(effects.get(step, 0.0), effect or 0.0)
@@ -172,16 +173,15 @@ def _best_s(pairs: list[Pair], step: str, sliced: int, within: float, tau: float
 
 
 def _pairs(run: RunResult) -> Iterator[tuple[Subject, list[Pair]]]:
-    """Each subject but the base with its pairs; those between whose cells the machine changed are part of nothing."""
+    """Each subject but the base with its pairs."""
     from engine.analysis.cells import pairs
-    from engine.analysis.comparability import pair_drift
 
     finished = [cell for cell in run.cells if cell.state == "finished"]
     subjects = list(dict.fromkeys(cell.cell.subject for cell in run.cells))
     for subject in subjects:
         base = replace(subject, arm="") if subject.arm else replace(subjects[0], config=subject.config)
         if subject != base:
-            yield subject, [pair for pair in pairs(finished, base, subject) if not pair_drift(*pair)]
+            yield subject, pairs(finished, base, subject)
 
 
 def _steps(pairs: list[Pair]) -> list[str]:
@@ -189,6 +189,13 @@ def _steps(pairs: list[Pair]) -> list[str]:
     if not pairs:
         return []
     return [step for step in pairs[0][0].steps if all(step in cell.steps for pair in pairs for cell in pair)]
+
+
+def _steady(pairs: list[Pair], step: str) -> list[Pair]:
+    """Those between whose cells the machine did not change: others are part of nothing."""
+    from engine.analysis.comparability import pair_drift
+
+    return [pair for pair in pairs if not pair_drift(*pair, step)]
 
 
 def _quotients(pairs: list[Pair], step: str) -> list[float]:

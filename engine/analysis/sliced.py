@@ -79,7 +79,7 @@ def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], s
     found = []
     for step in cells.steps:
         sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
-        if pairs := [pair for pair in sliced if not pair_drift(*pair)]:
+        if pairs := [pair for pair in sliced if not pair_drift(*pair, step)]:
             found.append((pairs, step))
     return found
 

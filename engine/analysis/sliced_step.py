@@ -91,7 +91,7 @@ def _pair(
         typical=math.exp(typical.log_ratio) if typical else None,
         base_leak_share=leak_share(base.steps[step].slices),
         other_leak_share=leak_share(other.steps[step].slices),
-        left_out="; ".join(pair_drift(*pair)),
+        left_out="; ".join(pair_drift(*pair, step)),
         cpus=threads if isinstance(threads, int) else None,
         blocks=_blocks(
             sliced.whole_blocks(pair, step), _orders(pair, abreast, step), started_ns, seconds, in_rows=in_rows

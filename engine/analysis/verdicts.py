@@ -124,7 +124,7 @@ def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
     everything = cells.pairs(subject, step)
     kept, left = [], []
     for pair in everything:
-        moved = comparability.pair_drift(*pair)
+        moved = comparability.pair_drift(*pair, step)
         if moved:
             left.append(f"{_named(cells, pair)}: {'; '.join(moved)}")
         else:

@@ -360,7 +360,7 @@ def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict
     (subject,) = [subject for subject, called in cells.names.items() if called == name]
     found = {}
     for pair in cells.pairs(subject, step):
-        if pair_drift(*pair):
+        if pair_drift(*pair, step):
             continue
         values = [cell.steps[step].figure(metric) for cell in pair]
         if ratios := sliced.log_ratios([pair], step, metric):

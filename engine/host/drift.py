@@ -79,18 +79,21 @@ GAUGES: tuple[Gauge, ...] = (
 )  # fmt: skip
 
 
-def drift(before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bool = False) -> tuple[str, ...]:
+def drift(
+    before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bool = False, gauges: bool = True
+) -> tuple[str, ...]:
     """A sentence for each thing that changed enough to move a result; none when nothing did.
 
     What only one of the records knows (a newer minor schema, a sensor that went) is passed over; so are temperatures
-    where the second was taken right after a load and the first was not: a load heats.
+    where the second was taken right after a load and the first was not: a load heats. Without `gauges` only settings
+    count.
     """
     found: list[str] = []
     for section, key, name in SETTINGS:
         first, second = value(before, section, key), value(after, section, key)
         if first is not None and second is not None and first != second:
             found.append(f"{name} changed: {_shown(first)}, then {_shown(second)}")
-    for gauge in GAUGES:
+    for gauge in GAUGES if gauges else ():
         if under_load and gauge.key in TEMPERATURES:
             continue
         old, new = number(before, gauge.section, gauge.key), number(after, gauge.section, gauge.key)
@@ -102,7 +105,7 @@ def drift(before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bo
     if isinstance(ours, dict) and isinstance(theirs, dict):
         # One step further down at most: it has no clients' host of its own.
         first, last = ({key: part for key, part in each.items() if key != CLIENT} for each in (ours, theirs))
-        found += [f"on the clients' host {text}" for text in drift(first, last, under_load=under_load)]
+        found += [f"on the clients' host {text}" for text in drift(first, last, under_load=under_load, gauges=gauges)]
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from engine.analysis.results import load
 from engine.core.model import Cell
 from engine.journal.reader import chosen_together
 from engine.journal.rows import Attempt, SliceRow
-from tests.support.made_run import made_slices, make_run
+from tests.support.made_run import ENVIRONMENT, made_slices, make_run
 
 STEP = "qr100"
 
@@ -73,6 +73,29 @@ def test_pairs_without_slices_are_left_out_where_others_are_sliced(tmp_path: Pat
     assert rate is not None and rate.ratio == pytest.approx(0.9, abs=0.005) and rate.verdict == "slower"
     load_rate = found.ratio("17.0", "l.i0", "rate_per_s")  # which no pair had slices of
     assert load_rate is not None and load_rate.pairs == 5 and not load_rate.left_out
+
+
+def test_a_slower_clock_hits_both_sides_of_a_step_in_slices_and_another_setting_does_not(tmp_path: Path) -> None:
+    slower = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "probe_us": 130.0}}
+    other_governor = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "governor": "powersave"}}
+    moved = {("17.0", 2): slower, ("17.0", 4): other_governor}
+    run = make_run(
+        tmp_path / "r",
+        repeats=5,
+        slices=lambda cell, step: made_slices(cell, step, {"16.3": 80_000.0, "17.0": 72_000.0}, noise=0.01),
+        environments=lambda cell: moved.get((cell.subject.build, cell.repeat), ENVIRONMENT),
+    )
+    comparison = compare([run])
+    left_out = {}
+    for step in (STEP, "l.i0"):
+        ratio = comparison.ratio("17.0", step, "rate_per_s")
+        assert ratio is not None
+        left_out[step] = [text.split(":")[1].strip() for text in ratio.left_out]
+    assert left_out == {STEP: ["pair 4"], "l.i0": ["pair 2", "pair 4"]}  # l.i0 was not sliced
+    assert [check.text for check in comparison.checks("17.0") if check.what == "machine"] == [
+        "pair 2: CPU speed changed: a fixed amount of work took 130.0 us, then 100.0 us",
+        "pair 4: the CPU governor changed: powersave, then performance",
+    ]
 
 
 def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path) -> None:
