@@ -267,6 +267,13 @@ def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_
     return Scatter(cv, widest / centre, ratio, cv > most_cv, uneven and widest / centre > margin)
 
 
+def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Pairs of numbers, at least two, split where the first of them lie the furthest apart: the lower, the upper."""
+    ordered = sorted(values)
+    place = max(range(1, len(ordered)), key=lambda place: ordered[place][0] - ordered[place - 1][0])
+    return ordered[:place], ordered[place:]
+
+
 def _logs(ratios: Sequence[float]) -> list[float]:
     if not ratios or min(ratios) <= 0:
         raise ValueError("ratios must be positive, and at least one")

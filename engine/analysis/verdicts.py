@@ -12,7 +12,7 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 - no pair is left, or the cells are not comparable otherwise (`engine.analysis.comparability`);
 - a cell of either side failed its SLA: the rate was bought with inserts that were not made;
 - the client was CPU-bound (rates only: the figures per op are still the server's);
-- the cells are bimodal, and the distance of the modes could make the effect;
+- the cells are bimodal, and the ratios differ from the one mode to the other by so much that it could make the effect;
 - the two sides were never run side by side;
 - servers were running already, and whoever asked has not accepted that others may use them: there is no verdict then;
 - slices cannot be trusted: a server worked in the other's, clients waited for each other in too much of them, or they
@@ -47,13 +47,13 @@ class _Sides:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A ratio before it is judged among its family: what its pairs say, and what would withhold a verdict."""
+    """A ratio before it is judged among its family: what its pairs say."""
 
     blank: Ratio
     metric: Metric
     quotients: list[float]  # of pairs; none where there is nothing to judge, and `blank` is all that is said
-    modes: list[str]
     pairs: list[Pair] = field(default_factory=list)
+    by_slices: list[float] = field(default_factory=list)  # of pairs, where these were sliced
     pooled: statistics.Estimate | None = None  # by slices
 
     @property
@@ -159,9 +159,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
         left_out=sides.left_out,
     )  # fmt: skip
     if max(*base_values, *values) <= NEGLIGIBLE.get(metric.name, 0.0):
-        return _Measured(
-            replace(blank, reasons=(f"both at most {NEGLIGIBLE.get(metric.name, 0.0):g}",)), metric, [], []
-        )
+        return _Measured(replace(blank, reasons=(f"both at most {NEGLIGIBLE.get(metric.name, 0.0):g}",)), metric, [])
     measured = [(pair, found) for pair in sides.pairs if (found := _values(pair, step, metric)) is not None]
     missing = len(sides.pairs) - len(measured)
     if missing:
@@ -175,12 +173,12 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
             blank = replace(blank, reasons=(*reasons, "no pair has this figure in both its cells"))
         ratio = _geometric_mean(values) / _geometric_mean(base_values) if min(*base_values, *values) > 0 else None
         better = None if ratio is None else _better(ratio, metric)
-        return _Measured(replace(blank, ratio=ratio, verdict="withheld", better=better), metric, [], [])
+        return _Measured(replace(blank, ratio=ratio, verdict="withheld", better=better), metric, [])
     if any(base <= 0 or other <= 0 for _, (base, other) in measured):
         none = replace(blank, pairs=len(measured), reasons=("zero in some cells: no ratio",))
-        return _Measured(none, metric, [], [])
+        return _Measured(none, metric, [])
     quotients = [other / base for _, (base, other) in measured]
-    return _Measured(blank, metric, quotients, _modes(cells, measured, quotients), [pair for pair, _ in measured])
+    return _Measured(blank, metric, quotients, [pair for pair, _ in measured])
 
 
 def _with_slices(measured: list[_Measured]) -> list[_Measured]:
@@ -198,7 +196,8 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
             if check.withheld and check.ratios >= sliced.LEAST_CHECKS:
                 reasons.append(f"{sliced.STRAYED} by {check.f:.1f} times their error")
             blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
-            found[id(each)] = replace(each, blank=blank, pooled=step.estimate)
+            by_slices = [math.exp(ratio.theta) for ratio in ratios[id(each)]]
+            found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
     return [found[id(each)] for each in measured]
 
 
@@ -245,7 +244,7 @@ def _judged(measured: _Measured, cells: ComparedCells, level: float, tests: int)
     judgement = statistics.judge(evidence, cells.margin, metric.better, level, cells.level)
     verdict, reasons = judgement.verdict, blank.reasons
     if verdict in (*CHANGED, "same"):
-        reasons = (*reasons, *measured.modes)
+        reasons = (*reasons, *_modes(cells, measured))
     if reasons and verdict != "none":
         verdict = "withheld"
     elif verdict == "inconclusive" and interval.excludes_one() and statistics.p_value(evidence) > level:
@@ -302,25 +301,28 @@ def _is_further(results: Sequence[StepResult], role: str) -> bool:
     return any(role in result.totals.beside for result in results)
 
 
-def _modes(
-    cells: ComparedCells, measured: Sequence[tuple[Pair, tuple[float, float]]], quotients: Sequence[float]
-) -> list[str]:
-    """Two modes among the cells of a side (of each run by itself) that show in the ratios and could make the effect.
+def _modes(cells: ComparedCells, measured: _Measured) -> list[str]:
+    """Two modes among the cells of a side (of each run by itself) that could make the effect.
 
-    Where both sides change their mode together, as when the machine slows down midway, the ratios lie close and
-    the pairing has done its work.
+    They could where the ratios of pairs in the one mode differ by as much from those in the other. Where both sides
+    change their mode together, as when the machine slows down midway, they do not, and the pairing has done its work.
     """
+    quotients = measured.by_slices or measured.quotients
     effect = max(abs(_geometric_mean(quotients) - 1), cells.margin)
-    spread = statistics.scatter(quotients, cells.margin)
-    if spread is None or spread.gap < effect:
-        return []
     reasons = []
     for place in (0, 1):
-        for run in dict.fromkeys(pair[0].run for pair, _ in measured):
-            own = [each for each in measured if each[0][0].run == run]
-            found = statistics.scatter([values[place] for _, values in own], cells.margin)
-            if found is not None and found.bimodal:
-                name = cells.names[own[0][0][place].cell.subject]
+        for run in dict.fromkeys(pair[0].run for pair in measured.pairs):
+            own = [
+                (pair[place].steps[measured.blank.step].figure(measured.metric.name) or 0.0, quotient)
+                for pair, quotient in zip(measured.pairs, quotients, strict=True)
+                if pair[0].run == run
+            ]
+            found = statistics.scatter([value for value, _ in own], cells.margin)
+            if found is None or not found.bimodal:
+                continue
+            low, high = ([quotient for _, quotient in mode] for mode in statistics.modes(own))
+            if abs(_geometric_mean(high) / _geometric_mean(low) - 1) >= effect:
+                name = cells.names[measured.pairs[0][place].cell.subject]
                 reasons.append(f"bimodal: the cells of {name} lie {found.gap:.0%} apart")
     return reasons
 

@@ -349,6 +349,16 @@ def test_modes_that_both_sides_share_are_cancelled_by_the_pairs(tmp_path: Path) 
     assert any("bimodal" in line for line in comparison.findings)
 
 
+def test_a_ratio_that_stands_apart_has_nothing_to_do_with_modes_that_other_pairs_have(tmp_path: Path) -> None:
+    def moody(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        apart = cell.repeat == 2 and cell.subject.build == "17.0"
+        return replace(totals, seconds=totals.seconds * (1.5 if cell.repeat > 5 else 1.03 if apart else 1))
+
+    found = compare([make_run(tmp_path / "r", repeats=10, change=moody)])
+    assert (rate(found, "l.i0").verdict, rate(found, "l.i0").reasons) == ("same", ())
+    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in found.findings)
+
+
 # -- several runs
 
 

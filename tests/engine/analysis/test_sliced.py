@@ -14,7 +14,9 @@ from engine.analysis import sliced
 from engine.analysis.cells import Pair
 from engine.analysis.comparison import compare
 from engine.analysis.results import load
+from engine.core.comparison import Ratio
 from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from engine.journal.reader import chosen_together
 from engine.journal.rows import Attempt, SliceRow
 from tests.support.made_run import ENVIRONMENT, made_slices, make_run
@@ -96,6 +98,32 @@ def test_a_slower_clock_hits_both_sides_of_a_step_in_slices_and_another_setting_
         "pair 2: CPU speed changed: a fixed amount of work took 130.0 us, then 100.0 us",
         "pair 4: the CPU governor changed: powersave, then performance",
     ]
+
+
+def test_modes_of_cells_that_do_not_show_in_their_slices_withhold_nothing(tmp_path: Path) -> None:
+    """The machine was slow in the first repeat; what lies outside of slices then makes 4 % between the two."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != STEP:
+            return totals
+        part = {("16.3", 1): 0.85, ("17.0", 1): 0.81}.get((cell.subject.build, cell.repeat), 1.0)
+        query = totals.roles["query"]
+        counts = {name: round(getattr(query, name) * part) for name in ("statements", "rows", "rows_actual")}
+        return replace(totals, roles={**totals.roles, "query": replace(query, **counts)})
+
+    def rate(name: str, *, sliced: bool) -> Ratio:
+        def slices(cell: Cell, step: str) -> list[SliceRow]:
+            return made_slices(cell, step, {"16.3": 80_000.0, "17.0": 80_000.0}, noise=0.01) if sliced else []
+
+        found = compare([make_run(tmp_path / name, repeats=5, slices=slices, change=change, noise=0.003)])
+        assert any(text.startswith(f"{STEP}: the cells of 16.3 are bimodal") for text in found.findings)
+        ratio = found.ratio("17.0", STEP, "rate_per_s")
+        assert ratio is not None
+        return ratio
+
+    ratio, whole = rate("sliced", sliced=True), rate("whole", sliced=False)
+    assert (ratio.verdict, ratio.reasons) == ("same", ())
+    assert whole.verdict != "same"
 
 
 def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path) -> None:
