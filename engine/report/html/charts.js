@@ -17,7 +17,6 @@ const duration = us => us >= 1e6 ? digits(us / 1e6) + " s" : us >= 1000 ? digits
 const short = text => text.length > 22 ? text.slice(0, 20) + "…" : text;
 const left = names => Math.min(190, 16 + 6.6 * (d3.max(names, name => short(name).length) ?? 0));
 const style = { fontSize: "12px", background: "none" };
-const ratioTicks = { tickFormat: d => d3.format(".3~f")(d), ticks: 5 };
 
 function legend(entries) {
   const line = document.createElement("p");
@@ -45,11 +44,28 @@ function ratioDomain(values) {
   return [Math.exp(-half), Math.exp(half)];
 }
 
+// The axis of ratios, as a scale and its marks: by itself a logarithmic scale leaves some of its ticks without a label.
+function ratioAxis(domain) {
+  const far = [1, 2, 3].flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power));
+  const wide = [...far.map(each => 1 / each), 0.2, 0.5, 1, 2, 5, ...far].sort(d3.ascending);
+  const ticks = domain[1] > 2.5 ? wide.filter(d => d >= domain[0] && d <= domain[1]) : d3.ticks(...domain, 5);
+  return {
+    scale: { type: "log", domain, axis: null },
+    marks: [Plot.gridX(ticks), Plot.axisX(ticks, { text: d3.format(".3~g"), label: `ratio to ${report.base} →` })],
+  };
+}
+
+// All names of a kind of figure, in the order in which the page has them: each has one colour in all steps.
+function namesOf(kind, name) {
+  const names = [...new Set(Object.values(report.steps).flatMap(each => (each[kind] ?? []).map(name)))];
+  return { names, colour: each => roleColours[names.indexOf(each) % roleColours.length] };
+}
+
 // Shares of a whole, a bar for each role and build.
-function shares(given, width) {
+function shares(kind, step, width) {
+  const given = step[kind], all = namesOf(kind, d => d.part), colour = all.colour;
   const shown = given.map(d => ({ ...d, place: `${d.role} · ${short(d.subject)}` }));
-  const parts = [...new Set(shown.map(d => d.part))], places = [...new Set(shown.map(d => d.place))];
-  const colour = part => roleColours[parts.indexOf(part) % roleColours.length];
+  const parts = all.names.filter(part => shown.some(d => d.part === part)), places = [...new Set(shown.map(d => d.place))];
   const node = Plot.plot({
     width, style, height: 60 + 26 * places.length, marginLeft: left(places), marginRight: 20, marginBottom: 40,
     x: { domain: [0, 100], label: "% →", ticks: 5 }, y: { type: "band", domain: places, label: null, padding: 0.2 },
@@ -75,11 +91,13 @@ const drawings = {
     const names = [...new Set(known.map(d => d.subject))], one = names.length === 1;
     const shown = known.map(d => ({ ...d, place: one ? d.step : `${d.step} · ${short(d.subject)}` }));
     const domain = ratioDomain(shown.flatMap(d => [d.ratio, d.low ?? d.ratio, d.high ?? d.ratio]));
+    const axis = ratioAxis(domain);
     const node = Plot.plot({
       width, style, height: 50 + 22 * shown.length, marginTop: 8, marginBottom: 40, marginLeft: left(shown.map(d => d.place)), marginRight: 16,
-      x: { type: "log", domain, grid: true, label: `ratio to ${report.base} →`, ...ratioTicks },
+      x: axis.scale,
       y: { type: "band", domain: shown.map(d => d.place), label: null },
       marks: [
+        ...axis.marks,
         Plot.rect([0], { x1: 1 / (1 + report.margin), x2: 1 + report.margin, fill: "currentColor", fillOpacity: 0.08 }),
         Plot.ruleX([1], { strokeOpacity: 0.6 }),
         Plot.ruleY(shown.filter(d => d.low !== null), { y: "place", x1: "low", x2: "high", strokeWidth: 2.5, stroke: d => signColour(d.sign) }),
@@ -94,11 +112,11 @@ const drawings = {
   },
 
   waits(step, width) {
-    return { ...shares(step.waits, width), count: "means of cells" };
+    return { ...shares("waits", step, width), count: "means of cells" };
   },
 
   phases(step, width) {
-    return { ...shares(step.phases, width), count: "medians of cells" };
+    return { ...shares("phases", step, width), count: "medians of cells" };
   },
 
   probed(step, width, figure, which) {
@@ -154,11 +172,13 @@ const drawings = {
     const inner = [0.05, 0.95].map(q => d3.quantile(sorted, q, d => d.ratio)).filter(v => v !== undefined);
     const domain = ratioDomain([...known.flatMap(d => [d.low ?? d.ratio, d.high ?? d.ratio]), ...pairs.map(d => d.ratio), ...inner]);
     const within = d => d.ratio >= domain[0] && d.ratio <= domain[1];
+    const axis = ratioAxis(domain);
     const node = Plot.plot({
       width, style, height: 60 + (blocks.length ? 74 : 52) * names.length, marginLeft: left(names), marginRight: 20, marginBottom: 40,
-      x: { type: "log", domain, grid: true, label: `ratio to ${report.base} →`, ...ratioTicks },
+      x: axis.scale,
       y: { type: "band", domain: names, label: null, tickFormat: short, padding: 0.1 },
       marks: [
+        ...axis.marks,
         Plot.rect([0], { x1: 1 / (1 + report.margin), x2: 1 + report.margin, fill: "currentColor", fillOpacity: 0.08 }),
         Plot.ruleX([1], { strokeOpacity: 0.6 }),
         Plot.tickX(blocks.filter(within), { x: "ratio", y: "subject", strokeOpacity: 0.18, insetTop: 46, stroke: "currentColor" }),
@@ -214,11 +234,13 @@ const drawings = {
     const cut = value => Math.min(3, Math.max(1 / 3, value));
     const domain = ratioDomain(shown.flatMap(d => [d.ratio, d.low ?? d.ratio, d.high ?? d.ratio].map(cut)));
     const clip = value => Math.min(domain[1], Math.max(domain[0], value));
+    const axis = ratioAxis(domain);
     const node = Plot.plot({
       width, style, height: 60 + 24 * places.length, marginLeft: left(places), marginRight: 66, marginBottom: 40,
-      x: { type: "log", domain, grid: true, label: `ratio to ${report.base} →`, ...ratioTicks },
+      x: axis.scale,
       y: { type: "band", domain: places, label: null, padding: 0.25 },
       marks: [
+        ...axis.marks,
         Plot.barX(shown, {
           y: "place", x1: 1, x2: d => clip(d.ratio), fill: d => signColour(d.sign),
           fillOpacity: { value: d => d.sign === "better" || d.sign === "worse" ? 0.9 : 0.4, scale: null },
@@ -238,8 +260,8 @@ const drawings = {
 
   roles(step, width) {
     const names = report.subjects.filter(name => step.roles.some(d => d.subject === name));
-    const roles = [...new Set(step.roles.map(d => d.role))];
-    const colour = role => roleColours[roles.indexOf(role) % roleColours.length];
+    const all = namesOf("roles", d => d.role), colour = all.colour;
+    const roles = all.names.filter(role => step.roles.some(d => d.role === role));
     const largest = d3.max(d3.rollup(step.roles, each => d3.sum(each, d => d.value), d => d.subject).values());
     const node = Plot.plot({
       width, style, height: 60 + 34 * names.length, marginLeft: left(names), marginRight: 20, marginBottom: 40,
@@ -335,12 +357,16 @@ const drawings = {
     })));
     const sums = d3.rollup(rows, each => d3.sum(each, d => d.count), d => d.subject, d => d.from);
     for (const row of rows) row.share = row.count / sums.get(row.subject).get(row.from);
+    const [least, most] = [d3.min(rows, d => d.low), d3.max(rows, d => d.high)];
+    const round = d3.range(0, 10).flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power)).filter(us => us >= least && us <= most);
+    const ticks = round.length < 2 ? [least, most] : round.length > 9 ? round.filter(us => Number.isInteger(Math.log10(us))) : round;
     const node = Plot.plot({
       width, style, height: 60 + 150 * names.length, marginLeft: 64, marginRight: 20, marginTop: 24, marginBottom: 40,
       fy: { domain: names, label: null, axis: null },
       x: { domain: [0, step.end_s], label: "seconds →", ticks: 6 },
-      y: { type: "log", label: null, tickFormat: duration, ticks: d3.range(0, 10).map(power => 10 ** power).filter(us => us > d3.min(rows, d => d.low) && us < d3.max(rows, d => d.high)), grid: true },
+      y: { type: "log", axis: null },
       marks: [
+        Plot.gridY(ticks), Plot.axisY(ticks, { text: duration, label: null }),
         Plot.rect(rows, {
           fy: "subject", x1: "from", x2: "to", y1: "low", y2: "high", fill: "var(--heat)", inset: 0,
           fillOpacity: { value: d => 0.1 + 0.9 * Math.max(0, 1 + Math.log10(Math.max(d.share, 1e-4)) / 4), scale: null },

@@ -265,6 +265,14 @@ def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, library: Pat
         assert done.exit_code == 2 and page.LIBRARY_VARIABLE in done.stderr and not to.exists()
 
 
+# Axes some of whose ticks say nothing.
+WITHOUT_LABEL = """[...document.querySelectorAll('figure svg')].flatMap(svg => ['x', 'y'].filter(axis => {
+  const of = what => [...svg.querySelectorAll(`g[aria-label="${axis}-axis ${what}`)];
+  const labels = of('tick label"] text').filter(each => each.textContent.trim());
+  return of('tick"] path').length > labels.length;
+}).map(axis => `${svg.ariaLabel}: ${axis}`))"""
+
+
 @pytest.mark.outside
 def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
     written(recorded, tmp_path / "r.html")
@@ -278,6 +286,7 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         empty = f"[...document.querySelectorAll('figure')].filter(f => f.querySelectorAll('{marks}').length < 2)"
         assert browser.evaluate(f"{empty}.map(f => f.ariaLabel)") == []
         assert browser.evaluate("document.querySelectorAll('figure').length") > 15
+        assert browser.evaluate(WITHOUT_LABEL) == []
         assert browser.evaluate(
             "[...document.querySelectorAll('figure svg')].every(s => s.getAttribute('role') === 'img' && s.ariaLabel)"
         )
