@@ -45,6 +45,7 @@ LACKING = re.compile(
     re.M,
 )
 COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
+LINKED = re.compile(r"^(?:\S*ccache )?(?:\S*/)?(?:gcc|cc|clang|g\+\+|c\+\+|clang\+\+)(?:-\d+)?\s.*\s-o (\S+)")
 ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 POLL_S = 0.5
 SILENCE_S = 10.0
@@ -221,9 +222,9 @@ def telling_lines(log: str) -> tuple[str, ...]:
 
 
 def _shortened(line: str) -> str:
-    """A line of a log that can be shown; of a call of the compiler the file."""
-    compiled = COMPILED.search(line)
-    line = visible(compiled[1] if compiled else line)
+    """A line of a log that can be shown; of a call of the compiler the file that it compiles or links."""
+    compiled, linked = COMPILED.search(line), LINKED.search(line)
+    line = visible(compiled[1] if compiled else f"linking {linked[1]}" if linked else line)
     return line if len(line) <= LOG_CHARS else line[: LOG_CHARS - 1] + "…"
 
 

@@ -330,6 +330,9 @@ def test_the_lines_of_a_failure_begin_with_the_compilers_error_and_name_files() 
     assert nix.telling_lines("configure: error: no\n" * 20) == ("configure: error: no",) * 12
     assert nix.telling_lines("") == ()
     assert nix.last_line("\n".join(log.splitlines()[:40])) == "fine38.c"
+    linked = "{}gcc -Wall -O2 -flto=auto -shared -o pgcrypto.so  crypt-blowfish.o -L../../src/port -Wl,--as-needed -lz"
+    for ccache in ("", "ccache ", "/usr/bin/ccache /usr/bin/"):
+        assert nix.last_line("\n".join((*log.splitlines()[:40], linked.format(ccache)))) == "linking pgcrypto.so"
 
 
 def test_failure_without_a_builder_is_told_in_nixs_words() -> None:
