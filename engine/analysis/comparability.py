@@ -112,6 +112,11 @@ def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
     return list(moved)
 
 
+def steady(pairs: Iterable[Pair], step: str) -> list[Pair]:
+    """The pairs between whose cells the machine did not change: others are part of nothing."""
+    return [pair for pair in pairs if not pair_drift(*pair, step)]
+
+
 def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
     """How the work of a pair differs: rows written, rows found per query, probes attached."""
     texts: list[str] = []

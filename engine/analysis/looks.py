@@ -49,12 +49,12 @@ def look(run: Path, level: float) -> Seen:
 
 def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
     """Whether later pairs may well give the verdict that is withheld."""
-    from engine.analysis.comparability import pair_drift
+    from engine.analysis.comparability import steady
     from engine.analysis.sliced import STRAYED
 
     (subject,) = [subject for subject, name in cells.names.items() if name == ratio.subject]
     pairs = cells.pairs(subject, ratio.step)
-    drifted = bool(pairs) and all(pair_drift(*pair, ratio.step) for pair in pairs)
+    drifted = bool(pairs) and not steady(pairs, ratio.step)
     return drifted or all(reason.startswith(STRAYED) for reason in ratio.reasons)
 
 

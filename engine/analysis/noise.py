@@ -112,13 +112,14 @@ def _is_ours(manifest: Manifest, design: Interleave) -> bool:
 
 def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -> Noise | None:
     from engine.analysis import statistics  # loads scipy
+    from engine.analysis.comparability import steady
     from engine.analysis.results import load
 
     run = load(folder)
     ratios: dict[tuple[str, str, str], list[float]] = {}  # by step, config, workload: each has a scatter of its own
     for double, found in _pairs(run):
         for step in _steps(found) if double.arm == "aa" else ():
-            ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(_steady(found, step), step))
+            ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(steady(found, step), step))
     known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}
@@ -132,6 +133,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
 
 def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: float) -> Noise | None:
     from engine.analysis import slices, statistics  # loads scipy
+    from engine.analysis.comparability import steady
     from engine.analysis.results import load
     from engine.analysis.sliced import log_ratios, own_ratios
 
@@ -141,17 +143,17 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
     several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]
     for found in several:
         names = [step for step in _steps(found) if step in steps] or _steps(found)
-        steady = {step: own for step in names if len(own := _steady(found, step)) >= MIN_PAIRS}
-        evidence: dict[str, statistics.Evidence] = {step: _quotients(own, step) for step, own in steady.items()}
-        ratios = {step: logs for step, own in steady.items() if (logs := log_ratios(own, step, RATE))}
-        check = slices.self_check([own for step in ratios for own in own_ratios(steady[step], step, RATE)])
+        kept = {step: own for step in names if len(own := steady(found, step)) >= MIN_PAIRS}
+        evidence: dict[str, statistics.Evidence] = {step: _quotients(own, step) for step, own in kept.items()}
+        ratios = {step: logs for step, own in kept.items() if (logs := log_ratios(own, step, RATE))}
+        check = slices.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
         pooled = slices.pooled(list(ratios.values()), check.inflation)
         for step, each in zip(ratios, pooled.steps, strict=True):
             if each.within is not None:
-                took_s = fmean(cell.steps[step].totals.seconds for pair in steady[step] for cell in pair)
+                took_s = fmean(cell.steps[step].totals.seconds for pair in kept[step] for cell in pair)
                 longer = steps.get(step, took_s) / took_s
                 evidence[step] = slices.planned(pooled.tau, each.within / math.sqrt(longer), pairs)
-                best.append(_best_s(steady[step], step, len(ratios), each.within, pooled.tau))
+                best.append(_best_s(kept[step], step, len(ratios), each.within, pooled.tau))
         for step, expected in evidence.items():
             effect = statistics.smallest_visible_effect(expected, pairs, level)
             effects[step] = max(effects.get(step, 0.0), effect or 0.0)
@@ -189,13 +191,6 @@ def _steps(pairs: list[Pair]) -> list[str]:
     if not pairs:
         return []
     return [step for step in pairs[0][0].steps if all(step in cell.steps for pair in pairs for cell in pair)]
-
-
-def _steady(pairs: list[Pair], step: str) -> list[Pair]:
-    """Those between whose cells the machine did not change: others are part of nothing."""
-    from engine.analysis.comparability import pair_drift
-
-    return [pair for pair in pairs if not pair_drift(*pair, step)]
 
 
 def _quotients(pairs: list[Pair], step: str) -> list[float]:

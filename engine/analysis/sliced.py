@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.analysis import slices
 from engine.analysis.cells import ComparedCells, Pair
-from engine.analysis.comparability import pair_drift
+from engine.analysis.comparability import steady
 from engine.analysis.slices import SelfCheck, Slices, Typical
 from engine.analysis.statistics import ALPHA
 from engine.core.comparison import CPU, RATE
@@ -79,7 +79,7 @@ def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], s
     found = []
     for step in cells.steps:
         sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
-        if pairs := [pair for pair in sliced if not pair_drift(*pair, step)]:
+        if pairs := steady(sliced, step):
             found.append((pairs, step))
     return found
 

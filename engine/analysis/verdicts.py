@@ -210,12 +210,8 @@ def _over_machines(cells: ComparedCells, measured: list[_Measured]) -> list[_Mea
     for each in measured:
         logs: dict[str, list[float]] = {}
         if each.quotients:
-            sliced_logs = sliced.log_ratios(each.pairs, each.blank.step, each.metric.name)
-            own = [ratio.theta for ratio in sliced_logs]
-            if len(own) != len(each.pairs):
-                own = [math.log(quotient) for quotient in each.quotients]
-            for (base, _), value in zip(each.pairs, own, strict=True):
-                logs.setdefault(machine_of[base.run], []).append(value)
+            for (base, _), quotient in zip(each.pairs, each.by_slices or each.quotients, strict=True):
+                logs.setdefault(machine_of[base.run], []).append(math.log(quotient))
         if len(logs) < 2:
             found.append(each)
             continue

@@ -352,16 +352,14 @@ def _ends(run: Path, comparison: Comparison, step: str) -> Iterable[float]:
 def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict[int, float]:
     """By repeat; none of pairs between whose cells the machine changed. Of what turns took, by slices."""
     from engine.analysis import sliced
-    from engine.analysis.comparability import pair_drift
+    from engine.analysis.comparability import steady
     from engine.analysis.comparison import compared_cells
 
     metric = comparison.judged_by(step)
     cells = compared_cells([run], comparison.base)
     (subject,) = [subject for subject, called in cells.names.items() if called == name]
     found = {}
-    for pair in cells.pairs(subject, step):
-        if pair_drift(*pair, step):
-            continue
+    for pair in steady(cells.pairs(subject, step), step):
         values = [cell.steps[step].figure(metric) for cell in pair]
         if ratios := sliced.log_ratios([pair], step, metric):
             found[pair[0].cell.repeat] = ratios[0].theta

@@ -44,11 +44,13 @@ function ratioDomain(values) {
   return [Math.exp(-half), Math.exp(half)];
 }
 
+// 1, 2 and 5 times the powers of ten, within these bounds: ticks of a logarithmic scale.
+const roundNumbers = (least, most) =>
+  d3.range(-6, 10).flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power)).filter(d => d >= least && d <= most);
+
 // The axis of ratios, as a scale and its marks: by itself a logarithmic scale leaves some of its ticks without a label.
 function ratioAxis(domain) {
-  const far = [1, 2, 3].flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power));
-  const wide = [...far.map(each => 1 / each), 0.2, 0.5, 1, 2, 5, ...far].sort(d3.ascending);
-  const ticks = domain[1] > 2.5 ? wide.filter(d => d >= domain[0] && d <= domain[1]) : d3.ticks(...domain, 5);
+  const ticks = domain[1] > 2.5 ? roundNumbers(...domain) : d3.ticks(...domain, 5);
   return {
     scale: { type: "log", domain, axis: null },
     marks: [Plot.gridX(ticks), Plot.axisX(ticks, { text: d3.format(".3~g"), label: `ratio to ${report.base} →` })],
@@ -358,7 +360,7 @@ const drawings = {
     const sums = d3.rollup(rows, each => d3.sum(each, d => d.count), d => d.subject, d => d.from);
     for (const row of rows) row.share = row.count / sums.get(row.subject).get(row.from);
     const [least, most] = [d3.min(rows, d => d.low), d3.max(rows, d => d.high)];
-    const round = d3.range(0, 10).flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power)).filter(us => us >= least && us <= most);
+    const round = roundNumbers(least, most);
     const ticks = round.length < 2 ? [least, most] : round.length > 9 ? round.filter(us => Number.isInteger(Math.log10(us))) : round;
     const node = Plot.plot({
       width, style, height: 60 + 150 * names.length, marginLeft: 64, marginRight: 20, marginTop: 24, marginBottom: 40,
