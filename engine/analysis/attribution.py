@@ -42,6 +42,7 @@ from engine.analysis.cells import ComparedCells
 from engine.analysis.results import StepResult
 from engine.core.attribution import PHASE, TITLES, Attribution, Part
 from engine.core.comparison import HEADLINES, TIME, Ratio
+from engine.core.slices import ratio_of
 from engine.core.totals import RoleTotals, judged_by, ops
 from engine.core.waits import by_kind, shares
 
@@ -194,7 +195,7 @@ def _times(ratio: Ratio | None, logs: Sequence[Mapping[str, float]]) -> tuple[fl
     if ratio is not None and ratio.low and ratio.high:
         return (ratio.low, ratio.high) if ratio.metric == TIME else (1 / ratio.high, 1 / ratio.low)
     low, high = statistics.mean_interval([sum(each.values()) for each in logs])
-    return (None, None) if low is None or high is None else (math.exp(low), math.exp(high))
+    return (None, None) if low is None or high is None else (ratio_of(low), ratio_of(high))
 
 
 def _parts(

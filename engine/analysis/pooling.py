@@ -21,6 +21,7 @@ from statistics import fmean, variance
 from engine.analysis.cells import ComparedCells
 from engine.analysis.statistics import ALPHA, Estimate, f_tail, t_tails
 from engine.core.comparison import HEADLINES, MachineEffect, Ratio
+from engine.core.slices import ratio_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def over_machines(
         error_squared = max(error_squared, 1 / sum(weights))
     estimate = Estimate(mean, math.sqrt(error_squared * pairs), pairs, machines=machines)
     p_value, disagrees = _heterogeneity(groups, scatter, degrees, margin, level)
-    ratios = {group.name: math.exp(group.mean) for group in groups}
+    ratios = {group.name: ratio_of(group.mean) for group in groups}
     return estimate, MachineEffect(ratios, math.sqrt(tau_squared), p_value, disagrees)
 
 
@@ -85,7 +86,7 @@ def _heterogeneity(
     tails = {name: t_tails(apart[name] / error, degrees) for name, error in errors.items()}
     certain = [
         name for name, tail in tails.items()
-        if tail * (machines if machines > 2 else 1) <= level and abs(math.expm1(apart[name])) >= margin
+        if tail * (machines if machines > 2 else 1) <= level and abs(ratio_of(apart[name]) - 1) >= margin
     ]  # fmt: skip
     if machines > 2:
         certain = sorted(certain, key=lambda name: tails[name])[:1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EventRow, SliceRow, StepRow
 
 Environment = dict[str, Any]
+MOST_FIGURE = 1e30  # nothing that can be measured is more, or less than one over it
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,10 @@ def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: 
         return CellResult(run, cell, "damaged", f"{reader.run / 'journal.db'}: cell {cell.id}: {text}")
 
 
+def _is_plausible(value: float) -> bool:
+    return value == 0 or 1 / MOST_FIGURE <= abs(value) <= MOST_FIGURE
+
+
 def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> CellResult:
     events = reader.events(attempt=attempt.id)
     steps: dict[str, StepResult] = {}
@@ -163,8 +167,8 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             timed = reader.transactions(row.id) if transactions.LOAD in totals.report else ()
             figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals, row, timed)}
             every = [figures, *figures["beside"].values()]
-            invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not math.isfinite(v)]
-            if invalid or totals.seconds < 0:
+            invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not _is_plausible(v)]
+            if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
             steps[row.name] = StepResult(
                 row.id, row.name, row.kind, totals, figures, stalls, tuple(reader.slices(row.id))

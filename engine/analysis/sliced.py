@@ -20,7 +20,7 @@ from engine.analysis.slices import SelfCheck, Slices, Typical
 from engine.analysis.statistics import ALPHA
 from engine.core.comparison import CPU, RATE
 from engine.core.model import Subject
-from engine.core.slices import TURNS, LogRatio
+from engine.core.slices import TURNS, LogRatio, ratio_of
 from engine.journal.rows import SliceRow
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
@@ -143,8 +143,8 @@ def findings(cells: ComparedCells) -> list[str]:
             if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
                 total = fmean(ratio.theta for ratio in ratios)
                 found.append(
-                    f"{step}: rare events make a part of the ratio: {name} is at {math.expm1(total):+.1%} in all, at "
-                    f"{math.expm1(middle.log_ratio):+.1%} in a typical block"
+                    f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
+                    f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
                 )
     if slow:
         by_step = ", ".join(f"{step} {slow[step]:.1%}" for step in cells.steps if step in slow)
@@ -168,7 +168,7 @@ def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | 
     error = math.sqrt(sum(filter(None, errors))) / len(ratios)
     if mean <= math.log1p(MOST_EARLY) or mean <= NormalDist().inv_cdf(1 - level) * error:
         return None
-    return math.expm1(mean)
+    return ratio_of(mean) - 1
 
 
 def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_uppercase
@@ -19,6 +18,7 @@ from engine.core.comparison import RATE
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
 from engine.core.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
+from engine.core.slices import ratio_of
 from engine.core.totals import judged_by
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
@@ -85,10 +85,10 @@ def _pair(
         base=cells.names[cells.baseline_of(subject)],
         base_cell=base.cell.id,
         other_cell=other.cell.id,
-        ratio=math.exp(ratios[0].theta) if ratios else None,
+        ratio=ratio_of(ratios[0].theta) if ratios else None,
         low=bounds[0] if bounds else None,
         high=bounds[1] if bounds else None,
-        typical=math.exp(typical.log_ratio) if typical else None,
+        typical=ratio_of(typical.log_ratio) if typical else None,
         base_leak_share=leak_share(base.steps[step].slices),
         other_leak_share=leak_share(other.steps[step].slices),
         left_out="; ".join(pair_drift(*pair, step)),

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
-from engine.core.slices import MIN_BLOCKS, LogRatio, log_of_totals, variance_of_mean
+from engine.core.slices import MIN_BLOCKS, LogRatio, log_of_totals, ratio_of, variance_of_mean
 
 BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
 TRIMMED = 0.2  # of the blocks, at each end
@@ -170,7 +170,7 @@ def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] 
     if ratio.variance is None:
         return None
     half = _normal(CONFIDENCE) * math.sqrt(ratio.variance * inflation)
-    return math.exp(ratio.theta - half), math.exp(ratio.theta + half)
+    return ratio_of(ratio.theta - half), ratio_of(ratio.theta + half)
 
 
 def own_ratio(server: Slices) -> LogRatio:

@@ -20,6 +20,7 @@ from scipy import special  # not scipy.stats, which costs half a second to impor
 
 from engine.core.comparison import MIN_PAIRS, Ratio, Verdict
 from engine.core.model import LEVEL
+from engine.core.slices import ratio_of
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
@@ -110,9 +111,9 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
     """The geometric mean of the pairs' ratios with Student's t interval. Raises ValueError when there is none."""
     found = _estimate(evidence)
     if found.pairs == 1:
-        return Interval(math.exp(found.mean), None, None, 1)
+        return Interval(ratio_of(found.mean), None, None, 1)
     half = _t(confidence, found.degrees) * found.sd / math.sqrt(found.pairs)
-    return Interval(math.exp(found.mean), math.exp(found.mean - half), math.exp(found.mean + half), found.pairs)
+    return Interval(ratio_of(found.mean), ratio_of(found.mean - half), ratio_of(found.mean + half), found.pairs)
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
@@ -207,7 +208,7 @@ def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA, alpha:
         return None
     for count in range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1):
         error, degrees = found.sd / math.sqrt(count), found.of(count).degrees
-        differs = abs(found.mean) >= _t(1 - level, degrees) * error and abs(math.exp(found.mean) - 1) >= margin
+        differs = abs(found.mean) >= _t(1 - level, degrees) * error and abs(ratio_of(found.mean) - 1) >= margin
         half = _t(1 - 2 * alpha, degrees) * error
         if differs or (found.mean - half > math.log(1 - margin) and found.mean + half < math.log(1 + margin)):
             return count - found.pairs

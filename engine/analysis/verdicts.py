@@ -30,6 +30,7 @@ from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.results import StepResult
 from engine.core.comparison import CHANGED, CPU, HEADLINES, INSTRUCTIONS, MIN_PAIRS, P99, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
+from engine.core.slices import ratio_of
 from engine.postgres import features
 
 
@@ -196,7 +197,7 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
             if check.withheld and check.ratios >= sliced.LEAST_CHECKS:
                 reasons.append(f"{sliced.STRAYED} by {check.f:.1f} times their error")
             blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
-            by_slices = [math.exp(ratio.theta) for ratio in ratios[id(each)]]
+            by_slices = [ratio_of(ratio.theta) for ratio in ratios[id(each)]]
             found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
     return [found[id(each)] for each in measured]
 
@@ -369,7 +370,7 @@ def _values(pair: Pair, step: str, metric: Metric) -> tuple[float, float] | None
 
 
 def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+    return ratio_of(sum(math.log(value) for value in values) / len(values))
 
 
 def _better(ratio: float, metric: Metric) -> bool | None:

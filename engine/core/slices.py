@@ -16,6 +16,7 @@ TURNS = 2  # of a server in a block
 MIN_BLOCKS = 20  # fewer give a ratio without an error
 MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
 EVER_WRONG = 0.05  # how often the truth may be outside at any moment at all of what is shown
+MOST_LOG = 700.0  # a bound past it is no number that a float or JSON could hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class LogRatio:
     theta: float
     variance: float | None
     blocks: int
+
+
+def ratio_of(log: float) -> float:
+    """The ratio of this log; one that absurd records or two wild pairs give stops at 1e304 and 1e-304."""
+    return math.exp(max(-MOST_LOG, min(MOST_LOG, log)))
 
 
 Sums = tuple[Sequence[float], Sequence[float]]  # numerators and denominators of one side, by block

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from engine.core.slices import TURNS, half_width_at_every_moment, log_ratio
+from engine.core.slices import TURNS, half_width_at_every_moment, log_ratio, ratio_of
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow, StepRow
 from engine.view.step_series import SECOND_NS, Series
@@ -145,8 +145,8 @@ class SliceSeries:
         except ValueError:
             return None
         half = half_width_at_every_moment(found, self._planned_blocks / size)
-        low, high = (None, None) if half is None else (math.exp(found.theta - half), math.exp(found.theta + half))
-        return SoFar(math.exp(found.theta), low, high, blocks)
+        low, high = (None, None) if half is None else (ratio_of(found.theta - half), ratio_of(found.theta + half))
+        return SoFar(ratio_of(found.theta), low, high, blocks)
 
     def _draw(self, side: int) -> None:
         """Adds to a line what is long enough for a point of it."""

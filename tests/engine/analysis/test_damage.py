@@ -132,6 +132,16 @@ def test_a_damaged_cell_is_left_out_with_the_place_and_the_others_are_compared(
     assert f"left out: 16.3 repeat 1 (r {cell.cell}) damaged: " in to_markdown(found)
 
 
+@pytest.mark.parametrize("value", [1e300, 1e-300, 5e-324, 1e28])
+@pytest.mark.parametrize("key", ["seconds", "server_cpu_ns", "client_cpu_ns"])
+def test_absurd_figures_are_left_out_or_give_an_absurd_interval(run: Path, key: str, value: float) -> None:
+    with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
+        journal.execute(
+            "UPDATE step SET totals = json_set(totals, '$.' || ?, ?) WHERE attempt_id % 3 = 1", (key, value)
+        )
+    read_all(run, run.parent / "out")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

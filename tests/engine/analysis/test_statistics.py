@@ -50,6 +50,13 @@ def test_interval_of_five_pairs_uses_four_degrees_of_freedom() -> None:
         assert interval.high == pytest.approx(math.exp(0.10 + t * sd / math.sqrt(5)), rel=1e-6)
 
 
+def test_bounds_that_no_float_could_hold_end_where_one_can() -> None:
+    interval = paired_interval([1e-290, 1e290])
+    assert (interval.low, interval.high) == (pytest.approx(math.exp(-700)), pytest.approx(math.exp(700)))
+    assert paired_interval(Estimate(mean=800.0, sd=0.0, pairs=1)).ratio == pytest.approx(math.exp(700))
+    assert noise_floor(interval) == pytest.approx(math.exp(700))
+
+
 def test_one_pair_is_a_ratio_without_interval_or_verdict() -> None:
     judgement = judge([0.8], 0.02)
     assert judgement.interval == Interval(0.8, None, None, 1)
