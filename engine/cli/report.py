@@ -20,7 +20,7 @@ FORMATS = ("html", "md", "text")
 @click.option("--out", "--to", "to", type=FILE,
               help="File to write [default: RUN-report.html here; md and text are printed].")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(FORMATS), default="html", show_default=True,
-              help="A page for the browser, Markdown for a ticket, or text of 72 columns for a mail.")  # fmt: skip
+              help="A page for the browser, Markdown for a ticket, or 60 lines of text for a mail.")  # fmt: skip
 @click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
 @click.option("--runs", "folder", type=FOLDER, help="Folder that holds the runs [default: as for other commands].")
 def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, folder: Path | None) -> None:

@@ -1,34 +1,69 @@
-"""A comparison as plain text of at most 72 columns, as one pastes it into a mail to pgsql-hackers."""
+"""A comparison as plain text of at most 60 lines of 72 columns, as one pastes it into a mail to pgsql-hackers.
+
+The answer, how it was measured, a line for each step and subject, what stands out, what is withheld and why. What does
+not fit is left to the page, which is named.
+"""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
-from engine.core.comparison import Comparison
+from engine.core.comparison import TIME, Comparison
 from engine.core.text import visible
+from engine.journal.runs import reference
 from engine.report import origins, percentile_tables, render
 from engine.report.origins import Origins
-from engine.report.section import Notes, Section
+from engine.report.section import Notes, Section, bounds, ratio_text
+from engine.report.tables import value_text
 
-COLUMNS = 72
+COLUMNS, LINES = 72, 60
 GAP = "  "
-LONGEST_FIGURE = 13
-LEFT_OUT = (origins.ENVIRONMENT, origins.OBSERVERS)  # which nobody reads in a mail
+RANK = {"faster": 0, "slower": 0, "withheld": 1, "inconclusive": 2}  # of the table's rows, where not all fit
+HEAD = ("step", "build", "base", "ratio", "95 %", "verdict")
+BUILD, BASE = 1, 2  # their places there
+WORDS = ("step", "build", "verdict", "step, build and role")  # stand to the left
+TIMES = ("step, build and role", "p50", "p99", "max")  # of the response times
+MOST_ANSWERS, MOST_FACTS, MOST_LEGEND = 14, 8, 8  # lines
+KEPT = 15  # lines that a table of many steps leaves to what comes below it
+FIRM = re.compile(r"\[[^\[\]]{1,40}\]|[±+-]?[\d.,]+ (?:%|[kMGT]?B\b|[mu]?s\b)")  # is never torn at a line's end
+SHORTEST = 9  # that a name is made
+NO_BREAK = "\N{NO-BREAK SPACE}"
+Line = tuple[str, ...]  # the cells of a table's line
 
 
 def text(comparison: Comparison, known: Origins) -> str:
     """The whole mail."""
     notes = Notes()
-    parts = ["\n".join(_folded(answer.text)) for answer in comparison.answer]
-    facts = (*render.header(comparison), *known.machines)
-    parts.append("\n".join(line for fact in facts for line in _folded(fact)))
-    beside = [section for section in further(comparison, known) if section.title not in LEFT_OUT]
-    parts += [_table(section) for section in (*render.all_sections(comparison, notes), *beside)]
-    parts.append("The command again:\n" + "\n".join(line for each in known.commands for line in _command(each)))
-    parts.append("\n".join(line for note in render.footer(comparison, notes) for line in _folded(note, "- ")))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    rows = _rows(comparison, notes)
+    answer = _cut([line for each in comparison.answer for line in _folded(each.text)], MOST_ANSWERS)
+    facts = _cut([line for each in (*render.header(comparison), *known.machines) for line in _folded(each)], MOST_FACTS)
+    others = {*comparison.findings, *(cell.text for cell in comparison.left_out)}
+    legend = _cut(
+        [line for each in render.footer(comparison) if each not in others for line in _folded(each)], MOST_LEGEND
+    )
+    page = _page(comparison)
+    left = LINES - sum(len(part) + 1 for part in (answer, facts, legend, page))
+
+    table = _table(comparison, rows, left - KEPT)
+    left -= len(table)
+    used = [note for note in notes.lines() if any(f" {note.split()[0]}" in row for row in table)]
+    below = _cut([line for each in used for line in _folded(each)], left - 2 * KEPT // 3)
+    left -= len(below)
+    causes = _listed("What stands out:", _causes(comparison), left - KEPT // 3)
+    left -= len(causes) + 1
+    known_too = sorted(comparison.findings, key=lambda each: each.startswith("drift"))  # which is the least of it
+    findings = _listed("To be known:", [*(cell.text for cell in comparison.left_out), *known_too], left)
+    left -= len(findings) + 1
+    whole = []  # what is there as a whole or not at all
+    for part in (_command(known), _times(comparison)):
+        if len(part) < left:
+            whole.append(part)
+            left -= len(part) + 1
+    parts = (answer, facts, [*table, *below, *legend], causes, findings, *whole, page)
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def further(comparison: Comparison, known: Origins) -> list[Section]:
@@ -37,13 +72,124 @@ def further(comparison: Comparison, known: Origins) -> list[Section]:
     return [section for section in found if section.rows]
 
 
-def _folded(line: str, before: str = "") -> list[str]:
-    return textwrap.wrap(
-        before + visible(line), COLUMNS, subsequent_indent=" " * len(before), break_on_hyphens=False
-    ) or [""]
+def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
+    """The verdict on each step and subject that is compared with another, and its row."""
+    found: list[tuple[str, Line]] = []
+    for step in comparison.steps:
+        metric, unit = comparison.judged_by(step), comparison.units.get(step, "")
+        for subject in comparison.others:
+            ratio = comparison.ratio(subject.name, step, metric)
+            if ratio is not None:
+                base = value_text(metric, comparison.median(comparison.baseline_of(subject.name), step, metric))
+                verdict = f"{ratio.verdict_text}{notes.mark(ratio.remarks)}".strip()
+                figures = (base if metric == TIME else f"{base} {unit}", ratio_text(ratio), bounds(ratio))
+                found.append((ratio.verdict, (step, visible(subject.name), *figures, verdict)))
+    return found
 
 
-def _command(line: str) -> list[str]:
+def _table(comparison: Comparison, rows: Sequence[tuple[str, Line]], lines: int) -> list[str]:
+    """As many rows as there are lines for: those that differ first, then those of which it is not known."""
+    if not rows:
+        return []
+    most = len(rows) if len(rows) < lines else max(1, lines - 2)
+    chosen = sorted(sorted(range(len(rows)), key=lambda place: (RANK.get(rows[place][0], 3), place))[:most])
+    shown = [HEAD, *(rows[place][1] for place in chosen)]
+    needless = BUILD if len(comparison.others) == 1 else BASE  # it is the same in all lines, or in all of a step
+    shown = [(*row[:needless], *row[needless + 1 :]) for row in shown]
+    found = _columns(shown)
+    over = max(map(len, found)) - COLUMNS
+    if over > 0 and needless == BASE:
+        longest = max(len(row[BUILD]) for row in shown) - over
+        found = _columns([(row[0], _shortened(row[BUILD], longest), *row[BUILD + 1 :]) for row in shown])
+    more = len(rows) - most
+    return [*found, *([f"and {more} more line{'s' if more > 1 else ''}: see the page"] if more > 0 else [])]
+
+
+def _shortened(name: str, longest: int) -> str:
+    """A name without its middle, where it is too long: builds differ at either end."""
+    half = (max(longest, SHORTEST) - 1) // 2
+    return name if len(name) <= 2 * half + 1 else f"{name[:half]}…{name[-half:]}"
+
+
+def _columns(rows: Sequence[Line]) -> list[str]:
+    """A table's lines; a row of one cell heads those after it."""
+    rows = [tuple(map(visible, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*(row for row in rows if len(row) > 1), strict=True)]
+    left = [heading in WORDS for heading in rows[0]]
+    return [
+        GAP.join(
+            f"{cell:{'<' if at_left else '>'}{width}}" for cell, width, at_left in zip(row, widths, left, strict=False)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _causes(comparison: Comparison) -> list[str]:
+    """What stands out beside each rate that is not the same, and what makes most of the difference."""
+    found = []
+    titles = {metric.name: metric.title for metric in comparison.metrics}
+    for step in comparison.steps:
+        for subject in comparison.others:
+            ratio = comparison.ratio(subject.name, step, comparison.judged_by(step))
+            if ratio is None:
+                continue
+            name = f"{step} {subject.name}" if len(comparison.others) > 1 else step
+            told = [f"{titles[each.metric]} {each.ratio:.3f} [{bounds(each)}]" for each in comparison.causes(ratio)]
+            attribution = comparison.attribution(subject.name, step)
+            if attribution is not None and attribution.causes:
+                told.append(attribution.text)
+            found += [f"{name}: {'; '.join(told)}"] if told else []
+    return found
+
+
+def _times(comparison: Comparison) -> list[str]:
+    """The table of response times, of its columns those that fit."""
+    (section,) = percentile_tables.sections(comparison)
+    places = [section.columns.index(name) for name in TIMES]
+    rows = [tuple(row[place] for place in places) if len(row) > 1 else row for row, _ in section.rows]
+    return [section.title, *_columns([TIMES, *rows])]
+
+
+def _page(comparison: Comparison) -> list[str]:
+    """What is left out, and the command that writes it."""
+    folders = [Path(folder) for folder in comparison.folders.values()]
+    runs = " ".join(map(reference, folders))
+    told = (
+        "Every cell, costs, response times, stalls, waits, sizes, settings and builds are on the page that this writes:"
+    )
+    return [*_folded(told), *_shell(f"bench report {visible(runs)}")]
+
+
+def _command(known: Origins) -> list[str]:
+    """The commands again, a line that goes on after a backslash as a shell reads it."""
+    return ["The command again:", *(line for each in known.commands for line in _shell(each))]
+
+
+def _listed(title: str, items: Sequence[str], lines: int) -> list[str]:
+    """As many items as there are lines for, below a title, and how many are left."""
+    found, folded = [title], [_folded(item, "- ") for item in items]
+    for place, item in enumerate(folded):
+        last = place == len(folded) - 1
+        if len(found) + len(item) + (not last) > lines:
+            more = len(folded) - place
+            return [*found, f"- and {more} more: see the page"] if len(found) < lines else []
+        found += item
+    return found if items else []
+
+
+def _cut(lines: list[str], most: int) -> list[str]:
+    """The first lines; the last says so where there are more."""
+    return lines if len(lines) <= most else [*lines[: max(0, most - 1)], "… (the rest of this: see the page)"][:most]
+
+
+def _folded(text: str, before: str = "") -> list[str]:
+    """Lines in which no figure is torn from its unit, and no interval in two."""
+    firm = FIRM.sub(lambda found: found[0].replace(" ", NO_BREAK), before + visible(text))
+    lines = textwrap.wrap(firm, COLUMNS, subsequent_indent=" " * len(before), break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines] or [""]
+
+
+def _shell(line: str) -> list[str]:
     """A comment, or a command that goes on after a backslash as a shell reads it."""
     if line.startswith("#"):
         return textwrap.wrap(line, COLUMNS, subsequent_indent="# ", break_on_hyphens=False)
@@ -58,73 +204,3 @@ def _command(line: str) -> list[str]:
             found.append("")
         found[-1] += f"{word} "
     return [each.rstrip() for each in found]
-
-
-def _table(section: Section) -> str:
-    """A table; one that is too wide has its columns below each other in parts, each with the names of its rows."""
-    columns = [visible(column.replace("\n", " ")) for column in section.columns]
-    rows = [tuple(visible(cell.rstrip()) for cell in cells) for cells, _ in section.rows]
-    whole = [row for row in rows if len(row) > 1]
-    if not whole:
-        return ""
-    first = min(COLUMNS // 2, max(len(columns[0]), *(len(row[0]) for row in rows)))
-    parts: list[list[int]] = [[]]
-    left = COLUMNS - first
-    for place in range(1, len(columns)):
-        width = len(GAP) + _width(columns, whole, place, first)
-        if width > left and parts[-1]:
-            parts.append([])
-            left = COLUMNS - first
-        parts[-1].append(place)
-        left -= width
-    lines = _folded(section.title)
-    for number, part in enumerate(parts):
-        lines += [""] if number else []
-        lines += _part(columns, rows, part, first, [_width(columns, whole, place, first) for place in part])
-    return "\n".join(lines)
-
-
-def _width(columns: Sequence[str], rows: Sequence[Sequence[str]], place: int, first: int) -> int:
-    """How wide a column is: as its longest text, but no wider than what is left beside the names."""
-    texts = [row[place].strip() for row in rows]
-    wanted = max(len(word) for text in (columns[place], *texts) for word in text.split() or [""])
-    if not _words(columns, rows, place):
-        wanted = max(wanted, *map(len, texts))
-    return min(wanted, COLUMNS - first - len(GAP))
-
-
-def _words(columns: Sequence[str], rows: Sequence[Sequence[str]], place: int) -> bool:
-    """Whether a column is of words, which may be folded."""
-    return columns[place] == "verdict" or any(len(row[place]) > LONGEST_FIGURE for row in rows if len(row) > 1)
-
-
-def _part(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], part: Sequence[int], first: int, widths: Sequence[int]
-) -> list[str]:
-    words = [_words(columns, rows, place) for place in part]
-    # What is left of the line is theirs.
-    left = COLUMNS - first - sum(len(GAP) + width for width in widths)
-    texts = [max((len(row[place].strip()) for row in rows if len(row) > 1), default=0) for place in part]
-    widths = [width + (max(0, min(left // sum(words), text - width)) if wordy else 0)
-              for width, text, wordy in zip(widths, texts, words, strict=True)]  # fmt: skip
-
-    def line(cells: Sequence[str]) -> list[str]:
-        folded = [textwrap.wrap(cells[0], first, subsequent_indent="    ", drop_whitespace=False) or [""]]
-        folded += [
-            textwrap.wrap(cells[place].strip(), width) or [""] for place, width in zip(part, widths, strict=True)
-        ]
-        found = []
-        for number in range(max(map(len, folded))):
-            texts = [each[number] if number < len(each) else "" for each in folded]
-            placed = [texts[0].ljust(first)] + [
-                each.ljust(width) if left else each.rjust(width)
-                for each, width, left in zip(texts[1:], widths, words, strict=True)
-            ]
-            found.append(GAP.join(placed).rstrip())
-        return found
-
-    shown = [columns[0], *columns[1:]]
-    lines = line(shown)
-    for row in rows:
-        lines += [textwrap.shorten(row[0], COLUMNS)] if len(row) == 1 else line(row)
-    return lines

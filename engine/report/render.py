@@ -58,7 +58,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
     _print_sections(all_sections(comparison, notes, published=published, brief=brief), console, plain)
-    _print_footer(footer(comparison, notes), console, plain)
+    _print_footer(footer(comparison), console, plain)
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
@@ -80,10 +80,15 @@ def _print_sections(shown: Iterable[Section], console: Console, plain: bool) -> 
         console.print()
         console.print(Text(visible(section.title), style="bold"))
         console.print(_table(section, plain))
+        _print_lines(section.notes, console, plain)
 
 
 def _print_footer(lines: Iterable[str], console: Console, plain: bool) -> None:
     console.print()
+    _print_lines(lines, console, plain)
+
+
+def _print_lines(lines: Iterable[str], console: Console, plain: bool) -> None:
     for line in lines:
         console.print(Text(_spelled(visible(line), plain)), soft_wrap=False)
 
@@ -139,7 +144,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
     shown = (*all_sections(comparison, notes, published=published), *further)
     parts += [_markdown_table(section) for section in shown]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison, notes)))
+    parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -163,6 +168,7 @@ def _markdown_table(section: Section) -> str:
         cells = [_markdown(cell.strip()) for cell in row]
         cells = [f"**{cells[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else cells
         lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", *(f"- {_markdown(note)}" for note in section.notes)] if section.notes else []
     return "\n".join(lines)
 
 
@@ -190,10 +196,9 @@ def header(comparison: Comparison) -> list[str]:
     return lines
 
 
-def footer(comparison: Comparison, notes: Notes) -> list[str]:
-    """Legend, reasons, findings, and what is missing."""
+def footer(comparison: Comparison) -> list[str]:
+    """Legend, findings, and what is missing."""
     lines = ["▲ better  ▼ worse  = same  ~ inconclusive  ? verdict withheld"]
-    lines += notes.lines()
     if comparison.pairs == 1:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:
@@ -241,14 +246,18 @@ def _counted(comparison: Comparison) -> str:
 def all_sections(
     comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
 ) -> list[Section]:
-    swept = list(sweep_tables.sections(comparison, notes, brief=brief))  # first, as it has the first marks
-    shown = headline(comparison, notes) if brief else sections(comparison, notes, published=published)
-    further = (wait_tables, scheduler_tables, counter_tables, timing_tables, transaction_tables)
-    more = [] if brief else [section for tables in further for section in tables.sections(comparison, notes)]
-    beside = beside_tables.sections(comparison, notes)
-    causes = attribution_tables.sections(comparison, notes)
-    every = [*swept, *shown, *published_tables.sections(comparison, notes), *beside, *causes, *more]
-    return [section for section in every if section.rows]
+    further = () if brief else (wait_tables, scheduler_tables, counter_tables, timing_tables, transaction_tables)
+    every = [  # in the order in which they are read, as marks are numbered by it
+        *sweep_tables.sections(comparison, notes, brief=brief),
+        *(headline(comparison, notes) if brief else sections(comparison, notes, published=published)),
+        *published_tables.sections(comparison, notes),
+        *beside_tables.sections(comparison, notes),
+        *attribution_tables.sections(comparison, notes),
+        *(section for tables in further for section in tables.sections(comparison, notes)),
+    ]
+    found = [section for section in every if section.rows]
+    notes.place(found)
+    return found
 
 
 def _spelled(text: str, plain: bool) -> str:

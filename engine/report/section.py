@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,17 +12,22 @@ BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
 ARROWS = {"better": "▲", "worse": "▼"}
 STYLES = {"better": BETTER, "worse": WORSE, "?": WITHHELD, "=": "dim", "~": "dim"}  # by sign
 WHERE = "where"  # a column of words
+MARK = re.compile(r" \((\d+)\)")  # of a note, in a cell
 UNITS = "{units}"  # in titles and headings: what the rates of the steps count
 Row = tuple[tuple[str, ...], str]  # cells, style
 
 
 @dataclass(slots=True)
 class Section:
-    """A table: a heading, its columns, rows of text with their styles. A row of one cell is a step's name."""
+    """A table: a heading, its columns, rows of text with their styles. A row of one cell is a step's name.
+
+    `notes` stand below it: what its marks mean, where no table before it has said so.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def add(self, *cells: str) -> None:
         """Adds a row without a style."""
@@ -33,7 +39,7 @@ class Section:
 
 
 class Notes:
-    """Numbered reasons, each printed once below the tables."""
+    """Numbered reasons, each printed once, below the first table that has its mark."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, ...], int] = {}
@@ -47,6 +53,13 @@ class Notes:
     def lines(self) -> list[str]:
         """What the marks mean."""
         return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
+
+    def place(self, sections: Iterable[Section]) -> None:
+        """Puts what each mark means below the first of these tables that has it."""
+        left = dict(enumerate(self.lines(), 1))
+        for section in sections:
+            marks = {int(mark) for cells, _ in section.rows for cell in cells for mark in MARK.findall(cell)}
+            section.notes += [left.pop(mark) for mark in sorted(marks & left.keys())]
 
 
 Rows = Iterable[Row]  # of one subject in one step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +40,7 @@ PER_OP = (
     ("device_written_kb_per_op", "device\nkB wr."),
 )
 BUCKETS_ACROSS = 6
+BEYOND = REFERENCE_BUCKETS[-1][0]
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
 LUMPED_ROLES = ("index", "transaction", "task")  # whose statements are too few for a distribution
 STRIP_COLUMNS = 34
@@ -53,7 +54,6 @@ def headline(comparison: Comparison, notes: Notes) -> list[Section]:
 
 def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -> list[Section]:
     """All tables that have rows."""
-    probed = list(probe_tables.probed(comparison, notes))  # first, so that their reasons have the first numbers
     stalls = STALLS.filled(comparison, notes)
     if not stalls.rows and comparison.cells:
         stalls.add("none in any cell", "", "", "", "")
@@ -64,7 +64,7 @@ def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -
         _hangs(comparison),
         *(table.filled(comparison, notes) for table in (KEPT_UP, SIZES)),
         *(_published(comparison) if published else ()),
-        *probed,
+        *probe_tables.probed(comparison, notes),
     ]
     return [section for section in found if section.rows]
 
@@ -118,7 +118,7 @@ def _per_operation(comparison: Comparison, _: Notes, step: str, subject: str) ->
 
 
 def _response_times(comparison: Comparison) -> Iterable[Table]:
-    """Per role the reference's buckets in percent, all cells of a build together; empty buckets are not shown."""
+    """Per role the reference's buckets in percent, all cells of a build together; see `_joined` for how many."""
     others = {role_kind(name) for cell in comparison.cells for name in cell.roles}.difference(TIMED_ROLES, LUMPED_ROLES)
     for role in (*TIMED_ROLES, *sorted(others)):
         counts: dict[tuple[str, str], list[int]] = {}
@@ -130,25 +130,43 @@ def _response_times(comparison: Comparison) -> Iterable[Table]:
                     before = counts.get(place, [0] * len(REFERENCE_BUCKETS))
                     counts[place] = [sum(both) for both in zip(before, cell.bucket_counts[name], strict=True)]
                     longest[place] = max(longest.get(place, 0.0), cell.roles[name]["max_s"] or 0.0)
-        labels = [label for label, _ in REFERENCE_BUCKETS]
-        used = [label for place, label in enumerate(labels) if any(row[place] for row in counts.values())]
-        for start in range(0, len(used), BUCKETS_ACROSS):
-            yield _bucket_table(role, used[start : start + BUCKETS_ACROSS], counts, longest)
+        if counts:
+            yield _bucket_table(
+                role, _joined([metrics.bucket_percent(row) for row in counts.values()]), counts, longest
+            )
+
+
+def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
+    """The used buckets as columns, each called by the longest time that it holds.
+
+    Where there are more than fit, that which is least in all rows is joined with the next longer one.
+    """
+    labels = [label for label, _ in REFERENCE_BUCKETS]
+    columns = {label: [label] for label in labels if any(row.get(label) for row in rows)}
+
+    def most(label: str) -> float:
+        return max(sum(row.get(part, 0.0) for part in columns[label]) for row in rows)
+
+    while len(columns) > BUCKETS_ACROSS:
+        order = list(columns)
+        least = min(order[: -2 if BEYOND in columns else -1], key=most)  # the last is of all that is longer
+        columns[order[order.index(least) + 1]] += columns.pop(least)
+    return columns
 
 
 def _bucket_table(
     role: str,
-    labels: Sequence[str],
+    labels: Mapping[str, Sequence[str]],
     counts: dict[tuple[str, str], list[int]],
     longest: dict[tuple[str, str], float],
 ) -> Table:
     def rows(_: Comparison, __: Notes, step: str, subject: str) -> Rows:
         if (step, subject) in counts:
             percent = metrics.bucket_percent(counts[step, subject])
-            texts = (metrics.bucket_text(percent.get(label, 0.0)) for label in labels)
+            texts = (metrics.bucket_text(sum(percent.get(part, 0.0) for part in parts)) for parts in labels.values())
             yield (*texts, f"{longest[step, subject]:.3f}"), ""
 
-    columns = (*(f"<={label}" if label != "gt" else ">16s" for label in labels), "max s")
+    columns = (*(f"<={label}" if label != BEYOND else ">16s" for label in labels), "max s")
     return Table(f"Response time of {role} statements (percent)", columns, rows)
 
 

@@ -124,7 +124,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
         subjects=_part(known.sections[0]) if known.sections else None,
         further=[*others, *map(_part, known.sections[1:])],
         commands=known.commands,
-        notes=render.footer(comparison, notes),
+        notes=[*notes.lines(), *render.footer(comparison)],
         statistics=statistics_tables.TITLE,
         overview=any(each["ratio"] is not None for each in data["overview"]),
     )

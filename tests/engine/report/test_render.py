@@ -372,5 +372,5 @@ def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
 
 def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
-    lines = render.footer(compare(runs), Notes())
+    lines = render.footer(compare(runs))
     assert not [line for line in lines if "one pair" in line]

@@ -36,11 +36,11 @@ def test_times_are_a_table_a_chart_json_and_a_file(tmp_path: Path) -> None:
     rows = {line.split()[0]: line.split()[1:9] for line in lines[start + 3 : start + 5]}
     assert rows["16.3"] == ["8", "(1)", "0.900", "112.5", "100.0", "100.0", "150.0", "23.1"]
     assert rows["17.0"] == ["4", "(1)", "1.00", "250.0", "250.0", "200.0", "300.0", "57.7"]
-    drawn = lines[start + 6 : start + 6 + 3 + 2 * ROWS + 1]
+    assert lines[start + 5].startswith("(1) of more than 512 transactions")
+    drawn = lines[start + 8 : start + 8 + 3 + 2 * ROWS + 1]
     assert drawn[0].startswith("Each transaction by its end") and max(map(len, lines[start : start + 30])) <= 80
     assert "2" in drawn[3 + ROWS][-COLUMNS:] and drawn[3].split()[:2] == ["16.3", "300.0"]
     assert drawn[-1].split() == ["0", "s", "0.5", "s"]
-    assert any(line.startswith("(1) of more than 512 transactions") for line in lines)
     assert "Each transaction by its end" in render.to_markdown(comparison)
     cells = json.loads(render.to_json(comparison))["cells"]
     record = next(each["transactions"] for each in cells if each["transactions"])
