@@ -293,16 +293,17 @@ def test_the_head_says_what_the_plan_comes_to() -> None:
 
 @given(
     st.integers(0, 40), st.integers(0, 39), st.integers(12, 120), st.integers(2, 12), st.integers(1, 4),
-    st.sampled_from(sorted(SETS)), st.booleans(),
+    st.integers(0, 39), st.sampled_from(sorted(SETS)), st.booleans(),
 )  # fmt: skip
 def test_a_panel_keeps_to_its_room_and_shows_its_cursor(
-    count: int, cursor: int, cells: int, rows: int, columns: int, glyphs: str, focused: bool
+    count: int, cursor: int, cells: int, rows: int, columns: int, top: int, glyphs: str, focused: bool
 ) -> None:
     assume(cells >= 6 * columns)
     items = tuple(Item(f"item{number}", "[x]", "text " * (number % 5), "aside") for number in range(count))
     cursor = min(cursor, max(0, count - 1))
     look = Look("things", "b base", columns=columns, wide_columns=columns)
-    lines = launch_view.panel(look, items, cursor, cells, rows, SETS[glyphs], focused=focused, note="some")
+    grid = launch_view.grid(look, count, cursor, cells, rows, top)
+    lines = launch_view.panel(look, items, cursor, grid, cells, SETS[glyphs], focused=focused, note="some")
     assert len(lines) <= rows and all(width(line) <= cells for line in lines)
     pointed = [line for line in lines[1:] if any(">" in part for part, _ in line)]
     assert len(pointed) == (1 if focused and count else 0)
@@ -310,7 +311,9 @@ def test_a_panel_keeps_to_its_room_and_shows_its_cursor(
 
 def test_a_long_list_says_which_part_of_it_is_shown() -> None:
     items = list(launch_items.builds(NONE, OFFER))
-    lines = launch_view.panel(Look("builds"), items, 20, 30, 7, SETS["ascii"], focused=True)
+    look = Look("builds")
+    grid = launch_view.grid(look, len(items), 20, 30, 7)
+    lines = launch_view.panel(look, items, 20, grid, 30, SETS["ascii"], focused=True)
     assert text(lines[0]).startswith(f">builds 18-23/{len(items)} ---")
     named = items[20].shown or items[20].name
     assert [line for line in lines if text(line).startswith(f">[ ] {named}  {items[20].text}")]

@@ -47,7 +47,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
 async def two_builds(pilot: Pilot[Any], screen: LaunchScreen) -> None:
     steps, probes = {"steps": ["l.i1", "qr100"]}, ("sched", "planner:window")
     screen.change(Request(builds=("14.10", "16.3"), options=steps, probes=probes))
-    screen.show_base()
+    screen.show_build("14.10")
     await settled(pilot, screen)
 
 
@@ -202,10 +202,21 @@ def test_builds_are_found_by_their_letters_and_parts_by_a_jump(answers: None, tm
         await pilot.pause()
         seventeen = ["17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin"]
         assert [item.name for item in found()] == seventeen
-        await pilot.press("down", "enter", "up")
+        await pilot.press("down")
+        await pilot.pause()
+        shown = pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert "     [ ] 17.0-builtin" in shown.replace(">", " ") and shown.count(">") == 2  # with that of the panel
+        assert shown.splitlines()[-1].split() == ["enter", "to", "the", "list", "esc", "all", "again"]
+        await pilot.press("enter", "up")
+        await pilot.pause()
         assert [item.name for item in found()] == seventeen
-        await pilot.press("space")
-        assert screen.plan.builds == ("17.0",)
+        assert "esc all builds again" in pilot.app.screen_text().splitlines()[-1]  # type: ignore[attr-defined]
+        await pilot.press("space", "down", "escape")
+        await pilot.pause()
+        builds = screen.query_one("#builds", Panel)
+        assert screen.plan.builds == ("17.0",) and len(found()) > 10
+        assert builds.item is not None and builds.item.name == "17.0-builtin"
+        assert "esc" not in pilot.app.screen_text().splitlines()[-1]  # type: ignore[attr-defined]
         await pilot.press("ctrl+o")
         await pilot.pause()
         await pilot.press("d")
@@ -266,5 +277,37 @@ def test_an_item_of_launch_is_clicked_and_the_wheel_moves_the_cursor(answers: No
         )
         await pilot.pause()
         assert builds.cursor == 1
+
+    launched(act, tmp_path)
+
+
+def test_a_click_never_scrolls_what_lies_under_the_pointer(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        for row in ("qr500", "qr1000", "qp500", "l.i2"):  # the rows below those of a list that is cut
+            x, y = place_of(pilot, f"[x] {row}")
+            before = pilot.app.screen_text().replace(">", " ").splitlines()  # type: ignore[attr-defined]
+            await pilot.click(offset=(x, y))
+            await pilot.pause()
+            after = pilot.app.screen_text().replace(">", " ").splitlines()  # type: ignore[attr-defined]
+            assert after[y] == before[y].replace(f"[x] {row}", f"[ ] {row}")
+        assert screen.plan.options["steps"] == ["l.i0", "l.x", "l.i1", "pause", "qr100", "qp100", "qp1000"]
+
+    launched(act, tmp_path)
+
+
+def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await pilot.click(offset=place_of(pilot, "repeats"))
+        await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
+        shown = pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert "a whole number from 1 to 1000; default: 4, in slices 5" in " ".join(shown.split()), shown
+        await pilot.click(offset=place_of(pilot, "cells per build"))  # the second click of two
+        await pilot.press("2", "enter")
+        await pilot.pause()
+        assert screen.plan.repeats == 2
+        await pilot.click(offset=place_of(pilot, "rows  "))
+        await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
+        shown = pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert "such as 400k or 20M; empty: 400,000" in " ".join(shown.split()), shown
 
     launched(act, tmp_path)

@@ -12,8 +12,10 @@ from tui.launch.items import Choices, Item, Question
 from tui.launch.plan import repeats_of, steps_of, with_option, with_workload
 from workloads.names import UnknownName
 from workloads.options import Option, options_of
+from workloads.quantity import EXAMPLES
 
 SCALE = "scale"
+LONG = 10_000  # from here on a number is rather typed with a letter for its zeros
 ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
 
 
@@ -94,14 +96,15 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              lambda value: replace(plan, until_known=value, repeats=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
              detail="minutes: time for the whole run, which ends before the pair that would take longer; empty: none",
-             question=Question("time for the whole run, in minutes, or 2h (empty: as much as the repeats take)",
-                               f"{plan.minutes:g}" if plan.minutes else "",
-                               lambda text: replace(plan, minutes=_given("minutes", own["minutes"], text)))),
+             question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
+                               lambda text: replace(plan, minutes=_given("minutes", own["minutes"], text)),
+                               _forms(own["minutes"], "as much as the repeats take"))),
         Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect to call faster or slower",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),
              greater=lambda: replace(plan, margin=min(0.5, round(plan.margin + 0.005, 4))),
              question=Question("margin in percent", f"{plan.margin * 100:g}",
-                               lambda text: replace(plan, margin=_percent(own["margin"], text)))),
+                               lambda text: replace(plan, margin=_percent(own["margin"], text)),
+                               f"1.5 or 1.5%; default {own['margin'].default:.1%}")),
         *clients,
         _number("seed", plan.seed, "of the data; the same for all builds",
                 lambda value: replace(plan, seed=value or 0), own["seed"], step=1),
@@ -165,7 +168,7 @@ def _option(option: Option, plan: Request, offer: Choices) -> Item:
         return take(_given(words, option, answer))
 
     return Item(words, text=text or "-", detail=f"{words}: {detail}", mark="" if text else "dim",
-                question=Question(f"{words}: {detail}", text, typed))  # fmt: skip
+                question=Question(f"{words}: {detail}", text, typed, _forms(option)))  # fmt: skip
 
 
 def _choice(name: str, value: str | None, values: Sequence[str], detail: str, take: Callable[[str], Request]) -> Item:
@@ -206,7 +209,12 @@ def _number(
         mark="" if value is not None else "dim",
         lesser=(lambda: take(max(least, (value or 0) - step))) if step else None,
         greater=(lambda: take((value or 0) + step)) if step else None,
-        question=Question(f"{words}: {detail}", "" if value is None else str(value), typed),
+        question=Question(
+            f"{words}: {detail}",
+            "" if value is None else str(value),
+            typed,
+            _forms(option, f"{usual:,}" if usual is not None else "", may_be_empty=not step),
+        ),
     )
 
 
@@ -216,6 +224,15 @@ def _yes(words: str, value: bool, detail: str, take: Callable[[bool], Request]) 
 
     return Item(words, text="yes" if value else "no", detail=f"{words}: {detail}", toggle=other, lesser=other,
                 greater=other)  # fmt: skip
+
+
+def _forms(option: Option, usual: str = "", *, may_be_empty: bool = True) -> str:
+    """What may be typed for an option, with an example, and its default: `usual` where that depends on others."""
+    long = option.kind in ("int", "float") and (option.most is None or option.most >= LONG)
+    such = f", such as {EXAMPLES[option.unit]}" if long or option.unit else ""
+    default = usual or option.unset or ("" if option.default in (None, "", ()) else f"{option.default}")
+    otherwise = f"; {'empty' if may_be_empty else 'default'}: {default or 'none'}"
+    return f"{option.words}{such}{otherwise}"
 
 
 def _given(words: str, option: Option, text: str) -> Any:

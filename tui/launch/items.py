@@ -118,11 +118,13 @@ class Question:
     """A line to type, and the plan that it makes; `take` raises UserError for what cannot be.
 
     What `check` refuses stays on the screen to be mended: `take` does that too, unless something is not to stay there.
+    `forms` says what may be typed, and what holds where nothing is.
     """
 
     text: str
     value: str
     take: Callable[[str], Request]
+    forms: str = ""
     check: Callable[[str], object] | None = None
 
 

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from engine.core.command_line import arguments
 from engine.core.errors import UserError
-from engine.core.request import Request, name_of
+from engine.core.request import Request
 from tui import bench
 from tui.keys import key
 from tui.launch import fields as launch_fields
@@ -74,6 +74,7 @@ class PlanScreen(BenchScreen):
     """
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("space", "choose", "pick", "launch.choose"),
+        key("escape", "all_builds", "all builds again", "launch.all_builds"),
         key("left,h", "change(-1)", "to the left, or less", "launch.less", show=False),
         key("right,l", "change(1)", "to the right, or more", "launch.more", show=False),
         key("b", "base", "make it the base", "launch.base", show=False),
@@ -221,13 +222,12 @@ class PlanScreen(BenchScreen):
         self._draw_head()
         self.refresh_small()
 
-    def show_base(self) -> None:
-        """Takes the cursor of the builds to the base."""
+    def show_build(self, name: str) -> None:
+        """Takes the cursor of the builds, which are all shown, to one of them."""
         self._find = ""
         builds = self.query_one("#builds", Panel)
         names = [item.name for item in builds.items()]
-        base = name_of(self.plan.base_build or "")
-        builds.cursor = names.index(base) if base in names else 0
+        builds.cursor = names.index(name) if name in names else 0
 
     def _draw(self, panel: Panel) -> None:
         items = panel.items()
@@ -236,9 +236,11 @@ class PlanScreen(BenchScreen):
             "builds": f"{len(self.plan.builds)} chosen" + (f" /{self._find}" if self._find else ""),
             "checks": launch_view.counted(items) if self.checks else "looking",
         }.get(str(panel.id), "")
-        focused = panel.has_focus
+        focused = panel.has_focus or (panel.id == "builds" and self.has_class("-finding"))
+        grid, cells = panel.grid, panel.size.width
+        panel.top = grid[1].start
         panel.show(
-            launch_view.panel(panel.look, items, panel.cursor, *panel.size, self.glyphs, focused=focused, note=note)
+            launch_view.panel(panel.look, items, panel.cursor, grid, cells, self.glyphs, focused=focused, note=note)
         )
         if focused:
             self._stood_on = panel
@@ -284,7 +286,8 @@ class PlanScreen(BenchScreen):
             self._take(item.toggle)
         elif item.question is not None:
             question = item.question
-            typing = LineScreen(question.text, question.value, empty=True, check=question.check or question.take)
+            check = question.check or question.take
+            typing = LineScreen(question.text, question.value, empty=True, check=check, forms=question.forms)
             self.bench.ask_user(typing, lambda typed: self._take(lambda: question.take(typed)))
         else:
             self.bench.say(item.detail, "dim")
@@ -332,6 +335,18 @@ class PlanScreen(BenchScreen):
         else:
             builds.cursor = 0
         self.draw()
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """All builds can be shown again where only some are."""
+        return bool(self._find) if action == "all_builds" else True
+
+    def action_all_builds(self) -> None:
+        """Shows all builds, with the cursor on the same one."""
+        at = self.query_one("#builds", Panel).item
+        self.show_build(at.name if at is not None else "")
+        self.draw()
+        self.refresh_bindings()
 
     def on_find_line_moved(self, event: FindLine.Moved) -> None:
         self.query_one("#builds", Panel).action_move(event.by)

@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from tui.keys import key
 from tui.launch.items import Item
-from tui.launch.view import Look, grid, place_of
+from tui.launch.view import Grid, Look, grid, place_of
 from tui.widgets.lines import Lines
 
 
@@ -29,9 +29,14 @@ class Panel(Lines, can_focus=True):
     def __init__(
         self, look: Look, items: Callable[[], Sequence[Item]], draw: Callable[[Panel], object], *, id: str
     ) -> None:
-        super().__init__(id=id, resized=lambda: draw(self))
+        super().__init__(id=id, resized=self._draw_anew)
         self.look, self.items, self.draw = look, items, draw
         self.cursor = 0
+        self.top = 0  # the row that was seen first when it was drawn last
+
+    def _draw_anew(self) -> None:
+        self.top = 0  # in another room the rows around the cursor are seen
+        self.draw(self)
 
     @property
     def item(self) -> Item | None:
@@ -49,20 +54,21 @@ class Panel(Lines, can_focus=True):
         self.draw(self)
 
     def action_move(self, rows: int) -> None:
-        place = self.cursor + rows * self._grid[0]
+        place = self.cursor + rows * self.grid[0]
         if 0 <= place < len(self.items()):
             self.move_to(place)
 
     def action_page(self, pages: int) -> None:
         rows = max(1, self.size.height - 2)  # its title, and a row that stays in sight
-        self.move_to(self.cursor + pages * rows * self._grid[0])
+        self.move_to(self.cursor + pages * rows * self.grid[0])
 
     @property
-    def _grid(self) -> tuple[int, range]:
-        return grid(self.look, len(self.items()), self.cursor, *self.size)
+    def grid(self) -> Grid:
+        """Its columns and the rows that are seen, which stay where they are as long as the cursor is among them."""
+        return grid(self.look, len(self.items()), self.cursor, *self.size, self.top)
 
     async def on_click(self, event: events.Click) -> None:
-        place = place_of(self.look, self.items(), self.cursor, *self.size, event.x, event.y)
+        place = place_of(self.look, self.items(), self.grid, self.size.width, event.x, event.y)
         if place is not None:
             self.move_to(place)
             await self.run_action("screen.choose")

@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from engine.core.command_line import arguments
 from engine.core.errors import UserError
-from engine.core.request import refuse_password, request_of
+from engine.core.request import name_of, refuse_password, request_of
 from tui import bench
 from tui.keys import key
 from tui.launch import items as launch_items
@@ -150,7 +150,7 @@ class LaunchScreen(PlanScreen):
                 return
             self.file, self.kept = str(path), plan
             self.change(self.kept, found)
-            self.show_base()
+            self.show_build(name_of(plan.base_build or ""))
             self.draw()
             self.bench.say(f"plan taken from {path}")
 

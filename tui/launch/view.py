@@ -14,6 +14,8 @@ from tui.launch.items import Choices, Item, unfinished
 from tui.launch.plan import repeats_of
 from tui.marks import Line, fit, line, width
 
+Grid = tuple[int, range]  # in how many columns items are laid out, and which rows of them are seen
+
 ASIDE_AT = 28  # where these begin
 ASIDE_CELLS = 40  # a panel as wide as this has room for a few words after each name
 
@@ -38,17 +40,17 @@ def panel(
     look: Look,
     items: Sequence[Item],
     cursor: int,
+    grid: Grid,
     cells: int,
-    rows: int,
     glyphs: Glyphs,
     *,
     focused: bool,
     note: str = "",
 ) -> list[Line]:
-    """A panel: its title with a rule, then its items around the cursor, row by row."""
+    """A panel: its title with a rule, then the items that its grid shows, row by row."""
     if look.inline:
         return [fit(_inline(look, items, cursor, focused=focused), cells, glyphs.ellipsis)]
-    columns, seen = grid(look, len(items), cursor, cells, rows)
+    columns, seen = grid
     deep = -(-len(items) // columns)
     place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
     lines = [_title(look, cells - 1, glyphs, focused, note, place)]
@@ -62,13 +64,16 @@ def panel(
     return lines
 
 
-def grid(look: Look, count: int, cursor: int, cells: int, rows: int) -> tuple[int, range]:
-    """In how many columns a panel of that size lays so many items out, and which rows of them are seen."""
+def grid(look: Look, count: int, cursor: int, cells: int, rows: int, top: int = 0) -> Grid:
+    """How a panel of that size lays so many items out: from its `top` row on, unless the cursor's is not seen then."""
     if look.inline:
         return max(1, count), range(1)
     columns = max(1, min(look.wide_columns if cells >= 100 else look.columns, count))
     deep, room = -(-count // columns), max(1, rows - 1)
-    top = max(0, min(cursor // columns - room // 2, deep - room))
+    at = cursor // columns
+    if not top <= at < top + room:
+        top = at - room // 2  # with what comes before and after it
+    top = max(0, min(top, deep - room))
     return columns, range(top, min(deep, top + room))
 
 
@@ -81,13 +86,13 @@ def _inline(look: Look, items: Sequence[Item], cursor: int, *, focused: bool) ->
     return tuple(spans)
 
 
-def place_of(look: Look, items: Sequence[Item], cursor: int, cells: int, rows: int, x: int, y: int) -> int | None:
+def place_of(look: Look, items: Sequence[Item], grid: Grid, cells: int, x: int, y: int) -> int | None:
     """The item that is drawn in a cell of its panel; None where there is none."""
     if look.inline:
-        ends = (width(_inline(look, items[: number + 1], cursor, focused=True)) for number in range(len(items)))
-        begins = width(_inline(look, (), cursor, focused=True))
+        ends = (width(_inline(look, items[: number + 1], 0, focused=True)) for number in range(len(items)))
+        begins = width(_inline(look, (), 0, focused=True))
         return next((number for number, end in enumerate(ends) if begins <= x < end), None) if y == 0 else None
-    columns, seen = grid(look, len(items), cursor, cells, rows)
+    columns, seen = grid
     row = seen.start + y - 1  # below the title
     place = row * columns + min(x * columns // max(1, cells - 1), columns - 1)
     return place if row in seen and place < len(items) else None

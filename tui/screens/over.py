@@ -67,8 +67,10 @@ class LineScreen(Over[str]):
     """A line to type. Nothing typed is an answer where it may be `empty`; else it is as escape, which gives None.
 
     What `check` raises UserError for is told below the line, and stays to be mended; `wrong` is told from the start.
+    There stands also which `forms` may be typed. A value that is there already is replaced by what is typed.
     """
 
+    ALLOW_SELECT = False  # a click that selects text takes the selection from the line, and typing would add to it
     BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
 
     def __init__(
@@ -79,23 +81,29 @@ class LineScreen(Over[str]):
         empty: bool = False,
         check: Callable[[str], object] = lambda _: None,
         wrong: str = "",
+        forms: str = "",
     ) -> None:
         super().__init__(question)
         self._value = visible(value)
         self._empty = empty
         self._check = check
         self._wrong = wrong
+        self._forms = forms
 
     def parts(self) -> Iterable[Widget]:
         # With a border there is no row left for the text.
-        return [Input(self._value, id="typed", compact=True), Lines(id="wrong", resized=self._tell)]
+        typed = Input(self._value, id="typed", compact=True)
+        typed.cursor_blink = False  # it is looked for as soon as the line is there
+        return [typed, Lines(id="wrong", resized=self._tell)]
 
     def on_mount(self) -> None:
         self._tell()
 
     def _tell(self) -> None:
         wrong = self.query_one("#wrong", Lines)
-        wrong.show(folded(visible(self._wrong), wrong.size.width or HELP_CELLS, "warning", 0) if self._wrong else [])
+        told = ((self._forms, "dim"), (visible(self._wrong), "warning"))
+        cells = wrong.size.width or HELP_CELLS
+        wrong.show([each for text, mark in told if text for each in folded(text, cells, mark, 0)])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         typed = event.value.strip()

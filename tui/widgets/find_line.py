@@ -13,6 +13,7 @@ class FindLine(Input, inherit_bindings=True):
     """Begun with `begin`; up and down move in the list meanwhile."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("enter", "submit", "to the list", "find.take"),
         key("escape", "give_up", "all again", "find.give_up"),
         key("up", "move(-1)", "up", "find.up", show=False),
         key("down", "move(1)", "down", "find.down", show=False),
@@ -34,7 +35,9 @@ class FindLine(Input, inherit_bindings=True):
             self.by = by
 
     def __init__(self) -> None:
-        super().__init__(placeholder="part of a name; enter keeps it, escape shows all again", id="find", compact=True)
+        super().__init__(
+            placeholder="part of a name; enter goes to the list, escape shows all again", id="find", compact=True
+        )
 
     def begin(self, text: str) -> None:
         """Asks, with what was typed last."""
