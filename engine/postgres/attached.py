@@ -29,6 +29,7 @@ from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host.account import Account, unprivileged
 from engine.host.files import read_plain
+from engine.postgres import answers
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import SOCKET_DIR_PREFIX
 from engine.postgres.foreign import Found, check_empty, check_schema, look, one_line
@@ -165,7 +166,7 @@ class AttachedServer:
                 self._mark(made)
             else:
                 self._create(made)
-            with self.connect() as connection:
+            with answers.connect(self.dsn()) as connection:
                 check_schema(self.build.label, connection)
         except psycopg.Error as error:
             raise UserError(f"{self.build.label}: database {self.database}: {one_line(error)}") from None
@@ -233,7 +234,7 @@ class AttachedServer:
             self._folder = None
 
     def _create(self, made: Made) -> None:
-        with psycopg.connect(self._open, autocommit=True, application_name="pgbed") as connection:
+        with answers.connect(self._open, answers.MAKING_S) as connection:
             if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (made.database,)).fetchone():
                 raise UserError(f"{made.build}: there is a database {made.database} that this cell has not made")
             _keep(self.cell_dir, made)
@@ -243,7 +244,7 @@ class AttachedServer:
             connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(name, made.mark))
 
     def _mark(self, made: Made) -> None:
-        with self.connect() as connection:
+        with answers.connect(self.dsn(), answers.MAKING_S) as connection:
             check_empty(made.build, connection, made.database)
             _keep(self.cell_dir, made)
             table = sql.Identifier(MARK_TABLE)
@@ -287,7 +288,7 @@ def clear(cell_dir: Path, conninfo: str) -> str:
     made = _made(path)
     database = made.database if made.given else conninfo_to_dict(conninfo).get("dbname")
     try:
-        with psycopg.connect(make_conninfo(conninfo, dbname=database), autocommit=True) as connection:
+        with answers.connect(make_conninfo(conninfo, dbname=database), answers.MAKING_S) as connection:
             connection.execute(STATEMENT_TIMEOUT)
             dropped = _clear_given(connection, made) if made.given else _drop_database(connection, made)
     except psycopg.Error as error:

@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import dict_row
 
 from engine.core.errors import UserError
 from engine.core.model import Attached, Build, Config
 from engine.core.text import visible
+from engine.postgres import answers
 from engine.postgres.builds import NAME
 from engine.postgres.pgstat import question
 
@@ -39,7 +39,25 @@ KEEPALIVES = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_
 # libpq quotes what it cannot read, which may be a password, or the whole string.
 _NAMES_OPTION = re.compile(r'(option|parameter:) "[a-z_]+"$')
 _QUOTED = re.compile(r'".*"')
+_VERSION = re.compile(r"\d[\w.+-]{0,40}", re.ASCII)
 _COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What question `foreign_facts` is answered with."""
+
+    version: str
+    built: str
+    started: str
+    backend: str
+    standby: bool
+    read_only: bool
+    may_create: bool
+    may_checkpoint: bool
+    may_see_all: bool
+    free_connections: int
+    max_connections: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +126,7 @@ def look(name: str, conninfo: str) -> Found:
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
-        with psycopg.connect(whole, autocommit=True, application_name="pgbed", row_factory=dict_row) as connection:
+        with answers.connect(whole) as connection:
             return _asked(name, connection)
     except psycopg.Error as error:
         raise UserError(f"{name}: {one_line(error)}") from None
@@ -129,10 +147,10 @@ def refuse_doubles(found: list[Found]) -> None:
 def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> None:
     """Raises UserError unless a database is empty and its role may make tables in schema public; and `schemas`."""
     try:
-        with psycopg.connect(make_conninfo(conninfo, dbname=database), autocommit=True) as connection:
+        with answers.connect(make_conninfo(conninfo, dbname=database)) as connection:
             check_empty(name, connection, database)
             asked = "SELECT has_database_privilege(current_database(), 'CREATE')"
-            if schemas and connection.execute(asked).fetchone() != (True,):
+            if schemas and answers.row(connection, name, asked, tuple[bool]) != (True,):
                 raise UserError(
                     f"{name}: several loads at once have a schema each, and role {visible(connection.info.user)} may "
                     f"not make any: GRANT CREATE ON DATABASE {visible(database)}"
@@ -143,7 +161,8 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
     """The same over a connection to that database."""
-    strangers = connection.execute(question("strangers", connection.info.server_version) or "").fetchall()
+    asked = question("strangers", connection.info.server_version) or ""
+    strangers = answers.rows(connection, name, asked, tuple[str])
     if strangers:
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise UserError(
@@ -156,9 +175,7 @@ def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -
 def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
     """Raises UserError unless tables without a schema's name come into schema public, and may be made there."""
     asked = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
-    row = connection.execute(asked).fetchone()
-    assert row is not None
-    schema, may = row
+    schema, may = answers.row(connection, name, asked, tuple[str | None, bool | None])
     if schema != "public" or not may:
         why = "may not create tables there" if schema == "public" else f"its first schema is {visible(str(schema))}"
         role = visible(connection.info.user)
@@ -187,20 +204,17 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
     return given
 
 
-def _asked(name: str, connection: psycopg.Connection[dict[str, Any]]) -> Found:
+def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     version, pgconn = connection.info.server_version, connection.pgconn
+    reported = _version(name, connection.info.parameter_status("server_version") or "")
     if version < OLDEST * 10000:
-        raise UserError(
-            f"{name}: PostgreSQL {visible(connection.info.parameter_status('server_version') or '?')} is too old: "
-            f"{OLDEST} or later is needed"
-        )
-    facts = connection.execute(question("foreign_facts", version) or "").fetchone()
-    assert facts is not None
-    if int(facts["backend"]) != connection.info.backend_pid:
+        raise UserError(f"{name}: PostgreSQL {reported} is too old: {OLDEST} or later is needed")
+    facts = answers.row(connection, name, question("foreign_facts", version) or "", _Facts)
+    if facts.backend != str(connection.info.backend_pid):
         raise UserError(f"{name}: there is a connection pooler before this server: name the server's own address")
-    if facts["standby"]:
+    if facts.standby:
         raise UserError(f"{name}: a standby, which is read-only: name its primary")
-    if facts["read_only"]:
+    if facts.read_only:
         raise UserError(f"{name}: transactions of this role are read-only (default_transaction_read_only)")
     completed = {
         option.keyword.decode(): option.val.decode()
@@ -214,29 +228,40 @@ def _asked(name: str, connection: psycopg.Connection[dict[str, Any]]) -> Found:
     if not completed["host"].startswith(("/", "@")):
         completed = KEEPALIVES | completed
     password = {"password": connection.info.password} if connection.info.password else {}
-    settings = connection.execute(question("foreign_settings", version) or "").fetchall()
+    asked = question("foreign_settings", version) or ""
+    settings = answers.rows(connection, name, asked, tuple[str, str | None, str])
     return Found(
         name=name,
         conninfo=make_conninfo(**completed, **password),
         address=visible(address),
-        version=facts["version"].split()[0],
-        built=facts["built"],
-        identifier=_identifier(connection),
-        started=facts["started"],
+        version=_version(name, facts.version),
+        built=facts.built,
+        identifier=_identifier(name, connection),
+        started=facts.started,
         role=connection.info.user,
-        may_create=facts["may_create"],
-        may_checkpoint=facts["may_checkpoint"],
-        may_see_all=facts["may_see_all"],
-        free_connections=int(facts["free_connections"]),
-        max_connections=int(facts["max_connections"]),
-        settings=tuple((row["name"], visible(row["value"] or "")) for row in settings),
+        may_create=facts.may_create,
+        may_checkpoint=facts.may_checkpoint,
+        may_see_all=facts.may_see_all,
+        free_connections=facts.free_connections,
+        max_connections=int(facts.max_connections),
+        settings=tuple((each, visible(value or "")) for each, value, _ in settings),
     )
 
 
-def _identifier(connection: psycopg.Connection[dict[str, Any]]) -> str:
+def _version(name: str, reported: str) -> str:
+    """The first word of a version, by which a server says what it is: `16.3 (Debian 16.3-1)`."""
+    word = (reported.split() or [""])[0]
+    if not _VERSION.fullmatch(word):
+        raise UserError(
+            f"{name}: what the server reports as its version, '{visible(reported[:40])}', is none of PostgreSQL"
+        )
+    return word
+
+
+def _identifier(name: str, connection: psycopg.Connection[Any]) -> str:
     """The cluster's own; empty where the role may not ask for it."""
     try:
-        row = connection.execute("SELECT system_identifier::text AS it FROM pg_control_system()").fetchone()
-    except psycopg.Error:
+        asked = "SELECT system_identifier::text FROM pg_control_system()"
+        return answers.row(connection, name, asked, tuple[str])[0]
+    except psycopg.ProgrammingError:  # it may not, or the server has no such function
         return ""
-    return row["it"] if row else ""
