@@ -5,6 +5,8 @@ scale = "cached"
 placement = "paired"
 repeats = 6
 
+A config is a name or a file below the plan's own folder: a plan may be somebody else's.
+
 Older files, with a table `knobs` and the key `beside`, are read too.
 """
 
@@ -22,6 +24,7 @@ from engine.core.request import Request, further_of, request_of
 from engine.core.text import visible
 from engine.host.files import read_text
 from engine.plan import presets
+from engine.postgres import configs
 from workloads import workload
 from workloads.names import UnknownName
 from workloads.options import checked, given, options_of
@@ -32,9 +35,25 @@ def read(path: Path) -> Request:
     where = f"plan {visible(str(path))}"
     entries = parsed_toml(read_text(path, "plan"), where)
     try:
-        return _checked(entries)
+        asked = _checked(entries)
+        return msgspec.structs.replace(asked, configs=tuple(_config(path.parent, config) for config in asked.configs))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+
+
+def _config(folder: Path, config: str) -> str:
+    """A config of a plan in this folder as the command line would have it."""
+    if not configs.is_file(config, folder):
+        return config
+    try:
+        inside = (folder / config).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a link to itself, a null byte
+        inside = False
+    if not inside:
+        raise UserError(
+            f"config {visible(config)} is not below the plan's folder: copy it there, or give it as --config"
+        )
+    return str(folder / config)
 
 
 def request(entries: Mapping[str, Any]) -> Request:

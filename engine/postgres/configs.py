@@ -188,12 +188,18 @@ def _built_in() -> dict[str, ConfigSpec]:
     return specs
 
 
+def is_file(spec: str, folder: Path) -> bool:
+    """Whether a spec stands for a file, in a folder, rather than for a built-in config."""
+    named = "/" in spec or Path(spec).suffix in _SUFFIXES
+    return spec not in _built_in() and (named or os.path.isfile(folder / spec))  # noqa: PTH113 (false, however long)
+
+
 def _resolve_one(spec: str) -> ConfigSpec:
     built_in = _built_in()
     if spec in built_in:
         return built_in[spec]
     path = Path(spec)
-    if not ("/" in spec or path.suffix in _SUFFIXES or os.path.isfile(spec)):  # noqa: PTH113 (false, however long)
+    if not is_file(spec, Path()):
         raise unknown("config", spec, built_in)
     text = read_text(path, "config file")
     if not is_name(path.stem):
@@ -262,7 +268,7 @@ def _parse_conf(text: str, path: Path) -> tuple[tuple[str, str, int], ...]:
             continue
         match = _CONF_LINE.match(line)
         if match is None:
-            raise UserError(f"config file {path}:{number}: not a line of the form NAME = VALUE: {line.strip()}")
+            raise UserError(f"config file {path}:{number}: not a line of the form NAME = VALUE")
         name = match[1].lower()
         if name in ("include", "include_if_exists", "include_dir"):
             raise UserError(f"config file {path}:{number}: {name} is not supported; put the settings into this file")

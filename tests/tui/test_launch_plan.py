@@ -95,6 +95,14 @@ def test_its_command_line_says_the_same(plan: Request) -> None:
     assert take(dict(context.params)) == plan
 
 
+def test_a_config_file_is_kept_by_its_place_beside_the_plan(tmp_path: Path) -> None:
+    path, own = tmp_path / "plan.toml", tmp_path / "below" / "own.conf"
+    keep(replace(TWO, configs=("cx7", str(own))), path)
+    assert '"below/own.conf"' in path.read_text() and planfile.read(path).configs == ("cx7", str(own))
+    with pytest.raises(UserError, match=r"other\.conf is not below .*: a plan reads configs from its own folder only"):
+        keep(replace(TWO, configs=(str(tmp_path.parent / "other.conf"),)), path)
+
+
 def test_a_plan_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written: No such file or directory"):
         keep(TWO, tmp_path / "none" / "plan.toml")

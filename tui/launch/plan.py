@@ -15,11 +15,22 @@ _VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
 
 
 def keep(request: Request, path: Path) -> None:
-    """Writes a plan file. Raises UserError when it cannot be written."""
+    """Writes a plan file. Raises UserError when it cannot be written, or names a config that may not be in it."""
+    kept = replace(request, configs=tuple(_beside(path, config) for config in request.configs))
     try:
-        path.write_text(tomli_w.dumps(request.entries()), "utf-8")
+        path.write_text(tomli_w.dumps(kept.entries()), "utf-8")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _beside(plan: Path, config: str) -> str:
+    """A config as a plan file names it: of a file its place below the plan's folder, where alone it is read from."""
+    if "/" not in config and Path(config).suffix not in (".conf", ".toml"):
+        return config
+    place, folder = Path(config).absolute(), plan.absolute().parent
+    if not place.is_relative_to(folder):
+        raise UserError(f"{config} is not below {folder}: a plan reads configs from its own folder only")
+    return str(place.relative_to(folder))
 
 
 def with_build(request: Request, build: str, order: Sequence[str]) -> Request:

@@ -249,7 +249,7 @@ def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Far
         ("", "big-parallel", f"no builder takes a block: one is needed that offers the feature {FEATURE}"),
         ("", "", "there are no builders: name them in /etc/nix/machines, or with --builders"),
         ('builds = ["mine=/opt/pg", "16.3-prebuilt"]', FEATURE, "there is no folder /opt/pg"),
-        ('configs = ["/etc/my.conf"]', FEATURE, "config /etc/my.conf is of this machine, not on"),
+        ('configs = ["my.conf"]', FEATURE, "my.conf is of this machine, not on"),
         ("minutes = 5", FEATURE, "minutes: builders have no time for the whole run: each block has the same size"),
     ],
 )  # fmt: skip

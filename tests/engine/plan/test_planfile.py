@@ -141,6 +141,38 @@ def test_numbers_out_of_bounds_and_missing_files_are_refused_in_one_line(
     assert "no config given" in refused(bench, "run", "--plan", plan(builds=[label], configs=[]), "--dry-run")
 
 
+@pytest.mark.parametrize(
+    "config", ["../secret", "/etc/shadow", "../secret.conf", "link.conf", "below/../../secret", "a/\0"]
+)
+def test_a_plan_reads_no_file_outside_its_folder(
+    bench: Bench, plan: Callable[..., str], label: str, config: str
+) -> None:
+    file = plan(builds=[label], configs=[config])
+    folder = Path(file).parent
+    for secret in (folder.parent / "secret", folder.parent / "secret.conf"):
+        secret.write_text("root:*:20228\n")
+    (folder / "below").mkdir(exist_ok=True)
+    (folder / "link.conf").unlink(missing_ok=True)
+    (folder / "link.conf").symlink_to(folder.parent / "secret.conf")
+    said = refused(bench, "run", "--plan", file, "--dry-run")
+    assert "is not below the plan's folder" in said and "20228" not in said
+
+
+def test_a_config_file_of_a_plan_is_found_beside_it_and_its_text_is_not_shown(
+    bench: Bench, plan: Callable[..., str], label: str
+) -> None:
+    file = plan(builds=[label], configs=["below/own.conf", "plain"])
+    below = Path(file).parent / "below"
+    below.mkdir(exist_ok=True)
+    (below / "own.conf").write_text("work_mem = 8MB\n")
+    (below.parent / "plain").write_text("work_mem = 9MB\n")
+    found = json.loads(bench("run", "--plan", file, "--dry-run", "--json").stdout)["manifest"]
+    assert {config["name"] for config in found["configs"].values()} == {"own", "plain"}
+    (below / "own.conf").write_text("root:*:20228\n")
+    said = refused(bench, "run", "--plan", file, "--dry-run")
+    assert "own.conf:1: not a line of the form NAME = VALUE" in said and "20228" not in said
+
+
 def test_a_plan_makes_the_same_run_as_the_command_line(
     bench: Bench, build: Callable[[int | str], Build], plan: Callable[..., str]
 ) -> None:
