@@ -26,19 +26,18 @@ from engine.view.abreast import Beside, Together
 from engine.view.base_cells import BaseCells
 from engine.view.events import incident_beside, incidents_of, landing_ns, lasts
 from engine.view.ghost import Ghost
+from engine.view.moment import last_second, machine_over, role_means
 from engine.view.reached import SETTLED_S, agreement
 from engine.view.reached import fraction as fraction_of
 from engine.view.schedule import Planned, left_s, planned
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS, StepSeries
-from engine.view.view_state import ViewState, machine, role_lines
+from engine.view.view_state import ViewState, machine
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
-TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
 FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
 MEDIAN_NS = 60 * SECOND_NS
 LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
-OF_SERVER = ("server", "process:")  # samples of what does nothing while its server is paused
 TREND_NS = 60 * SECOND_NS  # over which a ratio is seen to rise or fall
 
 
@@ -344,11 +343,13 @@ class Player:
         stalls = tuple(event for event in events if event.kind == "stall")
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
         silent = until_ns - newest_ns > LATE_NS  # what was last known is not shown as current
-        after_ns = max(newest_ns - TICK_NS, 0)
-        seconds = [] if silent else self.reader.seconds(step.id, after_ns, newest_ns)
-        tick = [second for second in seconds if second.t_ns == newest_ns]
+        roles, samples = last_second(self.reader, series, kind, newest_ns, lasting) if not silent else ((), {})
         rates = series.rates.get(kind)
         rate = rates.at(newest_ns) if rates and not silent else None
+        over = step.totals if step.ended_ns is not None and at_ns >= step.ended_ns and view.speed is None else None
+        if over is not None:
+            rate, samples = step.rate_per_s, machine_over(over, samples)
+            roles = role_means(over, series.roles.values(), kind, step.further)
         bases = self._bases.attempts(view.cell, self._attempts.values())
         timed = step.headline is not None and step.headline.by == "time"
         base = self._bases.rate(bases, step.name)
@@ -358,10 +359,6 @@ class Player:
         earlier_ns = max(newest_ns - TREND_NS, step.started_ns + (newest_ns - step.started_ns) // 2)
         before = self._bases.relatives(bases, series, kind, earlier_ns) if compared else []
         share = series.active_share(newest_ns)
-        samples = {
-            source: (round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data)
-            for _, dt_ns, source, data in ([] if silent else self.reader.samples(step.id, after_ns, newest_ns))
-        }
         fraction = fraction_of(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
         goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
         return replace(
@@ -376,6 +373,7 @@ class Player:
             silent_s=(until_ns - newest_ns) / 1e9 if silent and goes_on else None,
             headline=kind,
             rate_per_s=rate if step.headline and step.headline.live else None,
+            over=over is not None,
             median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,
             timed=timed,
             time_s=step.time_s if fraction == 1 else None,
@@ -385,7 +383,7 @@ class Player:
             relatives=tuple(ratios),
             relative_before=median(before) if before else None,
             sla=agreement(series, until_ns, int(self.manifest.workload.get("clients", 1))),
-            roles=role_lines(series.roles, tick, lasting, kind, step.further),
+            roles=roles,
             machine=machine(samples, rate or 0.0),
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,

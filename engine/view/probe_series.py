@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from engine.core.totals import ROLE_ORDER, role_place
 from engine.journal.rows import ProbeFrame, StepRow
 from engine.view.envelope import columns_of
-from engine.view.step_series import SECOND_NS
+from engine.view.step_series import SECOND_NS, is_sliver
 
 LATE_NS = 5 * SECOND_NS  # probes beat by themselves: a frame may be recorded after a later one of another probe
 LARGEST = ("max_us", "processes")  # are not summed
@@ -95,8 +95,9 @@ class ProbeSeries:
         count = bisect_right(self._ends, until_ns)
         if self._laid_key != (name, axis, cells) or count < self._laid:
             self._columns, self._laid, self._laid_key = [None] * cells, 0, (name, axis, cells)
-        for frame in self._frames[self._laid : count]:
-            value = value_of(frame, name)
+        for place in range(self._laid, count):
+            frame = self._frames[place]
+            value = _over_time(self._frames[max(0, place - 1)], frame, name)
             if value is None:
                 continue
             counted = frame.data[name] if isinstance(frame.data[name], list) else ()
@@ -122,6 +123,14 @@ def value_of(frame: ProbeFrame, name: str) -> float | None:
     if isinstance(value, (int, float)) and frame.dt_ns > 0:
         return value * SECOND_NS / frame.dt_ns
     return None
+
+
+def _over_time(before: ProbeFrame, frame: ProbeFrame, name: str) -> float | None:
+    """What a frame is worth; a rate of what the step's end left over is that over the frame before, too."""
+    value, known = value_of(frame, name), value_of(before, name)
+    if value is None or known is None or isinstance(frame.data[name], list) or not is_sliver(frame.dt_ns, before.dt_ns):
+        return value
+    return (known * before.dt_ns + value * frame.dt_ns) / (before.dt_ns + frame.dt_ns)
 
 
 def quantile_us(histogram: Histogram, q: float) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from engine.host.counters import CPU_COLUMNS
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow
-from engine.view.step_series import SECOND_NS, Series
+from engine.view.step_series import SECOND_NS, Series, is_sliver
 from engine.view.tally import Sort
 from workloads import histogram
 
@@ -94,13 +94,14 @@ class StepDetails:
                 continue
             at_ns, share = active(t_ns)
             length = max(1, round(dt_ns * share))
-            if source in OF_SERVER and share < 1 and length < LEAST_DRIVEN_NS:
+            of_server = source in OF_SERVER
+            if of_server and share < 1 and length < LEAST_DRIVEN_NS:
                 continue
             for figure in FIGURES:
                 if figure.source == source:
-                    value = figure.value(data, length if source in OF_SERVER else dt_ns)
-                    if value is not None:
-                        self.figures[figure.name].add(at_ns, length, value)
+                    points, value = self.figures[figure.name], figure.value(data, length if of_server else dt_ns)
+                    if value is not None and not (points.length and is_sliver(length, points.length[-1])):
+                        points.add(at_ns, length, value)
         self._figures_ns = newest_ns
         return self.figures
 

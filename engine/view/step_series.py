@@ -7,9 +7,9 @@ needs (histograms, samples) is read for that moment.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, mul
 from statistics import median
 
 from engine.core.totals import progress
@@ -17,6 +17,12 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import Count, EventRow, RoleRow, StepRow
 
 SECOND_NS = 1_000_000_000
+SLIVER = 0.5  # of the interval before it, or of a second
+
+
+def is_sliver(length_ns: float, before_ns: float) -> bool:
+    """Whether an interval is what the end of a step left over: too short for a rate of its own."""
+    return length_ns < SLIVER * min(before_ns, SECOND_NS)
 
 
 class Series:
@@ -32,6 +38,11 @@ class Series:
         self.until.append(until)
         self.length.append(length)
         self.value.append(value)
+
+    def drop(self) -> None:
+        """Takes out the newest value."""
+        for column in (self.until, self.length, self.value):
+            column.pop()
 
     def halve(self) -> None:
         """Makes one of each two neighbours, with their mean over their time; of an odd number the last one stays."""
@@ -56,6 +67,12 @@ class Series:
         values = self.value[bisect_right(self.until, from_ns) : bisect_right(self.until, until_ns)]
         return median(values) if values else None
 
+    def mean(self, from_ns: int, until_ns: int) -> float | None:
+        """The mean over the intervals that ended within a time."""
+        part = slice(bisect_right(self.until, from_ns), bisect_right(self.until, until_ns))
+        length = sum(self.length[part])
+        return sum(map(mul, self.value[part], self.length[part])) / length if length else None
+
 
 class StepSeries:
     """A step as recorded so far. `catch_up` takes in what was committed since."""
@@ -72,19 +89,23 @@ class StepSeries:
             Series()
         )  # of steps without a rate as they run: the ms of each transaction, held while it took them
         self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
-        self._ends: list[int] = []  # of ticks
-        self._worked_ns: list[int] = []  # up to each of them
+        self._ends: list[int] = [step.started_ns]  # of ticks, after the step's start
+        self._worked_ns: list[int] = [0]  # up to each of them
+        self._last: list[Count] = []  # the newest tick
 
     @property
     def newest_ns(self) -> int:
         """The end of the last tick that is known, or the step's start."""
-        return self._ends[-1] if self._ends else self.step.started_ns
+        return self._ends[-1]
 
     def catch_up(self) -> None:
-        """Reads what is new: intervals, events, and whether the step has ended."""
+        """Reads what is new: intervals, events, and whether the step has ended.
+
+        What its end left over is counted to the interval before.
+        """
         if self.step.state == "running":
             self.step = self._reader.step(self.step.id)
-        known_ns = self._ends[-1] if self._ends else 0
+        known_ns = self._ends[-1]
         counts = self._reader.counts(self.step.id, known_ns)
         if any(count.role_id not in self.roles for count in counts):
             self.roles = {role.id: role for role in self._reader.roles(self.step.id)}
@@ -109,22 +130,32 @@ class StepSeries:
 
     def tick_ns(self, t_ns: int) -> int:
         """The end of the last tick that had ended by a time; the step's start before the first."""
-        index = bisect_right(self._ends, t_ns)
-        return self._ends[index - 1] if index else self.step.started_ns
+        return self._ends[self._place(t_ns)]
+
+    def tick_started_ns(self, t_ns: int) -> int:
+        """When that tick began; what the step's end left over is of the one before."""
+        return self._ends[self._begin(self._place(t_ns))]
 
     def worked_s(self, t_ns: int) -> float:
         """The length of the ticks that had ended by a time, without the pauses of a server that is driven in slices."""
-        index = bisect_right(self._ends, t_ns)
-        return self._worked_ns[index - 1] / 1e9 if index else 0.0
+        return self._worked_ns[self._place(t_ns)] / 1e9
 
     def active_share(self, t_ns: int) -> float:
         """The part of the last tick that was not paused; 1 before the first."""
-        index = bisect_right(self._ends, t_ns)
-        if not index:
-            return 1.0
-        before_ns, worked_ns = (self._ends[index - 2], self._worked_ns[index - 2]) if index > 1 else (0, 0)
-        length_ns = self._ends[index - 1] - (before_ns or self.step.started_ns)
-        return min(1.0, (self._worked_ns[index - 1] - worked_ns) / max(1, length_ns))
+        place = self._place(t_ns)
+        begin = self._begin(place)
+        length_ns = self._ends[place] - self._ends[begin]
+        return min(1.0, (self._worked_ns[place] - self._worked_ns[begin]) / max(1, length_ns)) if place else 1.0
+
+    def _place(self, t_ns: int) -> int:
+        """Of the last tick that had ended by a time; 0 before the first."""
+        return max(0, bisect_right(self._ends, t_ns) - 1)
+
+    def _begin(self, place: int) -> int:
+        """The place of the end before a tick's."""
+        worked = self._worked_ns
+        left_over = place > 1 and is_sliver(worked[place] - worked[place - 1], worked[place - 1] - worked[place - 2])
+        return max(0, place - 1 - left_over)
 
     def timed(self, t_ns: int) -> tuple[int, float] | None:
         """How many of the transactions that are timed had ended by a time, and the ms of the last; None of none."""
@@ -146,10 +177,24 @@ class StepSeries:
         worked_ns = _between(done.value, active.until, amount) if done and active else None
         return None if worked_ns is None else worked_ns / 1e9
 
+    def _with_sliver(self, tick: list[Count]) -> list[Count]:
+        """A tick; where it is too short for rates, the one before is taken back, and they are one."""
+        if not is_sliver(_length(tick), _length(self._last)):
+            return tick
+        for kind in {self.roles[count.role_id].kind for count in self._last}:
+            for series in (self.rates, self.slowest, self.active, self._done):
+                series[kind].drop()
+        before, now = ({count.role_id: count for count in each} for each in (self._last, tick))
+        together = [_added(before[role], now[role]) for role in before.keys() & now.keys()]
+        alone = [(before | now)[role]._replace(t_ns=tick[0].t_ns) for role in before.keys() ^ now.keys()]
+        return together + alone
+
     def _take(self, tick: list[Count]) -> None:
-        until, length = tick[0].t_ns, max(count.dt_ns for count in tick)
+        until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
-        self._worked_ns.append(length + (self._worked_ns[-1] if self._worked_ns else 0))
+        self._worked_ns.append(length + self._worked_ns[-1])
+        self._last = tick = self._with_sliver(tick)
+        length = _length(tick)
         counted: dict[str, int] = {}
         slowest_us: dict[str, int] = {}
         for count in tick:
@@ -162,6 +207,20 @@ class StepSeries:
             self.rates.setdefault(kind, Series()).add(until, length, number * SECOND_NS / length)
             self.active.setdefault(kind, Series()).add(self._worked_ns[-1], length, number * SECOND_NS / length)
             self.slowest.setdefault(kind, Series()).add(until, length, slowest_us[kind] / 1000)
+
+
+def _length(tick: Iterable[Count]) -> int:
+    return max((count.dt_ns for count in tick), default=0)
+
+
+def _added(one: Count, other: Count) -> Count:
+    """Two intervals of a connection, of which the other follows, as one."""
+    return other._replace(
+        dt_ns=one.dt_ns + other.dt_ns,
+        statements=one.statements + other.statements,
+        rows=one.rows + other.rows,
+        max_us=max(one.max_us, other.max_us),
+    )
 
 
 def _between(known: Sequence[float], values: Sequence[float], at: float) -> float | None:

@@ -22,7 +22,7 @@ UNITS = {"insert": "ins/s", "delete": "del/s", "query": "q/s", "index": "rows/s"
 
 @dataclass(frozen=True, slots=True)
 class RoleLine:
-    """One role in its last second, all its connections together. Times are those of their server processes.
+    """One role in its last second, or over a step, all its connections together. Times are those of their processes.
 
     `cpu_us_per_op` divides by what the step counts, `rate_per_s` is the role's own: queries, or rows.
     """
@@ -33,7 +33,7 @@ class RoleLine:
     rate_per_s: float
     cpu_percent: float | None
     cpu_us_per_op: float | None
-    runq_us_per_s: float | None
+    runq_percent: float | None
     client_cpu_percent: float | None
     wait_event: str  # the most frequent one, as `IO:DataFileRead`
     p50_us: int | None
@@ -45,14 +45,14 @@ class RoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server as a whole and the machine, in the last second; None where it was not sampled. Rates per second.
+    """The server as a whole and the machine, in the last second or over a step; None where it was not sampled.
 
-    Those of a server that is driven in slices are per second of its active time.
+    Rates are per second. Those of a server that is driven in slices are per second of its active time.
     """
 
     server_cpu_percent: float | None = None
     server_cpu_us_per_op: float | None = None
-    server_runq_us_per_s: float | None = None
+    server_runq_percent: float | None = None
     server_processes: int | None = None
     host_busy_percent: float | None = None
     io_stalled_percent: float | None = None  # pressure: some task waited for I/O
@@ -89,6 +89,7 @@ class ViewState:
     step: StepRow | None = None
     series: StepSeries | None = None
     length_s: float = 0.0  # of the step so far
+    over: bool = False  # the step has ended: its rate, roles and machine are means over it, not of its last second
     fraction: float | None = None
     eta_s: float | None = None
     silent_s: float | None = None  # since the last interval, where the next is overdue: nothing is known of now
@@ -188,7 +189,7 @@ def _role_line(
         sum(progress(name, second) for second in seconds) * SECOND_NS / length_ns,
         share_percent(cpu_ns, length_ns),
         cpu_ns / 1000 / ops if cpu_ns is not None and ops else None,
-        runq_ns / 1000 * SECOND_NS / length_ns if runq_ns is not None else None,
+        share_percent(runq_ns, length_ns),
         share_percent(client_ns, length_ns),
         waits.most_common(1)[0][0] if waits else "",
         p50,
@@ -213,7 +214,7 @@ def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: flo
     def percent(source: str, key: str) -> float | None:
         return share_percent(*of(source, key))
 
-    cpu_ns_per_s, runq_ns_per_s = per_s("server", "cpu_ns"), per_s("server", "runq_ns")
+    cpu_ns_per_s = per_s("server", "cpu_ns")
     _, host = samples.get("host", (0, {}))
     idle = host.get("idle_ns", 0) + host.get("iowait_ns", 0)
     all_ = sum(host.get(name, 0) for name in CPU_COLUMNS)
@@ -225,7 +226,7 @@ def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: flo
     return Machine(
         percent("server", "cpu_ns"),
         cpu_ns_per_s / 1000 / ops_per_s if cpu_ns_per_s is not None and ops_per_s > 0 else None,
-        runq_ns_per_s / 1000 if runq_ns_per_s is not None else None,
+        percent("server", "runq_ns"),
         int(processes) if (processes := of("server", "processes_now")[0]) is not None else None,
         100 * (1 - idle / all_) if all_ else None,
         percent("host", "pressure_io_some_ns"),

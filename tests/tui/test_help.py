@@ -60,7 +60,7 @@ def test_help_turns_from_keys_to_figures_and_back(recording: Path, size: tuple[i
             pages.append(text())
         told = "".join(pages)
         assert "live.zoom" not in told and "figures on this screen" in told
-        assert "microseconds of CPU that one operation" in told and "runq us" in told
+        assert "microseconds of CPU that one operation" in told and "runq%" in told
         await pilot.press("question_mark")
         await pilot.pause()
         assert "live.zoom" in text()

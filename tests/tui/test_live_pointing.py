@@ -191,7 +191,7 @@ def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(
         await pilot.pause()
         shown = text(pilot)
         assert "plan  6/6 cells; qr100 in q/s" in shown and "ok   4 r2 14.10-prebuilt" in shown
-        for words in ("server CPU, % ", "waits  c on CPU", "last minute", "disk writes MB/s", "server processes"):
+        for words in ("server CPU, % ", "waits  c on CPU", "last minute, mean", "disk writes MB/s"):
             assert words in shown, words
         assert "run queue, waiting " in await press(pilot, "c")
 

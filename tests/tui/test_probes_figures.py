@@ -263,3 +263,21 @@ def test_the_parts_fill_the_screen_and_no_more(height: int, probes: int) -> None
     assert bars >= probe_view.BAR_ROWS and strip >= 1
     taken = 1 + 1 + probes + 1 + bars + 2 + strip + probe_view.REMARK_ROWS + 1
     assert taken <= max(height, 24 + probes - 8)
+
+
+def test_what_the_end_of_a_step_left_over_does_not_tower_over_the_seconds(recording: Path) -> None:
+    first = look(recording, Wanted())
+    assert first.places is not None
+    step = first.places[14].step
+    series = ProbeSeries(step, "procsched", "insert")
+    lengths = [SECOND, SECOND, 7_500_000]
+    ends = [step.started_ns + sum(lengths[: place + 1]) for place in range(3)]
+    counted = [{"runq_us": us} for us in (80_000, 80_000, 5_000)]
+    series.take(
+        ProbeFrame(step.id, t_ns, dt_ns, "procsched", "insert", data, {})
+        for t_ns, dt_ns, data in zip(ends, lengths, counted, strict=True)
+    )
+    columns = series.columns("runq_us", (step.started_ns, ends[-1]), 40, ends[-1])
+    peaks = [column.peak for column in columns if column is not None]
+    assert max(peaks) == pytest.approx(85_000 / 1.0075) and len(peaks) == 40
+    assert series.sums(2**62).figures["runq_us"] == 165_000

@@ -76,18 +76,27 @@ def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, 
 
 
 def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, glyphs: Glyphs) -> list[Line]:
-    """A row for each role and each figure of the machine: its name, its value, its course."""
+    """A row for each role and each figure of the machine: its name, its value, its course.
+
+    The value is that of now, or the mean of what is shown where the step has ended.
+    """
+
+    def value_of(points: Series) -> str:
+        at = _at(view)
+        return short(points.mean(at - MINUTE_NS, at) if view.over else points.at(at))
+
     cells = max(4, columns - NAME_CELLS - VALUE_CELLS - 1)
-    lines = [line(("last minute", "strong"), (f"{'':>{NAME_CELLS + VALUE_CELLS - 10}}each from 0", "dim"))]
+    title = "last minute, mean" if view.over else "last minute"
+    lines = [line((title, "strong"), (f"{'each from 0':>{NAME_CELLS + VALUE_CELLS + 12 - len(title)}}", "dim"))]
     rows: list[tuple[str, str, Series]] = []
     if view.series is not None:
         axis = view.series.rates if view.abreast is None else view.series.active
-        rows += [(UNITS.get(kind, kind), short(points.at(_at(view))), points) for kind, points in axis.items()]
+        rows += [(UNITS.get(kind, kind), value_of(points), points) for kind, points in axis.items()]
     for figure in FIGURES:
         points = figures.get(figure.name)
         if points is not None and points.until:
             unit = figure.unit if figure.unit != "waiting" else ""
-            rows.append((f"{figure.name} {unit}".rstrip(), short(points.at(_at(view))), points))
+            rows.append((f"{figure.name} {unit}".rstrip(), value_of(points), points))
     for name, value, points in rows:
         course = sparkline(points, _at(view), MINUTE_NS, cells, glyphs)
         lines.append(

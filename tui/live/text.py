@@ -16,9 +16,9 @@ from tui.screens.base import LEAST
 BAR_CELLS = 16
 TREND = 0.005  # of a ratio: what changes by less stays
 WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
-# The role table: headings and their cells, 80 together. CPU and run-queue wait per second, service times in ms.
+# The role table: headings and their cells, 80 together. Service times in ms.
 COLUMNS = (
-    ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq us", 8), ("wait", 11),
+    ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq%", 6), ("wait", 13),
 )  # fmt: skip
 NARROWER = ((79, "pid"), (72, "age s"))  # in fewer cells this is left out: how old statements are is said above, too
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
@@ -162,12 +162,15 @@ def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: 
         return _times(view, series, window)
     rate = series.rates.get(kind)
     now = rate.at(view.at_ns) if rate and view.silent_s is None else None
+    if view.over and rate is not None:
+        now = view.rate_per_s if kind == view.headline else rate.mean(0, view.at_ns)
     spans: list[Span] = [
         (f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')} ", "dim"),
         (short(now), "strong"),
+        (" mean", "dim") if view.over else ("", ""),
     ]
     if kind == view.headline:
-        if view.median_per_s is not None:
+        if not view.over and view.median_per_s is not None:
             spans += [("  med60 ", "dim"), (short(view.median_per_s), "")]
         if view.base_per_s is not None:
             spans += [("  base ", "dim"), (short(view.base_per_s), "base")]
@@ -216,7 +219,8 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
     spans: list[Span] = [(f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')}", "dim")]
     for place, side in enumerate(view.abreast.sides):
         found = side.series.active.get(kind)
-        now = found.at(int(side.active_s * SECOND_NS)) if found is not None else None
+        at = int(side.active_s * SECOND_NS)
+        now = None if found is None else found.mean(0, at) if view.over else found.at(at)
         chosen = place == view.abreast.chosen
         spans += [
             ("  >" if chosen else "  ", "chosen"),
@@ -267,19 +271,21 @@ def ages(view: ViewState) -> Line:
 
 
 def role_table(view: ViewState, columns: int) -> list[Line]:
-    """A row a role, and one of the server as a whole."""
+    """A row a role, and one of the server as a whole; of a step that has ended their means over it."""
     machine = view.machine
     less = {name for cells, name in NARROWER if columns < cells}
     heads = [head for head in (*COLUMNS, *TIMES) if head[0] not in less]
-    lines = [line((" " + _row({head: head for head, _ in heads}, heads), "dim"))]
+    words = {head: head for head, _ in heads} | ({"role": "mean"} if view.over else {})
+    lines = [line((" " + _row(words, heads), "dim"))]
     lines += [_role(role, heads) for role in view.roles]
     server = {
         "role": "server",
         "pid": "all" if machine.server_processes is None else f"x{machine.server_processes}",
-        **_in_room(machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_us_per_s),
+        **_in_room(machine.server_cpu_percent, machine.server_cpu_us_per_op, machine.server_runq_percent),
     }
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
-    idle = "not visible from outside" if view.attached else "background processes idle"
+    idle = "" if view.over else "background processes idle"
+    idle = "not visible from outside" if view.attached else idle
     heads = [head for head in heads if head not in (*TIMES, COLUMNS[-1])]  # up to what it waits for
     lines.append(line(" " + _row(server, heads), ("  " + (", ".join(workers) or idle), "dim")))
     clients = [role for role in view.roles if role.client_cpu_percent is not None]
@@ -295,7 +301,7 @@ def _role(role: RoleLine, heads: Sequence[tuple[str, int]]) -> Line:
         "role": role.name,
         "pid": pid,
         "ops/s": short(role.rate_per_s),
-        **_in_room(role.cpu_percent, role.cpu_us_per_op, role.runq_us_per_s),
+        **_in_room(role.cpu_percent, role.cpu_us_per_op, role.runq_percent),
         "wait": _wait(role) or "-",
         "p50": _ms(role.p50_us),
         "p99": _ms(role.p99_us),
@@ -310,12 +316,11 @@ def _wait(role: RoleLine) -> str:
     return role.wait_event.partition(":")[2]
 
 
-def _in_room(cpu_percent: float | None, cpu_us: float | None, runq_us: float | None) -> dict[str, str]:
+def _in_room(cpu_percent: float | None, cpu_us: float | None, runq_percent: float | None) -> dict[str, str]:
     """CPU, CPU per operation and run-queue wait as their columns hold them: in short rather than without a digit."""
     room = dict(COLUMNS)
-    whole = {"cpu%": (cpu_percent, _number), "us/op": (cpu_us, _number), "runq us": (runq_us, _whole)}
-    texts = {head: (form(value), value) for head, (value, form) in whole.items()}
-    return {head: text if len(text) < room[head] else short(value) for head, (text, value) in texts.items()}
+    values = {"cpu%": cpu_percent, "us/op": cpu_us, "runq%": runq_percent}
+    return {head: text if len(text := _number(value)) < room[head] else short(value) for head, value in values.items()}
 
 
 def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
@@ -375,7 +380,7 @@ def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[
     ]
     lines += sentences(view, LEAST[0])
     if view.abreast is None and view.relative is not None:
-        lines.append(line(f" {view.relative:.3f} of base {view.base}, so far"))
+        lines.append(line(f" {view.relative:.3f} of base {view.base}{'' if view.over else ', so far'}"))
     lines += [line((f" ! {incident_words(found, view.at_ns)}", "stall")) for found in view.incidents_now]
     lines += [
         line(f" {role.name:<8} {short(role.rate_per_s):>6}/s  max {_ms(role.max_us)} ms  {_wait(role)}")
@@ -390,7 +395,3 @@ def _ms(value_us: int | None) -> str:
 
 def _number(value: float | None, divisor: int = 1) -> str:
     return "-" if value is None else f"{value / divisor:.1f}"
-
-
-def _whole(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"

@@ -21,6 +21,7 @@ from engine.journal.rows import EventRow, StepRow
 from engine.report.tables import LUMPED_ROLES
 from engine.view.events import event_words, until_ns
 from engine.view.step_details import band
+from engine.view.step_series import is_sliver
 from workloads.base import COUNTED_IN_ROWS
 from workloads.histogram import BUCKETS
 
@@ -28,7 +29,6 @@ COLUMNS = 240
 HEAT_COLUMNS = 96
 MOST_EVENTS = 200  # of a cell's step; more could not be told apart
 MARKED = ("stall", "checkpoint", "autovacuum", "autovacuum_cancelled", "lock_wait", "mark", "suspended", "drift")
-SLIVER = 0.5  # of the usual interval: a shorter one has no rate of its own
 FAR_NS = 2**62
 
 Ints = npt.NDArray[np.int64]
@@ -84,7 +84,7 @@ def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | Non
 
 def _columns(done: Ints, lengths: Ints) -> Rates:
     """Neighbouring intervals together, as many as make at most so many columns."""
-    if len(lengths) > 1 and lengths[-1] < SLIVER * np.median(lengths):  # which the step's end left over
+    if len(lengths) > 1 and is_sliver(lengths[-1], lengths[-2]):
         done = np.append(done[:-2], done[-2] + done[-1])
         lengths = np.append(lengths[:-2], lengths[-2] + lengths[-1])
     edges = np.unique(np.linspace(0, len(done), min(COLUMNS, len(done)) + 1).astype(int))[:-1]

@@ -39,12 +39,20 @@ def test_waits_are_of_all_looks_or_else_of_one_sample_a_second(tmp_path: Path, l
 
 
 class Samples:
-    """A reader that knows two seconds of a server: driven for half of the first, and for 1 ms of the second."""
+    """A reader that knows two seconds of a server: driven for half of the first, and for 1 ms of the second.
+
+    With a `rest_ns` the step's end left over so much, in which it worked all the time.
+    """
+
+    def __init__(self, rest_ns: int = 0) -> None:
+        self.rest_ns = rest_ns
 
     def samples(self, _: int, after_ns: int, **__: Any) -> Iterator[tuple[int, int, str, dict[str, int]]]:
         for second in (1, 2):
             if second * SECOND_NS > after_ns:
                 yield second * SECOND_NS, SECOND_NS, "server", {"cpu_ns": SECOND_NS // 4, "runq_ns": 0}
+        if self.rest_ns:
+            yield 2 * SECOND_NS + self.rest_ns, self.rest_ns, "server", {"cpu_ns": self.rest_ns, "runq_ns": 0}
 
 
 def test_of_a_tick_in_which_a_server_was_hardly_driven_there_is_no_figure() -> None:
@@ -53,3 +61,8 @@ def test_of_a_tick_in_which_a_server_was_hardly_driven_there_is_no_figure() -> N
     assert figures["server CPU"].value == pytest.approx([50]), "not 25 000 %"
     whole = StepDetails(cast("JournalReader", Samples()), 1).read_figures(lambda t_ns: (t_ns, 1.0))
     assert whole["server CPU"].value == pytest.approx([25, 25])
+
+
+def test_what_the_end_of_a_step_left_over_is_no_second(tmp_path: Path) -> None:
+    reader = cast("JournalReader", Samples(rest_ns=7_500_000))
+    assert StepDetails(reader, 1).read_figures(lambda t_ns: (t_ns, 1.0))["server CPU"].value == pytest.approx([25, 25])

@@ -1,0 +1,93 @@
+"""The roles and the machine at a moment: in its last second, or over the whole of a step that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.core.totals import RoleTotals, StepTotals, progress, role_place
+from engine.journal.reader import JournalReader
+from engine.journal.rows import EventRow, RoleRow, RoleSecond
+from engine.view.step_series import SECOND_NS, StepSeries, is_sliver
+from engine.view.view_state import RoleLine, role_lines, share_percent
+from workloads import histogram
+from workloads.base import role_kind
+
+TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
+OF_SERVER = ("server", "process:")  # samples of what does nothing while its server is paused
+Samples = Mapping[str, tuple[int, Mapping[str, Any]]]  # by source: length in ns, counters
+
+
+def last_second(
+    reader: JournalReader, series: StepSeries, kind: str, t_ns: int, stalls: Sequence[EventRow]
+) -> tuple[tuple[RoleLine, ...], Samples]:
+    """The roles, and samples of the machine, in the tick that ends at `t_ns`, without what the step's end left over.
+
+    Progress of a `kind` of role is the step's; `stalls` are those that last.
+    """
+    newest: dict[int, RoleSecond] = {}
+    for second in reader.seconds(series.step.id, max(series.tick_started_ns(t_ns), t_ns - TICK_NS), t_ns):
+        if second.role_id not in newest or not is_sliver(second.dt_ns, newest[second.role_id].dt_ns):
+            newest[second.role_id] = second
+    samples: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    share = series.active_share(t_ns)
+    for _, dt_ns, source, data in reader.samples(series.step.id, max(t_ns - TICK_NS, 0), t_ns):
+        length_ns = round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns
+        if source not in samples or not is_sliver(length_ns, samples[source][0]):
+            samples[source] = length_ns, data
+    return role_lines(series.roles, list(newest.values()), stalls, kind, series.step.further), samples
+
+
+def role_means(
+    totals: StepTotals, roles: Iterable[RoleRow], counted: str, further: Collection[str]
+) -> tuple[RoleLine, ...]:
+    """The roles over a step: `counted` is the kind of role whose progress is the step's; those of `further` loads have
+    operations of their own.
+    """
+    pids = {role.name: role.backend_pid for role in roles}
+    ops = sum(progress(name, role) for name, role in totals.roles.items() if role_kind(name) == counted)
+    return tuple(
+        _role_mean(name, role, pids.get(name), totals.seconds, progress(name, role) if name in further else ops)
+        for name, role in sorted(totals.roles.items(), key=lambda each: role_place(each[0]))
+    )
+
+
+def _role_mean(name: str, role: RoleTotals, pid: int | None, seconds: float, ops: int) -> RoleLine:
+    length_ns, max_us = max(1, round(seconds * SECOND_NS)), role.max_ns // 1000
+    counts = dict(role.histogram)
+    p50, p99 = (None if us is None else min(us, max_us) for us in histogram.quantiles_us(counts, (0.5, 0.99)))
+    cpu_ns = role.backend_cpu_ns
+    return RoleLine(
+        name,
+        role.connections,
+        pid if role.connections == 1 else None,
+        progress(name, role) * SECOND_NS / length_ns,
+        share_percent(cpu_ns, length_ns),
+        cpu_ns / 1000 / ops if cpu_ns is not None and ops else None,
+        share_percent(role.backend_runq_ns, length_ns),
+        share_percent(role.client_cpu_ns, length_ns),
+        max(role.waits, key=lambda event: role.waits[event], default=""),
+        p50,
+        p99,
+        max_us,
+        0.0,
+        False,
+    )
+
+
+def machine_over(totals: StepTotals, last: Samples) -> Samples:
+    """What was counted of the server and the machine over a step; what only is so at a moment is that of the `last`."""
+    worked_ns = round(totals.seconds * SECOND_NS)
+    wall_ns = round((totals.wall_seconds or totals.seconds) * SECOND_NS)
+    found: dict[str, tuple[int, Mapping[str, Any]]] = {"engine": (wall_ns, {"cpu_ns": totals.engine_cpu_ns})}
+    if totals.server_cpu_ns is not None:
+        counted = {"cpu_ns": totals.server_cpu_ns, "runq_ns": totals.server_runq_ns}
+        found["server"] = (worked_ns, _now(last, "server") | counted)
+    for source, counters in (("host", totals.host), ("device", totals.device)):
+        if counters:
+            found[source] = (wall_ns, counters | _now(last, source))
+    return found
+
+
+def _now(last: Samples, source: str) -> dict[str, Any]:
+    return {key: value for key, value in last.get(source, (0, {}))[1].items() if key.endswith("_now")}
