@@ -1,7 +1,8 @@
 """Source trees of PostgreSQL, and revisions of repositories: what they are, and which files of them count.
 
-The manual's chapters do not: a commit that changes nothing else is the same server. Git is asked as the repository's
-owner, never as root for somebody else's: a repository can name programs that git runs.
+The manual's chapters do not: a commit that changes nothing else is the same server. A repository can name programs that
+git runs, and may be somebody's that was unpacked by root: git is asked so that it runs none of them (`_popen`), and as
+the repository's owner, never as root for somebody else's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from engine.postgres import nix
 from engine.postgres.derivation import Folder
 
 LEFT_OUT = ("doc", "doc/src/sgml")  # what lies right in them; psql's help is made of doc/src/sgml/ref
+# With these git runs no program for a repository's settings, besides filters; and fetches nothing, by whatever program.
+HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "submodule.recurse=false")
+NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)
 SHOWN_HEX = 12
 
@@ -157,7 +161,8 @@ def _in_git(path: Path) -> bool:
 def _changes(path: Path) -> str:
     """The hash of what differs from HEAD, files that git does not know included; empty for nothing."""
     difference = hashlib.sha256()
-    changed = git(path, "diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD", "--", *_WITHOUT)
+    shown = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--binary")
+    changed = git(path, "diff", *shown, "HEAD", "--", *_WITHOUT)
     new = git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *_WITHOUT)
     if not changed and not new:
         return ""
@@ -190,10 +195,22 @@ def git(path: Path, *arguments: str, failing: bool = False) -> str:
     raise UserError(f"{visible(str(path))}: git {arguments[0]} failed: {words}")
 
 
-def _popen(path: Path, arguments: tuple[str, ...] | list[str]) -> subprocess.Popen[bytes]:
+def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    """Git, with whatever the repository's configuration would have it run switched off."""
+    with _started(path, ("config", "--list", "--name-only", "-z")) as child:
+        names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
+    filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
+    if any("=" in name for name in filters):
+        raise UserError(f"{visible(str(path))}: git's configuration has a filter with '=' in its name, which must go")
+    off = (f"{name}.{end}" for name in filters for end in ("clean=", "smudge=", "process=", "required=false"))
+    return _started(path, arguments, (*HARMLESS, *off))
+
+
+def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    given = (word for setting in settings for word in ("-c", setting))
     try:
         return subprocess.Popen(
-            ["git", "--no-optional-locks", "-C", str(path), *arguments],
+            ["git", "--no-optional-locks", *given, "-C", str(path), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -207,9 +224,8 @@ def _popen(path: Path, arguments: tuple[str, ...] | list[str]) -> subprocess.Pop
 
 def _as_owner(path: Path) -> dict[str, Any]:
     """Arguments of Popen. No variable of git's own says that another repository is meant."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))} | {
-        "LC_ALL": "C"
-    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))}
+    environ = kept | NO_FETCH | {"LC_ALL": "C"}
     if os.geteuid() != 0 or (owner := path.stat()).st_uid == 0:
         return {"env": environ}
     environ = {name: value for name, value in environ.items() if not name.startswith("XDG_")} | {"HOME": "/nonexistent"}
