@@ -25,17 +25,16 @@ def last_second(
 
     Progress of a `kind` of role is the step's; `stalls` are those that last.
     """
-    newest: dict[int, RoleSecond] = {}
+    longest: dict[int, RoleSecond] = {}
     for second in reader.seconds(series.step.id, max(series.tick_started_ns(t_ns), t_ns - TICK_NS), t_ns):
-        if second.role_id not in newest or not is_sliver(second.dt_ns, newest[second.role_id].dt_ns):
-            newest[second.role_id] = second
+        if second.role_id not in longest or second.dt_ns > longest[second.role_id].dt_ns:
+            longest[second.role_id] = second
     samples: dict[str, tuple[int, Mapping[str, Any]]] = {}
     share = series.active_share(t_ns)
     for _, dt_ns, source, data in reader.samples(series.step.id, max(t_ns - TICK_NS, 0), t_ns):
-        length_ns = round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns
-        if source not in samples or not is_sliver(length_ns, samples[source][0]):
-            samples[source] = length_ns, data
-    return role_lines(series.roles, list(newest.values()), stalls, kind, series.step.further), samples
+        if source not in samples or not is_sliver(dt_ns):
+            samples[source] = round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data
+    return role_lines(series.roles, list(longest.values()), stalls, kind, series.step.further), samples
 
 
 def role_means(

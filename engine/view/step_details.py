@@ -100,7 +100,7 @@ class StepDetails:
             for figure in FIGURES:
                 if figure.source == source:
                     points, value = self.figures[figure.name], figure.value(data, length if of_server else dt_ns)
-                    if value is not None and not (points.length and is_sliver(length, points.length[-1])):
+                    if value is not None and not (points.value and is_sliver(dt_ns)):
                         points.add(at_ns, length, value)
         self._figures_ns = newest_ns
         return self.figures

@@ -20,7 +20,7 @@ SECOND_NS = 1_000_000_000
 SLIVER = 0.5  # of the interval before it, or of a second
 
 
-def is_sliver(length_ns: float, before_ns: float) -> bool:
+def is_sliver(length_ns: float, before_ns: float = SECOND_NS) -> bool:
     """Whether an interval is what the end of a step left over: too short for a rate of its own."""
     return length_ns < SLIVER * min(before_ns, SECOND_NS)
 
@@ -92,6 +92,8 @@ class StepSeries:
         self._ends: list[int] = [step.started_ns]  # of ticks, after the step's start
         self._worked_ns: list[int] = [0]  # up to each of them
         self._last: list[Count] = []  # the newest tick
+        self._short: list[Count] = []  # the one after it, where it is too short: either another follows, or it ended
+        self._joined = False  # those two are one
 
     @property
     def newest_ns(self) -> int:
@@ -105,12 +107,17 @@ class StepSeries:
         """
         if self.step.state == "running":
             self.step = self._reader.step(self.step.id)
-        known_ns = self._ends[-1]
+        known_ns = self._short[0].t_ns if self._short else self._ends[-1]
         counts = self._reader.counts(self.step.id, known_ns)
         if any(count.role_id not in self.roles for count in counts):
             self.roles = {role.id: role for role in self._reader.roles(self.step.id)}
         for _, tick in groupby(counts, attrgetter("t_ns")):  # the engine reads those that end together in one go
-            self._take(list(tick))
+            self._take_short()
+            self._short = list(tick)
+            if not is_sliver(_length(self._short), _length(self._last)):
+                self._take_short()
+        if self._short and self.step.ended_ns is not None and not self._joined:
+            self._join()
         if self.step.headline is not None and not self.step.headline.live:
             for each in self._reader.transactions(self.step.id, known_ns):
                 before_ns = self.times.until[-1] if self.times.until else 0  # one may be listed a second late
@@ -153,9 +160,7 @@ class StepSeries:
 
     def _begin(self, place: int) -> int:
         """The place of the end before a tick's."""
-        worked = self._worked_ns
-        left_over = place > 1 and is_sliver(worked[place] - worked[place - 1], worked[place - 1] - worked[place - 2])
-        return max(0, place - 1 - left_over)
+        return max(0, place - 1 - (self._joined and place == len(self._ends) - 1))
 
     def timed(self, t_ns: int) -> tuple[int, float] | None:
         """How many of the transactions that are timed had ended by a time, and the ms of the last; None of none."""
@@ -177,24 +182,27 @@ class StepSeries:
         worked_ns = _between(done.value, active.until, amount) if done and active else None
         return None if worked_ns is None else worked_ns / 1e9
 
-    def _with_sliver(self, tick: list[Count]) -> list[Count]:
-        """A tick; where it is too short for rates, the one before is taken back, and they are one."""
-        if not is_sliver(_length(tick), _length(self._last)):
-            return tick
+    def _take_short(self) -> None:
+        if self._short:
+            self._last, self._short = self._short, []
+            self._take(self._last)
+
+    def _join(self) -> None:
+        """The newest tick and the shorter one after it are one."""
         for kind in {self.roles[count.role_id].kind for count in self._last}:
             for series in (self.rates, self.slowest, self.active, self._done):
                 series[kind].drop()
-        before, now = ({count.role_id: count for count in each} for each in (self._last, tick))
+        before, now = ({count.role_id: count for count in each} for each in (self._last, self._short))
         together = [_added(before[role], now[role]) for role in before.keys() & now.keys()]
-        alone = [(before | now)[role]._replace(t_ns=tick[0].t_ns) for role in before.keys() ^ now.keys()]
-        return together + alone
+        alone = [(before | now)[role]._replace(t_ns=self._short[0].t_ns) for role in before.keys() ^ now.keys()]
+        self._joined = True
+        self._take(together + alone, _length(self._short))
 
-    def _take(self, tick: list[Count]) -> None:
+    def _take(self, tick: list[Count], worked_ns: int | None = None) -> None:
+        """Adds a tick, by whose end the server had worked for so much longer: its length, or what is given."""
         until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
-        self._worked_ns.append(length + self._worked_ns[-1])
-        self._last = tick = self._with_sliver(tick)
-        length = _length(tick)
+        self._worked_ns.append((length if worked_ns is None else worked_ns) + self._worked_ns[-1])
         counted: dict[str, int] = {}
         slowest_us: dict[str, int] = {}
         for count in tick:

@@ -84,14 +84,17 @@ def rest(live: Growing, insert: int) -> None:
 
 def test_what_the_end_of_a_step_left_over_is_counted_to_the_second_before(tmp_path: Path) -> None:
     with growing(tmp_path) as live, JournalReader(live.run) as reader:
-        (step,) = reader.steps(live.attempt)
-        grown = StepSeries(reader, step)
+        grown = StepSeries(reader, reader.steps(live.attempt)[0])
         for _ in range(3):
             live.second(insert=1000)
             grown.catch_up()
         rest(live, 250)
         grown.catch_up()
-        at_once = StepSeries(reader, step)
+        assert grown.rates["insert"].value == [1000, 1000, 1000], "either a second follows, or the step has ended"
+        live.end_step()
+        grown.catch_up()
+        grown.catch_up()
+        at_once = StepSeries(reader, reader.steps(live.attempt)[0])
         at_once.catch_up()
         for series in (grown, at_once):
             assert series.rates["insert"].value == [1000, 1000, pytest.approx(1250 / 1.0075)], "not 33,333"
