@@ -10,8 +10,11 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Manifest
 from engine.core.text import visible
 from engine.host.files import is_name
+from engine.host.lock import is_held
+from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
 
+ELSEWHERE = "in another folder"
 CONTROL = "control"  # the socket of an engine that runs, in the run directory
 
 
@@ -37,6 +40,13 @@ def runs_in(out: Path) -> list[Path]:
     except OSError:
         return []
     return sorted(filter(is_run, folders), key=lambda folder: folder.name, reverse=True)
+
+
+def measuring(out: Path) -> str:
+    """The run below a folder that is measuring now; `in another folder` for one elsewhere, empty where none is."""
+    if not is_held():
+        return ""
+    return next((run.name for run in runs_in(out) if is_locked(run)), ELSEWHERE)
 
 
 def is_run(folder: Path) -> bool:

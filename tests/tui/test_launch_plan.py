@@ -259,14 +259,13 @@ def test_a_probe_that_cannot_be_had_says_why() -> None:
 
 
 def test_checks_are_shown_with_the_worst_first_and_the_plans_own() -> None:
-    running = {"run": "20261120-1", "state": "running", "cells": "1/6"}
-    own = launch_items.own_checks(TWO, changed(OFFER, runs=(running,)), 2 << 30, 1 << 30)
+    own = launch_items.own_checks(TWO, 2 << 30, 1 << 30, "20261120-1")
     items = launch_items.checks((*own, *CHECKS))
     assert [item.name for item in items[:2]] == ["free space", "another run"]
     assert [item.box for item in items] == sorted((item.box for item in items), key=("x", "?", "ok").index)
     assert "1 GB free, 2 GB needed" in items[0].text and "do: free some" in items[0].detail
     alongside = replace(TWO, allow_concurrent=True)
-    assert launch_items.own_checks(alongside, changed(OFFER, runs=(running,)), 0, 0)[0]["status"] == "warn"
+    assert launch_items.own_checks(alongside, 0, 0, "20261120-1")[0]["status"] == "warn"
 
 
 def test_unfinished_runs_are_those_that_can_be_gone_on_with() -> None:
@@ -342,7 +341,7 @@ def test_a_server_that_is_running_is_shown_by_its_name_with_what_there_is_to_say
     assert scratch is not None and scratch.take("room").scratch_database == "room"
     assert scratch.take("").scratch_database is None
     assert "scratch db" not in {item.name for item in launch_fields.design(TWO, OFFER)}
-    assert not launch_items.own_checks(plan, OFFER, 1 << 30, None)  # nobody knows how much room there is
+    assert not launch_items.own_checks(plan, 1 << 30, None, "")  # nobody knows how much room there is
 
 
 @pytest.mark.parametrize(

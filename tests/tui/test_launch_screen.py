@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from engine.core.request import Request
+from engine.journal import runs
 from tests.support.driving import check_screen, place_of, shown_keys
 from tests.support.driving_launch import launched, notice, settled, typed, until
 from tui import bench as asked
@@ -42,6 +42,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
         return code, answer, ""
 
     monkeypatch.setattr(asked, "run", run)
+    monkeypatch.setattr(runs, "is_held", lambda: False)  # another test's run, or a user's, is in no picture
 
 
 async def two_builds(pilot: Pilot[Any], screen: LaunchScreen) -> None:
@@ -81,14 +82,18 @@ def test_the_screen_says_the_same_without_colour(
     launched(act, tmp_path)
 
 
-def test_failed_checks_and_another_run_are_told_in_words(answers: None, tmp_path: Path) -> None:
+def test_failed_checks_and_another_run_are_told_in_words(
+    answers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    another = [""]
+    monkeypatch.setattr(runs, "measuring", lambda _: another[-1])
+
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await two_builds(pilot, screen)
-        screen.offer = replace(
-            screen.offer, runs=({"run": "20261120-091500-16.3", "state": "running", "cells": "1/6"},)
-        )
         first = {**screen.checks[0], "status": "fail", "found": "none", "reason": "PostgreSQL refuses root"}
         screen.checks = (first, *screen.checks[1:])
+        another.append("20261120-091500-16.3")
+        screen.look()
         screen.draw()
         screen.query_one("#checks", Panel).focus()
         await pilot.pause()
@@ -96,6 +101,9 @@ def test_failed_checks_and_another_run_are_told_in_words(answers: None, tmp_path
         await pilot.press("enter")
         assert "x blocks start: another run, servers' user" in notice(pilot.app)  # type: ignore[arg-type]
         assert not screen.doing
+        screen.notify_line("")
+        told = "x blocks start: another run, servers' user: F starts all the same"
+        assert told in pilot.app.screen_text().splitlines()[2]  # type: ignore[attr-defined]
 
     launched(act, tmp_path)
 

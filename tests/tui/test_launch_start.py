@@ -18,6 +18,9 @@ from textual.pilot import Pilot
 
 from engine.core.model import Build
 from engine.core.request import Request
+from engine.host.lock import exclusive_run
+from engine.journal import runs
+from engine.journal.lock import held
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from tests.support import asking
@@ -261,3 +264,65 @@ def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: 
         assert screen.offer == Choices()
 
     launched(act, out, ready=False)
+
+
+def test_a_start_beside_another_run_says_so_until_that_ends_and_f_starts_all_the_same(out: Path, small: Path) -> None:
+    """Whether it is in this folder or not: the plan's own is in none when it is refused."""
+    plan = tomllib.loads(small.read_text()) | {"allow_concurrent": False}
+    small.write_text(tomli_w.dumps(plan))
+    refusal = "x another run is measuring: F starts all the same"
+
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await opened(pilot, screen, small)
+        with exclusive_run(concurrent=True):  # another test's may have it already
+            await pilot.press("enter")
+            await pilot.pause()
+            shown = pilot.app.screen_text()  # type: ignore[attr-defined]
+            assert refusal in shown.splitlines()[2] and "x another run in" in shown and not screen.doing
+            screen.notify_line("")
+            await pilot.press("tab", "down")
+            assert refusal in pilot.app.screen_text()  # type: ignore[attr-defined]
+            screen.change(replace(screen.plan, repeats=2))
+            assert refusal not in pilot.app.screen_text()  # type: ignore[attr-defined]
+            await settled(pilot, screen)
+            screen.change(replace(screen.plan, repeats=1))
+            await settled(pilot, screen)
+            await pilot.press("F")
+            await until(pilot, lambda: pilot.app.current_mode == "live")
+
+    launched(act, out)
+    command = Command(out)
+    command.await_end()
+    assert read_manifest(command.run).allow_concurrent is True
+
+
+def test_a_run_that_measures_in_this_folder_is_named_and_watched(
+    out: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was not seen before the builds were prepared, and only `bench` itself refuses."""
+    small.write_text(tomli_w.dumps(tomllib.loads(small.read_text()) | {"allow_concurrent": False}))
+    seen = [False]
+    monkeypatch.setattr(runs, "is_held", lambda: seen[-1])
+
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        await opened(pilot, screen, small)
+        other = make_run(out / "20261118-1", repeats=1)
+        (other / "cells").mkdir(exist_ok=True)
+
+        async def refusing(*arguments: str, console: object = None) -> tuple[int, str, str]:
+            seen.append(True)
+            return 2, "", "bench: another run is measuring on this machine; pass --allow-concurrent"
+
+        with held(other), exclusive_run(concurrent=True):
+            monkeypatch.setattr(bench, "run", refusing)
+            await pilot.press("enter")
+            await until(pilot, lambda: bool(screen.refused) and not screen.doing)
+            shown = pilot.app.screen_text().splitlines()  # type: ignore[attr-defined]
+            assert shown[2] == " x another run is measuring: F starts all the same, 2 watches it"
+            assert "allow-concurrent" not in "".join(shown)
+            assert "20261118-1" in "".join(shown)
+            await pilot.press("2")
+            await pilot.pause()
+            assert pilot.app.context.run == other  # type: ignore[attr-defined]
+
+    launched(act, out)

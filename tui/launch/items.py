@@ -281,7 +281,7 @@ def checks(found: Sequence[Row]) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def own_checks(plan: Request, offer: Choices, needed_bytes: int, free_bytes: int | None) -> tuple[Row, ...]:
+def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuring: str) -> tuple[Row, ...]:
     """What the plan itself needs: room, if it is known how much there is, and a machine on which nobody measures."""
     found: list[Row] = []
     if needed_bytes and free_bytes is not None:
@@ -295,15 +295,14 @@ def own_checks(plan: Request, offer: Choices, needed_bytes: int, free_bytes: int
                 "remedy": "" if enough else "free some, choose another --out, or a smaller scale",
             }
         )
-    running = [str(row["run"]) for row in offer.runs if row["state"] == "running"]
-    if running:
+    if measuring:
         found.append(
             {
                 "name": ANOTHER_RUN,
                 "status": "warn" if plan.allow_concurrent else "fail",
-                "found": running[0],
-                "reason": "two runs at a time measure each other",
-                "remedy": "wait for it, or choose concurrent in the design; F does",
+                "found": measuring,
+                "reason": "each would disturb the other's figures",
+                "remedy": "wait for it, or choose concurrent in the design; F starts all the same",
             }
         )
     return tuple(found)

@@ -14,6 +14,7 @@ from textual.widget import Widget
 from engine.core.command_line import arguments
 from engine.core.errors import UserError
 from engine.core.request import Request
+from engine.journal import runs
 from tui import bench
 from tui.keys import key
 from tui.launch import fields as launch_fields
@@ -47,6 +48,7 @@ LOOKS: dict[str, Look] = {
 class PlanScreen(BenchScreen):
     """A plan in the making; `LaunchScreen` does something with it."""
 
+    LOOK_S: ClassVar[float] = 2.0
     JUMPS: ClassVar[dict[str, str]] = {
         "ready": "r", "builds": "b", "configs": "c", "kernels": "k", "probes": "p", "load": "w", "steps": "s",
         "design": "d", "checks": "f",
@@ -90,6 +92,8 @@ class PlanScreen(BenchScreen):
         self.estimate: dict[str, Any] | None = None
         self.checks: tuple[dict[str, Any], ...] = ()
         self.trouble = ""  # why the plan cannot be
+        self.refused = ""  # why it was not started
+        self.measuring = ""  # the run that is, if one is
         self.doing = ""
         self.file = ""  # that holds the plan, as it was `kept`
         self.kept = self.plan
@@ -133,6 +137,13 @@ class PlanScreen(BenchScreen):
         """Asks what there is, then how the machine is."""
         self.ask_choices()
 
+    def look(self) -> None:
+        """Whether another run is measuring."""
+        measuring = runs.measuring(self.context.out)
+        if measuring != self.measuring:
+            self.measuring, self.refused = measuring, ""
+            self.draw()
+
     # -- what there is
 
     @property
@@ -172,7 +183,7 @@ class PlanScreen(BenchScreen):
         if plan == self.plan and estimate is None:
             return
         self.plan = plan
-        self.trouble = ""
+        self.trouble = self.refused = ""
         self.notify_line("")
         if self._settling is not None:
             self._settling.stop()
@@ -202,7 +213,7 @@ class PlanScreen(BenchScreen):
     def check_items(self) -> tuple[Item, ...]:
         """What the machine was found to be, and what the plan itself needs."""
         needed, free = ((self.estimate or {}).get(name, 0) for name in ("needed_bytes", "free_bytes"))
-        own = launch_items.own_checks(self.plan, self.offer, needed, free)
+        own = launch_items.own_checks(self.plan, needed, free, self.measuring)
         named = {check["name"] for check in own}
         return launch_items.checks((*own, *(check for check in self.checks if check["name"] not in named)))
 
@@ -248,7 +259,7 @@ class PlanScreen(BenchScreen):
 
     def _draw_head(self) -> None:
         file = f"{Path(self.file).name}{'' if self.kept == self.plan else '*'}" if self.file else ""
-        self.fill(head=launch_view.head(self.plan, file, self.estimate, self.trouble, self.doing))
+        self.fill(head=launch_view.head(self.plan, file, self.estimate, self.trouble, self.doing, self.refused))
 
     # -- keys
 

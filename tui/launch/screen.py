@@ -11,6 +11,7 @@ from textual.binding import Binding
 from engine.core.command_line import arguments
 from engine.core.errors import UserError
 from engine.core.request import name_of, refuse_password, request_of
+from engine.journal import runs
 from tui import bench
 from tui.keys import key
 from tui.launch import items as launch_items
@@ -43,6 +44,7 @@ class LaunchScreen(PlanScreen):
 
     def action_start(self, whatever: bool) -> None:
         """Starts the run, unless the preflight says that it should not be."""
+        self.look()
         blocks = [item.name for item in self.check_items() if item.box == "x"]
         if self.trouble:
             self.bench.say(self.trouble, "warning")
@@ -50,12 +52,17 @@ class LaunchScreen(PlanScreen):
             self.bench.say("no build is chosen: space on a plan that is ready, or on builds", "warning")
         elif not whatever and not self.checks:
             self.bench.say("the preflight is still looking; F starts without it", "warning")
+        elif not whatever and blocks == [launch_items.ANOTHER_RUN]:
+            self._refuse_another()
         elif not whatever and blocks:
+            self.refused = f"blocks start: {', '.join(blocks)}: F starts all the same"
+            self._draw_head()
             warning = (
                 f"x blocks start: {', '.join(blocks)}. Mend it and press c, or F starts anyway (what was found is kept)"
             )
             self.bench.say(warning, "warning")
         else:
+            self.refused = ""
             plan = structs.replace(
                 self.plan, allow_concurrent=self.plan.allow_concurrent or launch_items.ANOTHER_RUN in blocks
             )
@@ -63,8 +70,24 @@ class LaunchScreen(PlanScreen):
             self._do("starting: the builds are prepared first", self._started(words))
 
     async def _started(self, words: tuple[str, ...]) -> None:
-        found = await bench.ask_json(*words, console=lambda text: self.progress(f"starting: {text}"))
+        try:
+            found = await bench.ask_json(*words, console=lambda text: self.progress(f"starting: {text}"))
+        except UserError as error:
+            self.look()
+            if launch_items.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
+                self._refuse_another()  # one that began while the builds were prepared
+                return
+            self.refused = str(error)
+            raise
         self._watch(Path(found["folder"]))
+
+    def _refuse_another(self) -> None:
+        """Says that another run is measuring for as long as it does; it is what Live shows, where it can be found."""
+        self.refused = f"{launch_items.ANOTHER_RUN} is measuring: F starts all the same"
+        if self.measuring != runs.ELSEWHERE:
+            self.bench.select(self.context.out / self.measuring)
+            self.refused += ", 2 watches it"
+        self._draw_head()
 
     def action_resume(self) -> None:
         async def choose() -> None:

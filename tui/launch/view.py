@@ -98,8 +98,12 @@ def place_of(look: Look, items: Sequence[Item], grid: Grid, cells: int, x: int, 
     return place if row in seen and place < len(items) else None
 
 
-def head(plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str) -> list[Line]:
-    """Two lines: what the plan comes to, and how small an effect it can show, or what is wrong with it."""
+def head(
+    plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str, refused: str = ""
+) -> list[Line]:
+    """Two lines: what the plan comes to, and how small an effect it can show; or what is wrong with it, or why it was
+    not started.
+    """
     first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
     if plan.base_build is not None:
         first.append((f"  base {name_of(plan.base_build)}", "base"))
@@ -111,6 +115,8 @@ def head(plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str
         return [tuple(first), line((f" {doing}", "warning"))]
     if trouble:
         return [tuple(first), line((f" ? {trouble}", "warning"))]
+    if refused:
+        return [tuple(first), line((f" x {refused}", "warning"))]
     if not plan.builds:
         return [tuple(first), line((" space on a plan that is ready, or on each of the builds to compare", "dim"))]
     return [tuple(first), line((f" {_effect(plan, estimate)}", "dim"))]
