@@ -12,31 +12,7 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 system=$(uname -m)-linux
 flake=$root
 
-say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
-
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-# install PACKAGE…: through the system's package manager, which is the only one that is touched.
-install_packages() {
-  command -v apt-get > /dev/null || { say "please install: $*"; exit 1; }
-  say "installing $*"
-  as_root apt-get update -qq >&2
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
-}
-
-# need PROGRAM=PACKAGE… or /PATTERN=PACKAGE…: installs the packages of the programs and files that are not there.
-need() {
-  local missing=() pair
-  for pair in "$@"; do
-    case $pair in
-      /*) compgen -G "${pair%%=*}" > /dev/null ;;
-      *) command -v "${pair%%=*}" > /dev/null ;;
-    esac || missing+=("${pair#*=}")
-  done
-  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
-}
+. "$root/nix/packages.sh"
 
 need_nix() {
   need nix=nix-bin git=git
@@ -68,7 +44,8 @@ need_host_tools() {
     /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev
 }
 
-# What guests with other kernels are made of, over hostpkgs.
+# What guests with other kernels are made of, over hostpkgs. For ./check: ./bench has it installed by the first plan with
+# such a guest, as it has bpftrace and perf.
 need_guest_tools() {
   [ "$PGBED_PACKAGE_SET" = hostpkgs ] || return 0
   need qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mkfs.ext4=e2fsprogs \

@@ -30,7 +30,7 @@ TIMEOUT_S = 20.0
 
 def find(pinned: str = "") -> Path:
     """The bpftrace to run. Raises ProbeError when none of the known places has one that only root can change."""
-    places = [place for place in (pinned, *SYSTEM_PATHS) if place]
+    places = list(dict.fromkeys(place for place in (pinned, *SYSTEM_PATHS) if place))
     refused = ""
     for place in map(Path, places):
         try:
@@ -43,10 +43,7 @@ def find(pinned: str = "") -> Path:
             return place.resolve()
     if refused:
         raise ProbeError(refused + "install bpftrace >= 0.17 where only root may write")
-    raise ProbeError(
-        f"probes: bpftrace not found (looked for {', '.join(places)}). Install bpftrace >= 0.17. "
-        "Continuing with procsched and planstats."
-    )
+    raise ProbeError(f"probes: bpftrace not found (looked for {', '.join(places)}); install bpftrace >= 0.17")
 
 
 def changeable(path: Path, *, sticky: bool = False) -> Path | None:

@@ -135,7 +135,7 @@ def _program(found: Facts) -> Iterator[Finding]:
         if version < CAPABILITIES:
             yield Finding(
                 f"probes: bpftrace {named} only runs as root (0.25 and later accept capabilities). Re-run with "
-                "sudo, or permit sudo to start only the probe helper. Continuing with procsched and planstats."
+                "sudo, or permit sudo to start only the probe helper."
             )
         elif missing:
             yield Finding(

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.host import programs
+from engine.host import packages, programs
 from engine.host.account import unprivileged
 from engine.postgres import nix
 from engine.postgres.nix import Progress
 
 QEMU, BUSYBOX, MKFS, EROFS = "qemu-system-x86_64", "busybox", "mkfs.ext4", "mkfs.erofs"
 PACKAGES = {QEMU: "qemu-system-x86", BUSYBOX: "busybox-static", MKFS: "e2fsprogs"}
+OPTIONAL = {EROFS: "erofs-utils"}
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"  # where a user's PATH does not reach
 LOADER = b"/ld-linux"  # in the head of a program that is linked to libraries
 HEAD_BYTES = 4096
@@ -44,6 +45,10 @@ def find(progress: Progress, roots: Path) -> Tools:
     drv = os.environ.get("PGBED_GUEST_TOOLS")
     place = f"{nix.realise('guest-tools', drv, progress, roots / 'guest-tools')}/bin" if drv else None
     search = place or f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
+    wanted = PACKAGES | OPTIONAL
+    absent = {name: package for name, package in wanted.items() if shutil.which(name, path=search) is None}
+    if not drv:
+        packages.install(absent, progress)
     found = {name: shutil.which(name, path=search) for name in PACKAGES}
     missing = [PACKAGES[name] for name, path in found.items() if path is None]
     if missing:

@@ -53,8 +53,13 @@ def check(request: Request) -> scheduler.Tunables:
         raise UserError(f"--guest-pin: this machine has no CPU {', '.join(map(str, away))} for bench")
     if len(set(pins)) < len(pins) or (pins and request.guest_cpus not in (None, len(pins))):
         raise UserError("--guest-pin: name as many different CPUs as the guest has (--guest-cpus)")
-    if request.guest_memory is not None and size_bytes(request.guest_memory, "MB") < LEAST_MB * MB:
-        raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
+    if request.guest_memory is not None:
+        try:
+            memory = size_bytes(request.guest_memory, "MB")
+        except UserError as error:
+            raise UserError(f"--guest-memory {visible(str(error))}") from None
+        if memory < LEAST_MB * MB:
+            raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
     return tunables
 
 

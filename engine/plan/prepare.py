@@ -20,13 +20,12 @@ from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, counting, guests, presets, routes, running
+from engine.plan import abreast, counting, guests, needs, presets, routes, running
 from engine.plan.asked import Guess, check_names, decided, rough_settings, share
 from engine.plan.loads import recorded
 from engine.plan.schedule import interleave, subjects
-from engine.postgres import builds, configs, features, foreign, nix, programs
+from engine.postgres import builds, configs, features, foreign, programs
 from engine.tracing import planstats, selection
-from probes.requirements import BPF
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +74,16 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     """
     check_names(request)
     restored = tuple(block_device.restore_left())
-    request, unavailable = presets.fetched(request, out / ".builds", progress)
     tunables = guests.check(request)
     routes.look(request)
+    needs.provide(request, decided(request, out)[1].probes, progress, out / ".builds")
+    request, unavailable = presets.fetched(request, out / ".builds", progress)
     request, asked, reason = decided(request, out)
     tolerated = tolerances(request.tolerate, [step.name for step in asked.steps])
     every = [step for load in asked.loads for step in load.steps]
     servers = running.look_up(request, every) if request.attached else None
     resolved = servers.builds if servers else _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
-    if any(choice.probe in BPF for choice in asked.probes.choices):
-        nix.fetch_bpftrace(progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels or request.rebooting:
         notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)

@@ -27,6 +27,7 @@ from probes.tracer import direct_command, helper_command
 
 DEFAULT = ("sched", "stacks")  # sched holds all that runq has
 ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
+NEWEST: requirements.Version = (999, 0)  # a kernel that is not known yet
 MODES = ("", "window", "budget", "stalls")
 
 
@@ -144,16 +145,19 @@ def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
     return ""
 
 
-def in_guest(kernel: Kernel) -> requirements.Facts:
-    """What a guest with that kernel offers: the same bpftrace, but run by root, and what its kernel has."""
+def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
+    """What a guest with that kernel offers: the same bpftrace, but run by root, and what its kernel has.
+
+    Without a kernel: what one could offer that has all.
+    """
     return replace(
         facts(),
-        kernel=version_of(kernel.release),
+        kernel=version_of(kernel.release) if kernel else NEWEST,
         uid=0,
         sudo=False,
         tracefs=True,
         tracepoints=None,
-        btf=kernel.options.get(BTF) != "n",
+        btf=kernel is None or kernel.options.get(BTF) != "n",
         uprobes=True,
         schedstat=True,
     )
@@ -175,7 +179,8 @@ def admit(
             line = line or unattachable(choice.probe, build, allow_slow=allow_slow)
         if line:
             raise UserError(f"probe {choice.name} is not available: {line.removeprefix('probes: ')}")
-    return tuple(dict.fromkeys(missing.values()))
+    without = (f"going on without the probes {', '.join(missing)}",) if missing else ()
+    return (*dict.fromkeys(missing.values()), *without)
 
 
 def listing() -> list[dict[str, Any]]:

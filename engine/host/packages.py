@@ -1,0 +1,36 @@
+"""Packages of this machine's own that only some plans need: installed by the first plan that does.
+
+Environment:
+    PGBED_INSTALL   the program that installs them, called with PROGRAM=PACKAGE…; ./bench sets it where what it runs is
+                    not fetched by Nix
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+
+from engine.core.text import visible
+
+VARIABLE = "PGBED_INSTALL"
+
+
+def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> None:
+    """Installs the packages, by their programs, if that can be done here.
+
+    A failure is reported, not raised: whoever looks for the programs says what it means.
+    """
+    installer = os.environ.get(VARIABLE)
+    if not installer or not packages:
+        return
+    progress(f"installing {', '.join(packages.values())}")
+    pairs = [f"{program}={package}" for program, package in packages.items()]
+    try:
+        done = subprocess.run([installer, *pairs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    except OSError as error:
+        progress(f"{visible(installer)}: {error.strerror}")
+        return
+    if done.returncode:
+        said = done.stdout.decode(errors="replace").strip().splitlines()
+        progress(f"not installed: {visible(said[-1]) if said else f'exit code {done.returncode}'}")
