@@ -190,7 +190,7 @@ def main() -> None:
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
 @click.option("--published", is_flag=True, help="Add the columns of the Insert Benchmark's published reports.")
 @click.option("--slices", metavar="STEP", help="Show the blocks of a step that was driven in slices, pair by pair.")
-@click.option("--gate", is_flag=True, help="Exit with 1 when a step is slower by more than is tolerated.")
+@click.option("--gate", is_flag=True, help="Exit with 1 when a build is worse by more than is tolerated, or failed.")
 @click.option(
     "--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: a slow-down to let pass [default: the plan's]."
 )
@@ -209,6 +209,12 @@ def compare(
     """Compare the builds or configs of a run: ratios, confidence intervals and verdicts.
 
     RUN is a run's name or folder [default: the newest]. Several runs are compared as one.
+
+    \b
+    Exit codes with --gate:
+      0  no build is worse by more than is tolerated
+      1  a step is slower by more, missed its SLA or did nothing, or cells failed or are missing
+      2  nothing of that is so, but of some build nothing is known; or the command cannot be done
     """
     from engine.analysis.comparison import compare as compare_runs
     from engine.report import render  # loads the statistics, which take most of a second
@@ -255,17 +261,21 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
     from engine.journal.manifest import read_manifest
     from engine.report import gate
 
+    manifests = [read_manifest(run) for run in folders]
+    plan = gate.plan_of(manifests)
     given = [text for text in (tolerate or "").split(",") if text]
-    tolerated = tolerances(given, comparison.steps) or strictest([read_manifest(run).tolerated for run in folders])
-    judged = gate.judge(comparison, tolerated)
+    tolerated = tolerances(given, plan.steps) or strictest([manifest.tolerated for manifest in manifests])
+    judged = gate.judge(comparison, tolerated, plan)
     if junit:
         try:
             disk.write_text(junit, gate.to_junit(comparison, judged))
         except OSError as error:
             raise UserError(f"{visible(str(junit))}: cannot write the result: {error.strerror}") from None
-    if all(each.outcome == "skipped" for each in judged):
+    unknown = gate.unknown(judged)
+    if not gate.failed(judged) and (unknown or not judged):
+        of = f" of {', '.join(dict.fromkeys(each.subject for each in unknown))}" if unknown else ""
         why = "; ".join(cell.text for cell in comparison.left_out[:3]) or "see bench compare without --gate"
-        raise UserError(f"gate: nothing is known of any step, so nothing has passed: {why}")
+        raise UserError(f"gate: nothing is known of any step{of}, so nothing has passed: {why}")
     return judged
 
 

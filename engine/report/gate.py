@@ -1,25 +1,42 @@
-"""What a comparison means to CI: passed, or which steps of which build are slower than is tolerated.
+"""What a comparison means to CI: passed, or which steps of which build are worse than is tolerated, or have no result.
 
-A step fails when its headline's verdict is slower and the slow-down is larger than its tolerance: that of the step, or
-of all, or none beyond the margin that every verdict has. What is not known, withheld or the same passes.
+A step of a build `failed` where its headline is slower by more than its tolerance (that of the step, or of all, or none
+beyond the margin that every verdict has), where it missed its SLA in more pairs than its baseline did, and where it did
+nothing in a cell though its baseline did something. It is an `error` where cells have failed or are missing, or lack
+the step, and the baseline's of the same repeat are not so. It `passed` where it is known to be faster, the same, or
+slower by what is tolerated. What is inconclusive or withheld, and what the baseline itself has no answer to, is
+`skipped`: a build of which all is skipped has not passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
-from engine.core.comparison import Comparison, Ratio
+from engine.analysis import faults
+from engine.analysis.comparability import of_workload
+from engine.core.comparison import Comparison, LeftOutCell, Ratio
+from engine.core.model import Manifest
 from engine.core.text import visible
+from engine.postgres import features
 
-Outcome = Literal["passed", "failed", "skipped"]
+Outcome = Literal["passed", "failed", "error", "skipped"]
+NAMED = 3  # reasons; others are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was to be measured: the steps, and which of them builds lack by the plan, with the reasons."""
+
+    steps: tuple[str, ...]
+    lacking: features.Lacking
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A step of a build: `skipped` where nothing is known; `text` says by how much, or why not."""
+    """A step of a build: `text` says by how much it is worse, or why nothing is known."""
 
     subject: str
     step: str
@@ -27,43 +44,121 @@ class Judged:
     text: str
 
 
-def judge(comparison: Comparison, tolerated: Mapping[str, float]) -> tuple[Judged, ...]:
+def plan_of(manifests: Sequence[Manifest]) -> Plan:
+    """What the runs were to measure."""
+    workloads = [workload for manifest in manifests for workload in manifest.workloads]
+    lacking: dict[str, dict[str, str]] = {}
+    for workload in workloads:
+        for build, without in features.recorded(workload).items():
+            lacking.setdefault(build, {}).update(without)
+    steps = [step for workload in workloads for step in of_workload(workload, "steps", tuple[dict[str, Any], ...])]
+    return Plan(tuple(dict.fromkeys(str(step.get("name", "")) for step in steps)), lacking)
+
+
+def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) -> tuple[Judged, ...]:
     """Every step of every build but the base. `tolerated`: fractions by step, that of "" for all others."""
     return tuple(
-        _judged(subject.name, step, comparison.ratio(subject.name, step, comparison.judged_by(step)), tolerated)
+        _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""))
         for subject in comparison.others
         if subject.arm == ""
-        for step in comparison.steps
+        for step in comparison.steps or plan.steps  # where no cell has finished, only the plan names them
     )
 
 
-def _judged(subject: str, step: str, ratio: Ratio | None, tolerated: Mapping[str, float]) -> Judged:
+def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str) -> Judged:
+    if lacking:
+        return Judged(name, step, "skipped", f"left out: {lacking}")
+    by_ratio = _by_ratio(comparison, name, step, tolerated.get(step, tolerated.get("", 0.0)))
+    worse, gone = _worse(comparison, name, step), _gone(comparison, name, step)
+    if not worse and not gone:
+        return by_ratio
+    known = [by_ratio.text] if by_ratio.outcome in ("passed", "failed") else []
+    outcome: Outcome = "failed" if worse or by_ratio.outcome == "failed" else "error"
+    return Judged(name, step, outcome, "; ".join((*worse, *gone, *known)))
+
+
+def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
+    """What was done too slowly for there to be a ratio."""
+    found, base = [], comparison.baseline_of(name)
+    cells = len(comparison.of(name, step))
+    own, theirs = (faults.slas(comparison, each, step) for each in (name, base))
+    missed, missed_by_base = ({place for place, sla in each.items() if not sla.passed} for each in (own, theirs))
+    if len(missed - missed_by_base) > len(missed_by_base & own.keys() - missed):  # it is a limit that noise may cross
+        worst = min((own[place] for place in missed), key=lambda sla: sla.achieved_per_s)
+        found.append(
+            f"missed its SLA in {len(missed)} of {len(own)} cells, {base} in {len(missed_by_base)} of {len(theirs)}: "
+            f"{worst.achieved_per_s:,.0f} rows/s at worst where {worst.required_per_s:,.0f} are required"
+        )
+    if idle := faults.idle(comparison, name, step):
+        found.append(f"did nothing in {idle} of {cells} cells")
+    return found
+
+
+def _gone(comparison: Comparison, name: str, step: str) -> list[str]:
+    """Cells that have no result, or not of this step."""
+    found, cells = [], faults.cells_of(comparison, name)
+    if lost := faults.lost(comparison, name):
+        found.append(f"not measured in {len(lost)} of {cells} cells: {_reasons(lost)}")
+    if without := faults.without(comparison, name, step):
+        found.append(f"missing in {without} of {cells} cells that finished")
+    return found
+
+
+def _reasons(cells: Sequence[LeftOutCell]) -> str:
+    reasons = list(dict.fromkeys(f"{cell.state}: {cell.reason}" if cell.reason else cell.state for cell in cells))
+    more = f"; and {len(reasons) - NAMED} more" if len(reasons) > NAMED else ""
+    return "; ".join(reasons[:NAMED]) + more
+
+
+def _by_ratio(comparison: Comparison, name: str, step: str, limit: float) -> Judged:
+    ratio = comparison.ratio(name, step, comparison.judged_by(step))
     if ratio is None or ratio.ratio is None or ratio.low is None or ratio.high is None:
-        why = "; ".join(ratio.remarks) if ratio else ""
-        return Judged(subject, step, "skipped", f"no interval{f': {why}' if why else ''}")
+        why = "; ".join(ratio.remarks) if ratio else _without_pairs(comparison, name)
+        return Judged(name, step, "skipped", f"no interval{f': {why}' if why else ''}")
     effect = f"{ratio.ratio - 1:+.1%} [{ratio.low - 1:+.1%}, {ratio.high - 1:+.1%}] of {ratio.pairs} pairs"
     if ratio.verdict != "slower":
         known = ratio.verdict in ("faster", "same")
-        return Judged(subject, step, "passed" if known else "skipped", f"{ratio.verdict_text}: {effect}")
-    limit = tolerated.get(step, tolerated.get("", 0.0))
+        return Judged(name, step, "passed" if known else "skipped", f"{_verdict(ratio)}: {effect}")
     if abs(ratio.ratio - 1) <= limit:
-        return Judged(subject, step, "passed", f"slower by what is tolerated, {limit:.1%}: {effect}")
-    return Judged(subject, step, "failed", f"slower: {effect}{f', tolerated {limit:.1%}' if limit else ''}")
+        return Judged(name, step, "passed", f"slower by what is tolerated, {limit:.1%}: {effect}")
+    return Judged(name, step, "failed", f"slower: {effect}{f', tolerated {limit:.1%}' if limit else ''}")
+
+
+def _verdict(ratio: Ratio) -> str:
+    """The verdict in words, and why it was withheld."""
+    if ratio.verdict == "withheld":
+        return f"withheld ({'; '.join(ratio.reasons)})"
+    return ratio.verdict_text or "no verdict"
+
+
+def _without_pairs(comparison: Comparison, name: str) -> str:
+    """Why a subject has no pair with its baseline."""
+    sides = (comparison.baseline_of(name), name)
+    return _reasons([cell for side in sides for cell in comparison.left_out if cell.name == side])
 
 
 def failed(judged: tuple[Judged, ...]) -> list[Judged]:
-    """Those that are slower than is tolerated."""
-    return [each for each in judged if each.outcome == "failed"]
+    """Those that are worse than is tolerated, or have no result."""
+    return [each for each in judged if each.outcome in ("failed", "error")]
+
+
+def unknown(judged: tuple[Judged, ...]) -> list[Judged]:
+    """Those of builds of which nothing is known."""
+    known = {each.subject for each in judged if each.outcome != "skipped"}
+    return [each for each in judged if each.subject not in known]
 
 
 def sentence(judged: tuple[Judged, ...]) -> str:
-    """The result on one line."""
-    slower = failed(judged)
-    if slower:
-        return f"gate: failed: {'; '.join(f'{each.subject} {each.step} {each.text}' for each in slower)}"
-    known = sum(each.outcome == "passed" for each in judged)
-    unknown = len(judged) - known
-    return f"gate: passed: none of {len(judged)} comparisons is slower{f'; {unknown} are not known' if unknown else ''}"
+    """The result on one line; what holds for several steps of a build is said once."""
+    steps: dict[tuple[str, str], list[str]] = {}
+    for each in failed(judged):
+        steps.setdefault((each.subject, each.text), []).append(each.step)
+    if steps:
+        parts = (f"{subject} {', '.join(names)} {text}" for (subject, text), names in steps.items())
+        return f"gate: failed: {'; '.join(parts)}"
+    passed = sum(each.outcome == "passed" for each in judged)
+    left = len(judged) - passed
+    return f"gate: passed: none of {len(judged)} comparisons is slower{f'; {left} are not known' if left else ''}"
 
 
 def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> str:
@@ -73,7 +168,7 @@ def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> str:
         own = [each for each in judged if each.subject == subject]
         counts: dict[str, str] = {name: str(sum(each.outcome == of for each in own)) for name, of in _COUNTED.items()}
         name = visible(f"{subject} against {comparison.baseline_of(subject)}")
-        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), errors="0", attrib=counts)
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), attrib=counts)
         for each in own:
             case = ElementTree.SubElement(suite, "testcase", classname=visible(subject), name=visible(each.step))
             if each.outcome in _MARKS:
@@ -84,5 +179,5 @@ def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-_COUNTED = {"failures": "failed", "skipped": "skipped"}
-_MARKS: Mapping[Outcome, str] = {"failed": "failure", "skipped": "skipped"}
+_COUNTED = {"failures": "failed", "errors": "error", "skipped": "skipped"}
+_MARKS: Mapping[Outcome, str] = {"failed": "failure", "error": "error", "skipped": "skipped"}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,9 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from engine.cli.main import main
+from engine.core.model import Build, Cell
 from engine.core.tolerance import strictest, tolerances
+from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
-from tests.support.made_run import make_run
+from tests.support.benchcall import Bench
+from tests.support.made_run import ENVIRONMENT, make_run
 
 STEPS = ("l.i0", "l.x", "l.i1", "qr100")
 EFFECTS = {("17.0", "l.i1"): 0.90, ("17.0", "qr100"): 1.05}
@@ -68,6 +75,160 @@ def test_where_nothing_is_known_nothing_has_passed(tmp_path: Path) -> None:
     crashed = dict.fromkeys((2, 3), "the server was killed")
     outcome = gate(make_run(tmp_path / "runs" / "two", repeats=2, failed=crashed))
     assert outcome.exit_code == 2 and outcome.stdout == ""
+
+
+THREE = ("16.3", "17.0", "18dev")  # places of their cells: 0 1 2, 3 is the last's, 4, 5, 6, 7, 8 is the last's
+REASON = "the server was ended by SIGKILL"
+
+
+def cases(file: Path) -> dict[tuple[str, str], str]:
+    """By build and step what became of it: the mark's tag, or `passed`."""
+    found = {}
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        marks = [mark.tag for mark in case if mark.tag != "system-out"]
+        found[str(case.get("classname")), str(case.get("name"))] = marks[0] if marks else "passed"
+    return found
+
+
+def test_a_build_whose_cells_failed_fails_by_name_and_reason(tmp_path: Path) -> None:
+    crashed = dict.fromkeys((2, 3, 8), REASON)
+    made = make_run(tmp_path / "runs" / "crash", builds=THREE, failed=crashed)
+    outcome, file = gate(made, "--junit", str(tmp_path / "junit.xml")), tmp_path / "junit.xml"
+    said = f"gate: failed: 18dev l.i0, l.x, l.i1, qr100 not measured in 3 of 3 cells: failed: {REASON}"
+    assert (outcome.exit_code, outcome.stderr) == (1, f"{said}\n")
+    found = cases(file)
+    assert {found["18dev", step] for step in STEPS} == {"error"}
+    assert {found["17.0", step] for step in STEPS} == {"passed"}
+    own = [suite for suite in ElementTree.parse(file).getroot() if str(suite.get("name")).startswith("18dev")]
+    assert [(suite.get("tests"), suite.get("errors"), suite.get("failures")) for suite in own] == [("4", "4", "0")]
+
+
+def test_one_cell_that_failed_is_enough_and_the_other_pairs_are_told(tmp_path: Path) -> None:
+    outcome = gate(make_run(tmp_path / "runs" / "once", builds=THREE, repeats=5, failed={3: REASON}))
+    assert outcome.exit_code == 1 and f"18dev l.i0 not measured in 1 of 5 cells: failed: {REASON}" in outcome.stderr
+    assert "of 4 pairs" in outcome.stderr and "17.0" not in outcome.stderr
+    outcome = gate(make_run(tmp_path / "runs" / "not-run", builds=THREE, repeats=3, unfinished=[8]))
+    assert outcome.exit_code == 1 and "not measured in 1 of 3 cells: not run" in outcome.stderr
+
+
+def test_a_cell_is_excused_where_the_baseline_s_of_its_repeat_failed_too(tmp_path: Path) -> None:
+    assert gate(make_run(tmp_path / "runs" / "both", repeats=5, failed={2: REASON, 3: REASON})).exit_code == 0
+    assert gate(make_run(tmp_path / "runs" / "base", repeats=5, failed={3: REASON})).exit_code == 0
+    assert gate(make_run(tmp_path / "runs" / "stopped", repeats=5, unfinished=[6, 7, 8, 9])).exit_code == 0
+    outcome = gate(make_run(tmp_path / "runs" / "first", repeats=5, failed={2: REASON}, unfinished=range(3, 10)))
+    assert outcome.exit_code == 1 and "17.0 l.i0, l.x, l.i1, qr100 not measured in 1 of 5 cells" in outcome.stderr
+    every = gate(make_run(tmp_path / "runs" / "every", failed=dict.fromkeys((0, 3, 4), REASON)))
+    assert every.exit_code == 2 and "nothing is known of any step of 17.0" in every.stderr
+
+
+def test_side_by_side_a_crash_leaves_no_pair_and_fails_only_the_build_that_crashed(tmp_path: Path) -> None:
+    crashed = dict.fromkeys((2, 3, 8), REASON)
+    made = make_run(tmp_path / "runs" / "abreast", builds=THREE, failed=crashed, slices=lambda cell, step: ())
+    outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "l.i1=3%")
+    assert outcome.exit_code == 1 and "18dev l.i0, l.x, l.i1, qr100 not measured in 3 of 3 cells" in outcome.stderr
+    assert "17.0" not in outcome.stderr
+    assert cases(tmp_path / "junit.xml") == {
+        (build, step): tag for build, tag in (("17.0", "skipped"), ("18dev", "error")) for step in STEPS
+    }
+
+
+def late(*places: tuple[str, int]) -> Callable[[Cell, str, StepTotals], StepTotals]:
+    """A change after which these builds miss their SLA in these repeats."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        missed = step == "qr100" and (cell.subject.build, cell.repeat) in places
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    return change
+
+
+def test_a_missed_sla_fails_unless_the_baseline_misses_it_as_often(tmp_path: Path) -> None:
+    always = [("17.0", repeat) for repeat in (1, 2, 3)]
+    made = make_run(tmp_path / "runs" / "late", change=late(*always))
+    outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "90%")
+    assert outcome.exit_code == 1
+    assert "gate: failed: 17.0 qr100 missed its SLA in 3 of 3 cells, 16.3 in 0 of 3: 70 rows/s" in outcome.stderr
+    assert cases(tmp_path / "junit.xml")["17.0", "qr100"] == "failure"
+    assert gate(make_run(tmp_path / "runs" / "once", change=late(("17.0", 2)))).exit_code == 1
+    assert gate(make_run(tmp_path / "runs" / "more", change=late(("16.3", 2), *always))).exit_code == 1
+    assert gate(make_run(tmp_path / "runs" / "less", change=late(("16.3", 2), ("17.0", 1)))).exit_code == 0
+    both = [(build, repeat) for build in ("16.3", "17.0") for repeat in (1, 2, 3)]
+    outcome = gate(make_run(tmp_path / "runs" / "both", change=late(*both)), "--junit", str(tmp_path / "junit.xml"))
+    assert outcome.exit_code == 0 and "; 1 are not known" in outcome.stderr
+    assert cases(tmp_path / "junit.xml")["17.0", "qr100"] == "skipped"
+
+
+def test_a_step_that_is_missing_or_did_nothing_fails(tmp_path: Path) -> None:
+    def nothing(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        roles = totals.roles | {"query": replace(totals.roles["query"], statements=0)} if step == "qr100" else {}
+        return replace(totals, roles=roles) if roles and cell.subject.build == "17.0" else totals
+
+    outcome = gate(make_run(tmp_path / "runs" / "idle", change=nothing))
+    assert outcome.exit_code == 1 and "gate: failed: 17.0 qr100 did nothing in 3 of 3 cells\n" in outcome.stderr
+    made = make_run(tmp_path / "runs" / "missing")
+    with sqlite3.connect(made / "journal.db") as journal:
+        journal.execute(
+            "DELETE FROM step WHERE name = 'l.x' AND attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%17.0%')"
+        )
+    outcome = gate(made)
+    assert outcome.exit_code == 1 and "17.0 l.x missing in 3 of 3 cells that finished\n" in outcome.stderr
+
+
+def test_a_step_that_a_build_lacks_by_the_plan_is_skipped(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "runs" / "lacking")
+    manifest = read_manifest(made).record()
+    manifest["workload"]["lacking"] = {"17.0": {"l.x": "it was compiled without ICU"}}
+    (made / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    with sqlite3.connect(made / "journal.db") as journal:
+        journal.execute(
+            "DELETE FROM step WHERE name = 'l.x' AND attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%17.0%')"
+        )
+    outcome = gate(made)
+    assert outcome.exit_code == 0 and "; 1 are not known" in outcome.stderr
+
+
+def test_a_build_of_which_nothing_is_known_has_not_passed_beside_one_that_has(tmp_path: Path) -> None:
+    def other(cell: Cell) -> dict[str, object]:
+        return ENVIRONMENT | ({"memory": {"total_bytes": 2**33}} if cell.subject.build == "18dev" else {})
+
+    outcome = gate(make_run(tmp_path / "runs" / "unknown", builds=THREE, environments=other))
+    assert outcome.exit_code == 2 and "nothing is known of any step of 18dev, so nothing has passed" in outcome.stderr
+
+
+def dying(real: Build, folder: Path, after_s: int) -> Path:
+    """An install whose server is killed so many seconds after it was started."""
+    (folder / "bin").mkdir(parents=True)
+    for entry in Path(real.prefix).iterdir():
+        if entry.name != "bin":
+            (folder / entry.name).symlink_to(entry)
+    for program in real.bin.iterdir():
+        if program.name != "postgres":
+            (folder / "bin" / program.name).symlink_to(program)
+    script, server = folder / "bin" / "postgres", shlex.quote(str(real.bin / "postgres"))
+    kill = f'case "$*" in *--boot*|*--single*|*--check*|*-V*|*-C*) ;; *) (sleep {after_s}; kill -9 $$) & ;; esac'
+    script.write_text(f'#!/bin/sh\n{kill}\nexec {server} "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("design", ["slices", "cells"])
+def test_a_real_build_whose_server_dies_fails_the_gate(
+    build: Callable[[int | str], Build], new_folder: Callable[[], Path], design: str
+) -> None:
+    folder, real = new_folder(), build(16)
+    dead = dying(real, folder / "dead", 1)
+    bench = Bench(folder / "runs")
+    builds = f"base={real.prefix},good={real.prefix},dead={dead}"
+    words = ("--rows", "2000", "--steps", "l.i0,qr100", "--query-seconds", "2", "--set", "shared_buffers=32MB")
+    ran = bench("run", "--pg", builds, "--repeats", "2", "--interleave", design, *words)
+    assert ran.returncode == 1, ran.stderr
+    done = bench("compare", bench.run.name, "--gate", "--junit", str(folder / "junit.xml"))
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "dead l.i0, l.x, qr100 not measured in 2 of 2 cells: failed: server dead was killed by SIGKILL" in line
+    found = cases(folder / "junit.xml")
+    assert {found["dead", step] for step in ("l.i0", "l.x", "qr100")} == {"error"}
+    assert {tag for (name, _), tag in found.items() if name == "good"} == {"skipped"}  # two pairs give no verdict
 
 
 def test_bad_tolerances_are_named(run: Path, tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""What no ratio tells of a build: cells that have no result, steps that did nothing, SLAs that were missed."""
+
+from __future__ import annotations
+
+from engine.core.cell_step import CellStep
+from engine.core.comparison import Comparison, LeftOutCell
+from engine.core.totals import Sla
+
+Place = tuple[str, int]  # run and repeat: cells of one place are a pair
+
+FAILED = ("failed", "damaged")
+ALONE = "alone"  # such a cell did finish
+
+
+def cells_of(comparison: Comparison, name: str) -> int:
+    """The cells that a subject was to have."""
+    finished = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == name}
+    return len(finished) + len(_left_out(comparison, name))
+
+
+def failed(comparison: Comparison, name: str) -> list[LeftOutCell]:
+    """The cells of a subject that failed."""
+    return [cell for cell in _left_out(comparison, name) if cell.state in FAILED]
+
+
+def lost(comparison: Comparison, name: str) -> list[LeftOutCell]:
+    """The cells of a subject without a result, where that is not so of the baseline's of the same repeat.
+
+    A cell that failed is excused by one that failed only; one that was not run, by any without a result.
+    """
+    base = {(cell.run, cell.repeat): cell.state for cell in _left_out(comparison, comparison.baseline_of(name))}
+
+    def excused(cell: LeftOutCell) -> bool:
+        state = base.get((cell.run, cell.repeat), ALONE)
+        return state in FAILED or (state != ALONE and cell.state not in FAILED)
+
+    return [cell for cell in _left_out(comparison, name) if cell.state != ALONE and not excused(cell)]
+
+
+def without(comparison: Comparison, name: str, step: str) -> int:
+    """In how many finished cells of a subject a step is missing that the baseline's of the same repeat has."""
+    finished = {(cell.run, cell.repeat) for cell in comparison.cells if cell.subject == name}
+    base = _by_place(comparison, comparison.baseline_of(name), step)
+    return len(finished & (base.keys() - _by_place(comparison, name, step).keys()))
+
+
+def idle(comparison: Comparison, name: str, step: str) -> int:
+    """In how many cells of a subject nothing was done in a step, in which the baseline did something."""
+    metric, base = comparison.judged_by(step), _by_place(comparison, comparison.baseline_of(name), step)
+    own = _by_place(comparison, name, step)
+    return sum(bool(base[place].figure(metric)) and not own[place].figure(metric) for place in own.keys() & base.keys())
+
+
+def slas(comparison: Comparison, name: str, step: str) -> dict[Place, Sla]:
+    """The SLA of a step in each cell of a subject, as far as the step has one."""
+    return {place: cell.sla for place, cell in _by_place(comparison, name, step).items() if cell.sla is not None}
+
+
+def _by_place(comparison: Comparison, name: str, step: str) -> dict[Place, CellStep]:
+    return {(cell.run, cell.repeat): cell for cell in comparison.of(name, step)}
+
+
+def _left_out(comparison: Comparison, name: str) -> list[LeftOutCell]:
+    return [cell for cell in comparison.left_out if cell.name == name]
