@@ -27,8 +27,9 @@ GLOSSARY = (
           r"\bbase\b"),
     Entry("med60", "median of the rate over the last 60 seconds, so that one stall does not move it",
           r"\bmed60\b|\bmedian\b"),
-    Entry("0.950, 95% CI", "ratio to the base, then the interval that holds the true ratio in 95 of 100 such runs",
-          r"95% CI|\d\.\d{3} \d?\.\d+-\d"),
+    Entry("0.950, 95% CI", "ratio to the base, then the interval that holds the true one in 95 of 100 such runs; "
+          "▼ is worse: less done, or more cost",
+          r"95% CI|[▲▼] ?\d|\d\.\d{3} \d?\.\d+-\d"),
     Entry("margin", "the smallest difference that is called faster or slower; within it two builds are the same"),
     Entry("8 more pairs", "how many more pairs of cells would probably settle whether there is a difference",
           r"\d+ more pairs?"),

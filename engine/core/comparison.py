@@ -30,6 +30,9 @@ HEADLINES = (RATE, TIME)  # a step is judged by one of them
 # These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
 INSTRUCTIONS = "instructions_per_op"
+COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
+    name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
+}
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 
@@ -84,10 +87,10 @@ class Ratio:
     """One subject against its baseline (a double against what it doubles) in one metric of one step.
 
     `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
-    throughput and for more CPU per operation, too; `none`: a single pair, nothing to judge, or a cause, which has no
-    verdict. `stands_out` marks a cause that differs by the margin or more, tested among all causes. `reasons` say why
-    the verdict was withheld, why there is no ratio, or why an interval that excludes 1 is inconclusive. `more_pairs`
-    goes with `inconclusive`.
+    throughput and for more CPU per operation, too (people read `more` there: see `COSTS`); `none`: a single pair,
+    nothing to judge, or a cause, which has no verdict. `stands_out` marks a cause that differs by the margin or more,
+    tested among all causes. `reasons` say why the verdict was withheld, why there is no ratio, or why an interval that
+    excludes 1 is inconclusive. `more_pairs` goes with `inconclusive`.
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base against itself strays in this step and metric, when A/A was run. `left_out` says
     which pairs are not part of it and why; `pairs_without_figure` is how many of those lack the figure in a cell.
@@ -131,12 +134,12 @@ class Ratio:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words: `slower`, `inconclusive, +3 pairs`, `stands out`; empty where none was given."""
+        """The verdict in words: `slower`, of a cost `more`, `inconclusive, +3 pairs`, `stands out`, or empty."""
         if self.stands_out:
             return "stands out"
         if self.verdict == "inconclusive" and self.more_pairs is not None:
             return f"inconclusive, +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}"
-        return "" if self.verdict == "none" else self.verdict
+        return "" if self.verdict == "none" else COSTS.get(self.metric, {}).get(self.verdict, self.verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +330,7 @@ class Comparison:
             ratio
             for ratio in self.ratios
             if (ratio.step, ratio.subject) == (rate.step, rate.subject)
-            and (ratio.stands_out or (ratio.metric in (CPU, INSTRUCTIONS) and ratio.verdict in CHANGED))
+            and (ratio.stands_out or (ratio.metric in COSTS and ratio.verdict in CHANGED))
         ]
         return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
 

@@ -1,6 +1,6 @@
 """A comparison as tables for the terminal, Markdown, CSV, or JSON. Every table is complete in 80 columns.
 
-Arrows and words are the user's view: `slower` (down) for less throughput and for more CPU per operation, too.
+Arrows are the user's view: down for less throughput (`slower`) and for more CPU per operation (`more`), too.
 
 The JSON (`--json`) is `engine.core.comparison.Comparison`, of which keys are only ever added; see `OLD_KEYS`.
 """
@@ -198,7 +198,7 @@ def header(comparison: Comparison) -> list[str]:
 
 def footer(comparison: Comparison) -> list[str]:
     """Legend, findings, and what is missing."""
-    lines = ["▲ better  ▼ worse  = same  ~ inconclusive  ? verdict withheld"]
+    lines = ["▲ better  ▼ worse: less throughput, more time or cost  = same  ~ inconclusive  ? verdict withheld"]
     if comparison.pairs == 1:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:

@@ -13,8 +13,9 @@ from engine.core.comparison import Comparison, Ratio
 from tests.tui.test_comparison_view import made, texts
 from tui.compare import drawn, forest
 from tui.compare.details import explained, further_dots
-from tui.compare.table import MARKS, Row, name_of, rows, verdict_words
+from tui.compare.table import MARKS, Row, name_of, rows, sign, verdict_words
 from tui.compare.words import MEANINGS, meaning
+from tui.glossary import words_on
 from tui.glyphs import SETS
 
 ASCII = SETS["ascii"]
@@ -117,6 +118,13 @@ def test_room_goes_to_words_values_and_digits_in_turn() -> None:
 def test_a_verdict_says_what_it_needs(verdict: str, more: int | None, whole: str, short: str) -> None:
     found = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more)  # type: ignore[arg-type]
     assert (verdict_words(found), verdict_words(found, whole=False)) == (whole, short)
+
+
+def test_a_cost_is_more_and_its_sign_means_worse() -> None:
+    cost = Ratio("l.i0", "17.0", "server_cpu_us_per_op", 1.07, 1.05, 1.09, 3, "slower")
+    assert (sign(cost, SETS["braille"]), verdict_words(cost)) == ("▼", "more")
+    (said,) = words_on("cpu us/row  12.4  ▼ 1.066 more")[-1:]
+    assert said.meaning.endswith("▼ is worse: less done, or more cost")
 
 
 def test_figures_are_named_for_what_they_are_counted_for_and_explained() -> None:

@@ -55,6 +55,8 @@ def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", change=dearer)])
     cpu = rate(comparison, "l.i0", metric="server_cpu_us_per_op")
     assert (cpu.verdict, cpu.better, cpu.ratio) == ("slower", False, pytest.approx(1.1, rel=1e-6))
+    assert (cpu.verdict_text, cpu.sign) == ("more", "worse"), "nothing is slower by its cost"
+    assert replace(cpu, verdict="faster").verdict_text == "less"
     wal = rate(comparison, "l.i0", metric="wal_bytes_per_op")
     assert (wal.verdict, wal.stands_out, wal.better, wal.verdict_text) == ("none", True, True, "stands out")
 
