@@ -9,7 +9,7 @@ lock() {
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links "$@" > /dev/null
 }
 
-lock --extra trend --output-file requirements.lock
+lock --output-file requirements.lock
 mapfile -t run < <(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package=\1/p' requirements.lock)
 lock --extra dev --constraint requirements.lock "${run[@]}" --output-file requirements-dev.lock
 

@@ -3,16 +3,14 @@
 What the finished steps of each run came to is kept beside the runs, in one file that is made anew for a run that has
 changed since: ten thousand cells are then read in the time of one file. Points of one series were measured alike:
 workload and its options, design, config, kernel, arm, route and the machine. A point is the median of a run's cells of
-one build.
-
-Changes are found by Apache Otava: E-divisive means over windows (Matteson and James 2014), weak ones merged away until
-each that is left differs from its neighbours by Student's t-test (Fleming et al., ICPE 2023).
+one build. How changes are told from chance is in `engine.analysis.trend_changes`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -27,6 +25,7 @@ import msgspec
 from engine.analysis import comparability
 from engine.analysis.cells import METRICS
 from engine.analysis.results import CellResult, RunResult, load
+from engine.analysis.trend_changes import FEWEST, changes, levels
 from engine.core.comparison import RATE, TIME, WorkloadSummary
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
@@ -42,8 +41,6 @@ Order = Literal["date", "version"]
 INDEX = ".pgbed-trend"
 FORMAT = 3
 MAX_BYTES = 1 << 30
-LEVEL = 0.001  # of a change, as a test's; Otava looks with ten times that first
-FEWEST = 6  # points with which a change can be told from chance at that level
 COMMIT = re.compile("commit ([0-9a-f]{7,40})")  # as engine.postgres.source has it, without changes
 RELEASE = re.compile(r"(\d+)(\.\d+|(?:beta|rc)\d+)")
 REVISION = re.compile("([^=]+)=git:(.+)@[^@]+")
@@ -97,6 +94,7 @@ class Point(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """`before` is the last point of the old level, `after` the first of the new; `ratio` is of the levels' means.
 
+    `p` is how often the series that are looked at together would have such a change anywhere by chance.
     `bisect` is the command that finds the commit; empty where it became no slower, or git does not know both builds.
     """
 
@@ -150,7 +148,6 @@ def series(
     """One for each kind of measurement and step; by date each build of a run, first the base, is in one of its own.
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to those of the run's base.
-    Raises UserError where Apache Otava is not there.
     """
     unit = next((each.title for each in METRICS if each.name == metric), "")
     points: dict[tuple[str, str], list[Point]] = {}
@@ -174,16 +171,18 @@ def series(
                 Point(run, entry.created, each.build, each.version, each.cells, shown, each.revision, each.repository)
             )
             workloads[own] = each.workload
+    by_place = _by_version if by == "version" else _by_date
+    ordered = {place: tuple(sorted(found, key=by_place)) for place, found in sorted(points.items())}
+    among = sum(len(found) >= FEWEST for found in ordered.values())
     return [
         Series(
             *place,
             metric,
             "of the base" if against_base else unit,
-            ordered,
-            _changes(ordered, margin, metric, workloads[place], place[1]),
+            found,
+            _changes(found, among, margin, metric, workloads[place], place[1]),
         )
-        for place, found in sorted(points.items())
-        for ordered in [tuple(sorted(found, key=_by_version if by == "version" else _by_date))]
+        for place, found in ordered.items()
     ]
 
 
@@ -196,25 +195,19 @@ def _by_version(point: Point) -> tuple[tuple[int, ...], str, str]:
 
 
 def _changes(
-    points: Sequence[Point], margin: float, metric: str, workload: str, step: str
+    points: Sequence[Point], among: int, margin: float, metric: str, workload: str, step: str
 ) -> tuple[Change, ...] | None:
     if len(points) < FEWEST:
         return None
-    try:
-        from otava.analysis import compute_change_points
-    except ImportError:
-        raise UserError("changes need Apache Otava: pip install --no-deps apache-otava==0.8.0") from None
     values = [point.value for point in points]
-    if len(set(values)) == 1:
-        return ()
-    found, _ = compute_change_points(values, max_pvalue=LEVEL, min_magnitude=margin)
+    found = changes(values, among, margin)
+    means = [mean for *_, mean in levels(values, [place for place, _ in found])]
     return tuple(
-        Change(before, after, ratio, float(stats.pvalue), bisect)
-        for each in found
-        for stats in [each.stats]
-        if stats.mean_1
-        for before, after in [(points[each.index - 1], points[each.index])]
-        for ratio in [float(stats.mean_2 / stats.mean_1)]
+        Change(before, after, ratio, p, bisect)
+        for (place, p), (old, new) in zip(found, itertools.pairwise(means), strict=True)
+        if old
+        for before, after in [(points[place - 1], points[place])]
+        for ratio in [new / old]
         for slower in [(metric == RATE and ratio < 1) or (metric == TIME and ratio > 1)]
         for bisect in [_bisect(before, after, workload, step) if slower else ""]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -51,6 +52,17 @@ class RunArgument(PathArgument):
         """The text as it was given."""
         self.check(value, param, ctx)
         return str(value)
+
+
+class Fraction(click.FloatRange):
+    """A number within bounds, which nan is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is no number", param, ctx)
+        return found
 
 
 class Figure(click.ParamType[int | float]):

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import click
 import msgspec
 
-from engine.cli.options import FILE, FOLDER, JSON
+from engine.cli.options import FILE, FOLDER, JSON, Fraction
 from engine.cli.output import echo, echo_json
 from engine.core.errors import UserError, unknown
 from engine.host import disk
@@ -34,7 +34,7 @@ from engine.journal.runs import default_out
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(0, 1),
+    type=Fraction(0, 1),
     default=0.02,
     show_default=True,
     metavar="FRACTION",
@@ -57,8 +57,10 @@ def trend(
     OUT is a folder that holds runs [default: where runs are kept]. Runs that were measured alike stand in one series:
     same workload and options, settings, probes, design, config, kernel and machine. Figures are medians of a run's
     cells, also where bench compare withholds a verdict. A change is named with the builds before and after it, and
-    where it is for the worse and git knows both, with the command bench bisect that finds the commit. What was read is
-    kept in the file .pgbed-trend of each folder.
+    where it is for the worse and git knows both, with the command bench bisect that finds the commit. At most one in
+    twenty folders without a change shows any, all series together, as long as the correlation of each point with the
+    one before is at most 0.5. A level has three points or more. What was read is kept in the file .pgbed-trend of each
+    folder.
     """
     from engine.analysis import trend as trends
     from engine.analysis.cells import METRICS

@@ -295,6 +295,7 @@ const drawings = {
         Plot.ruleX(changes, { x: d => d.place - 0.5, stroke: "var(--worse)", strokeDasharray: "4,3" }),
         Plot.text(changes, { x: d => d.place - 0.5, frameAnchor: "top", dx: 4, textAnchor: "start", text: d => short(d.build) }),
         Plot.lineY(points, { x: "place", y: "value", stroke: "var(--subject-0)", strokeOpacity: 0.5 }),
+        Plot.ruleY(step.levels, { x1: "from", x2: "to", y: "mean", strokeWidth: 2, title: d => `mean ${number(d.mean)}` }),
         Plot.dot(points, { x: "place", y: "value", r: 3, fill: "var(--subject-0)", title: d => `${d.build}, ${d.created.slice(0, 10)}: ${number(d.value)}` }),
         Plot.text([points[0]], { x: "place", frameAnchor: "bottom-left", dy: 24, textAnchor: "start", text: d => `${short(d.build)} ${d.created.slice(0, 10)}` }),
         Plot.text([points[points.length - 1]], { x: "place", frameAnchor: "bottom-right", dy: 24, textAnchor: "end", text: d => `${short(d.build)} ${d.created.slice(0, 10)}` }),

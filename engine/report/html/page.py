@@ -20,8 +20,10 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
-from engine.analysis.trend import FEWEST, Series
-from engine.core.comparison import Comparison, Ratio
+from engine.analysis.cells import METRICS
+from engine.analysis.trend import Series
+from engine.analysis.trend_changes import FEWEST, levels
+from engine.core.comparison import RATE, Comparison, Ratio
 from engine.core.errors import UserError
 from engine.core.record import visible_record
 from engine.core.text import visible
@@ -133,12 +135,18 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
 def trend_page(series: Sequence[Series], by: str) -> str:
     """A page of figures over many runs, with a chart of each series. Raises UserError as `page` does."""
     scripts = [*_library(), *(_own(name) for name in OWN)]
+    metric = series[0].metric
+    title = "Throughput" if metric == RATE else next(each.title for each in METRICS if each.name == metric)
     steps = {
         str(place): {"unit": each.unit, "by": by, "points": [
             {"place": at, "build": point.build, "created": point.created, "run": point.run, "value": point.value}
             for at, point in enumerate(each.points, 1)
-        ], "changes": [each.points.index(change.after) + 1 for change in each.changes or ()]}
+        ], "changes": [at + 1 for at in changed], "levels": [
+            {"from": first + 0.5, "to": end + 0.5, "mean": mean}
+            for first, end, mean in levels([point.value for point in each.points], changed)
+        ]}
         for place, each in enumerate(series)
+        for changed in [[each.points.index(change.after) for change in each.changes or ()]]
     }  # fmt: skip
     parts = [
         Part("Where it changed for good", ("", "builds", "p", "runs"), tuple(
@@ -153,7 +161,7 @@ def trend_page(series: Sequence[Series], by: str) -> str:
         scripts,
         {"subjects": [], "steps": steps, "flames": {}},
         style=_own("page.css"),
-        title=f"{series[0].metric} by {by}",
+        title=f"{title[:1].upper()}{title[1:]} by {by}",
         series=list(zip(series, parts, strict=True)),
         fewest=FEWEST,
     )

@@ -50,7 +50,7 @@ def test_a_change_is_found_between_its_builds_and_nowhere_else(out: Path, order:
     ((series, change),) = found
     assert (series["step"], len(series["points"])) == ("qr100", RUNS)
     assert [change[side]["build"] for side in ("before", "after")] == ["17beta8", "17beta9"]
-    assert change["ratio"] == pytest.approx(0.9, rel=0.01) and change["p"] < trend.LEVEL
+    assert change["ratio"] == pytest.approx(0.9, rel=0.01) and change["p"] < 0.01
     command = "--good REL_17_BETA8 --bad REL_17_BETA9 --repo PATH --workload insert --step qr100"
     assert change["bisect"] == f"bench bisect {command}"
 
@@ -79,6 +79,9 @@ def test_the_page_has_the_chart_the_change_and_the_command(
     data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
     changed = [step for step in data["steps"].values() if step["changes"]]
     assert [(len(step["points"]), step["changes"]) for step in changed] == [(RUNS, [CHANGED + 1])]
+    ((old, new),) = (step["levels"] for step in changed)
+    assert [old["from"], old["to"], new["to"]] == [0.5, CHANGED + 0.5, RUNS + 0.5] and old["to"] == new["from"]
+    assert new["mean"] / old["mean"] == pytest.approx(0.9, rel=0.01) and "<h1>Throughput by date</h1>" in text
 
 
 def test_an_index_is_written_through_no_link(tmp_path: Path) -> None:
@@ -126,6 +129,9 @@ def test_bad_input_is_one_line(out: Path, tmp_path: Path) -> None:
         ((str(tmp_path),), "no finished run has rate_per_s"),
         ((str(out), "--step", "qr10"), "unknown step 'qr10'"),
         ((str(out), "--metric", "rate"), "unknown metric 'rate'"),
+        ((str(out), "--margin", "nan"), "'--margin': nan is no number"),
+        ((str(out), "--margin", "inf"), "'--margin': inf is not in the range"),
+        ((str(out), "--margin", "-0.1"), "'--margin': -0.1 is not in the range"),
     ):
         outcome = bench(*words)
         assert (outcome.exit_code, outcome.stdout) == (2, "") and said in outcome.stderr, outcome.stderr

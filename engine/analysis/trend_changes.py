@@ -1,0 +1,110 @@
+"""Lasting changes of level in a series of points, with a stated rate of false ones.
+
+The strongest step, and the strongest stretch between a step and the step back, are looked for at all places, by the t
+of the difference of means (circular binary segmentation: Olshen et al. 2004). How strong the strongest is without any
+change is simulated, so p is that of the maximum, not that of a place that was chosen by it. Points drift: machines do
+not find back to their mean from one night to the next. Estimated from thirty points such a memory is a guess, and a low
+guess is a false change, so the simulated points always have `MEMORY`; those that remember less are flagged less often.
+
+`LEVEL` is for all series that are looked at together: each has an equal share (Bonferroni), and a part between two
+changes its share by length, so that looking further costs nothing. tests/perf/trend_false_changes.py simulates it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+PROMISED = 0.05  # how often series that are looked at together may have any false change
+LEVEL = 0.03  # the rest is for tails heavier than normal ones, and for the error of what is simulated
+MEMORY = 0.5  # what a point may keep of the deviation of the one before (AR(1))
+LEAST = 3  # points of a level: one odd night is no change
+SHARES = {"step": 0.8, "stretch": 0.2}  # of the level: what came to stay is wanted more than what came and went
+FEWEST = 2 * LEAST  # points of a series in which there can be one
+DRAWS = 40_000  # simulated series
+AT_ONCE = 2000  # of them
+LONGEST = 60  # simulated series need not be longer: t of the strongest hardly depends on it from there on
+
+Rows = npt.NDArray[np.float64]
+Place = npt.NDArray[np.int64]
+
+
+def changes(values: Sequence[float], among: int, margin: float) -> list[tuple[int, float]]:
+    """Where new levels begin, each with its p, corrected for place, part and `among` so many series.
+
+    Neighbouring levels that differ by less than `margin`, a fraction, are one.
+    """
+    row = np.array(values, dtype=np.float64)
+    found = dict(_within(row, 0, among * len(row)))
+    while found:
+        means = [level for *_, level in levels(values, sorted(found))]
+        apart = [abs(after - before) / abs(before) if before else 0.0 for before, after in itertools.pairwise(means)]
+        least = min(range(len(apart)), key=apart.__getitem__)
+        if apart[least] >= margin > 0 or apart[least] > margin:
+            break
+        del found[sorted(found)[least]]
+    return sorted(found.items())
+
+
+def levels(values: Sequence[float], places: Sequence[int]) -> list[tuple[int, int, float]]:
+    """The first point of each level, the one after its last, and its mean."""
+    edges = [0, *places, len(values)]
+    return [(first, end, fmean(values[first:end])) for first, end in itertools.pairwise(edges)]
+
+
+def _within(row: Rows, offset: int, points: int) -> Iterator[tuple[int, float]]:
+    """The changes in a part that begins at `offset`, of `points` in all series."""
+    if len(row) < FEWEST or np.ptp(row) == 0:
+        return
+    for shape, share in SHARES.items():
+        (strength,), (first,), (end,) = _strongest(row[None, :], shape)
+        p = _p(strength, min(len(row), LONGEST), shape) / share * points / len(row)
+        if p <= LEVEL:
+            edges = [each for each in (int(first), int(end)) if each]
+            yield from ((offset + edge, p) for edge in edges)
+            for start, stop in itertools.pairwise([0, *edges, len(row)]):
+                yield from _within(row[start:stop], offset + start, points)
+            return
+
+
+def _p(strength: float, count: int, shape: str) -> float:
+    without = _without(count, shape)
+    return float(len(without) - np.searchsorted(without, strength * (1 - 1e-9)) + 1) / (len(without) + 1)
+
+
+@cache
+def _without(count: int, shape: str) -> Rows:
+    """The strengths of the strongest that so many points without a change have, in order."""
+    random, found = np.random.default_rng(count), []
+    for _ in range(DRAWS // AT_ONCE):
+        rows = random.standard_normal((AT_ONCE, count))
+        rows[:, 0] /= math.sqrt(1 - MEMORY**2)
+        for point in range(1, count):
+            rows[:, point] += MEMORY * rows[:, point - 1]
+        found.append(_strongest(rows, shape)[0])
+    return np.sort(np.concatenate(found))
+
+
+def _strongest(rows: Rows, shape: str) -> tuple[Rows, Place, Place]:
+    """Of each row the squared t of the strongest step or stretch, and its edges; that of a step is the second."""
+    count, each = rows.shape[1], np.arange(len(rows))
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)
+    best, first, end = np.zeros(len(rows)), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for length in range(LEAST, count - LEAST + 1):
+        starts = np.arange(LEAST, count - length - LEAST + 1) if shape == "stretch" else np.array([0])
+        if not len(starts):
+            break
+        explained = (sums[:, starts + length] - sums[:, starts]) ** 2 * count / (length * (count - length))
+        place = explained.argmax(axis=1)
+        higher = explained[each, place] > best
+        best[higher] = explained[each, place][higher]
+        first[higher], end[higher] = starts[place][higher], starts[place][higher] + length
+    with np.errstate(divide="ignore"):
+        return best * (count - 2) / np.maximum((centred**2).sum(axis=1) - best, 0.0), first, end
