@@ -13,7 +13,7 @@ from statistics import median
 
 from engine.analysis import foreign
 from engine.analysis.cells import ComparedCells, subject_names
-from engine.core.comparison import CPU, HEADLINES, MIN_PAIRS, RATE, TIME, Answer, Ratio, Verdict
+from engine.core.comparison import CHANGED, CPU, DELETE_PLAN, HEADLINES, MIN_PAIRS, RATE, TIME, Answer, Ratio, Verdict
 from engine.core.model import Subject
 from engine.core.request import PAIRS, further_of
 
@@ -29,7 +29,8 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
             own = [ratio for ratio in ratios if ratio.subject == name]
             rates, costs = ([r for r in own if r.metric in metrics] for metrics in (HEADLINES, (CPU,)))
             further = _of_further(cells, subject, own)
-            found.append(Answer(name, " ".join((_of_rates(cells, subject, rates), *further, *_of_cpu(rates, costs)))))
+            sentences = (_of_rates(cells, subject, rates), *further, *_of_cpu(rates, costs), *_of_planning(own))
+            found.append(Answer(name, " ".join(sentences)))
     return tuple(found)
 
 
@@ -134,6 +135,16 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
         if (own := [ratio for ratio in changed if ratio.verdict == verdict])
     ]
     return [f"Its server CPU per operation is {'; '.join(parts)}."]
+
+
+def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
+    """The sentence on what planning a DELETE takes, where that differs."""
+    changed = [ratio for ratio in ratios if ratio.metric == DELETE_PLAN and ratio.verdict in CHANGED]
+    ordered = sorted(changed, key=_size, reverse=True)
+    named = [f"{ratio.ratio:.2f} times as long in {ratio.step} [{ratio.low:.2f}, {ratio.high:.2f}]"
+             for ratio in ordered[:NAMED]]  # fmt: skip
+    more = f" and differs in {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+    return [f"Planning a DELETE takes {', '.join(named)}{more}."] if named else []
 
 
 def _effects(ratios: Sequence[Ratio]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.analysis.results import CellResult, RunResult, StepResult
-from engine.core.comparison import FULL_RATE, P99, RATE, Metric
+from engine.core.comparison import DELETE_PLAN, FULL_RATE, P99, RATE, Metric
 from engine.core.model import ARMS, LEVEL, Subject, baseline
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
@@ -19,6 +19,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("ctx_switches_per_op", "switches/op", "less"),
     Metric("runq_us_per_op", "run-queue us/op", "less"),
     Metric("plan_us_per_op", "planning us/op", "less"),
+    Metric(DELETE_PLAN, "planning us per DELETE", "less"),
     Metric("wakeups_per_op", "wake-ups/op", "less"),
     Metric("migrations_per_op", "migrations/op", "less"),
     Metric("instructions_per_op", "instructions/op", "less"),

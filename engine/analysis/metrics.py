@@ -118,8 +118,19 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
             count,
             totals.wall_seconds or totals.seconds,
         ),
+        "delete_plan_us": _planning_us(totals, "delete"),
         "beside": {name: beside_figures(totals, name) for name in totals.beside if name in totals.roles},
     }
+
+
+def _planning_us(totals: StepTotals, kind: str) -> float | None:
+    """What planning a statement took in the roles of a kind; None where it was not counted for all of the step."""
+    names = [name for name in totals.roles if role_kind(name) == kind and name not in totals.beside]
+    seconds = totals.wall_seconds or totals.seconds
+    plans = [figures.planning(totals.probes.get(name, {}), seconds) for name in names]
+    if any(plan is None or plan["withheld"] for plan in plans):
+        return None
+    return _per(sum(plan["step_us"] for plan in plans if plan), sum(totals.roles[name].statements for name in names))
 
 
 def _instructions(totals: StepTotals, count: float) -> float | None:

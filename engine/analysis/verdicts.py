@@ -3,7 +3,8 @@
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps,
 each of which names a difference where there is none in at most 5 % of comparisons (Holm's procedure). Rates of further
 loads belong to the first family: whoever reads that any rate differs may be wrong that often, whichever load it is of;
-the p99 of their transactions are a family of their own, and so are instructions per operation. All other metrics are
+the p99 of their transactions are a family of their own, and so are instructions per operation, and the time that
+planning a DELETE takes. All other metrics are
 causes: they have no verdict, and those that differ by the margin or more are marked (by Benjamini and
 Hochberg's procedure, 5 %).
 
@@ -28,7 +29,7 @@ from dataclasses import asdict, dataclass, field, replace
 from engine.analysis import comparability, cpu_wait, foreign, kernels, pooling, sliced, slices, statistics
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.results import StepResult
-from engine.core.comparison import CHANGED, CPU, HEADLINES, INSTRUCTIONS, MIN_PAIRS, P99, RATE, Metric, Ratio, Spread
+from engine.core.comparison import CHANGED, FAMILIES, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
 from engine.core.model import PROBED_ARM, Subject
 from engine.core.slices import ratio_of
 from engine.postgres import features
@@ -66,7 +67,7 @@ class _Measured:
     def family(self) -> tuple[str, str]:
         """Those that are judged together: a headline's metric of all steps, or all causes; doubles by themselves."""
         figure = _figure(self.metric)
-        return RATE if figure in HEADLINES else figure if figure in (CPU, INSTRUCTIONS, P99) else "", self.blank.arm
+        return RATE if figure in HEADLINES else figure if figure in FAMILIES else "", self.blank.arm
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:

@@ -128,9 +128,10 @@ class CellStep:
     several runs in a cell `time_s` and these are the means, and `times_s` each run's. `work` are amounts that were
     done, by their names.
     `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
-    `device_written_kb` written by the device, for whomever. `phases_by` is "exact" or "sampled". `probes` are {role:
-    {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor, observer);
-    `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is null though a probe was there.
+    `device_written_kb` written by the device, for whomever. `delete_plan_us` is what planning a DELETE took.
+    `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
+    client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
+    say why plan_* is null though a probe was there.
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
     driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
     {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`. `waits` are {role: {wait event: share
@@ -178,6 +179,7 @@ class CellStep:
     cluster_bytes: int | None = 0
     max_s: float | None = None
     plan_us_per_op: float | None = None
+    delete_plan_us: float | None = None
     wakeups_per_op: float | None = None
     migrations_per_op: float | None = None
     plan_p99_us: float | None = None

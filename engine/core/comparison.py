@@ -33,6 +33,8 @@ INSTRUCTIONS = "instructions_per_op"
 COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
     name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
 }
+DELETE_PLAN = "delete_plan_us"  # per DELETE
+FAMILIES = (CPU, INSTRUCTIONS, P99, DELETE_PLAN)  # each of which has a family of verdicts of its own
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 
@@ -330,7 +332,7 @@ class Comparison:
             ratio
             for ratio in self.ratios
             if (ratio.step, ratio.subject) == (rate.step, rate.subject)
-            and (ratio.stands_out or (ratio.metric in COSTS and ratio.verdict in CHANGED))
+            and (ratio.stands_out or (ratio.metric in (*COSTS, DELETE_PLAN) and ratio.verdict in CHANGED))
         ]
         return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
 

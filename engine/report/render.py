@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine.core.comparison import INSTRUCTIONS, RATE, TIME, Comparison
+from engine.core.comparison import DELETE_PLAN, INSTRUCTIONS, RATE, TIME, Comparison
 from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
 from engine.report import (
@@ -239,8 +239,9 @@ def _of_further(comparison: Comparison) -> list[str]:
 
 
 def _counted(comparison: Comparison) -> str:
-    judged = any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
-    return ", in at most 1 any instructions per operation" if judged else ""
+    judged = {ratio.metric for ratio in comparison.ratios}
+    words = {INSTRUCTIONS: "any instructions per operation", DELETE_PLAN: "any planning of a DELETE"}
+    return "".join(f", in at most 1 {text}" for metric, text in words.items() if metric in judged)
 
 
 def all_sections(

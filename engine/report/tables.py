@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.analysis import metrics
 from engine.analysis.results import load, published_by_cell
 from engine.core.cell_step import CellStep, Incident
-from engine.core.comparison import RATE, TIME, Comparison, middle
+from engine.core.comparison import DELETE_PLAN, HEADLINES, RATE, TIME, Comparison, middle
 from engine.core.format import duration, size
 from engine.report import probe_tables
 from engine.report.section import (
@@ -48,7 +48,7 @@ STRIP_COLUMNS = 34
 
 def headline(comparison: Comparison, notes: Notes) -> list[Section]:
     """Throughput and cost per operation: what is printed at the end of a run."""
-    found = [table.filled(comparison, notes) for table in (THROUGHPUT, TIMES, PER_OPERATION)]
+    found = [table.filled(comparison, notes) for table in (THROUGHPUT, TIMES, PLANNING, PER_OPERATION)]
     return [section for section in found if section.rows]
 
 
@@ -58,7 +58,8 @@ def sections(comparison: Comparison, notes: Notes, *, published: bool = False) -
     if not stalls.rows and comparison.cells:
         stalls.add("none in any cell", "", "", "", "")
     found = [
-        *(table.filled(comparison, notes) for table in (THROUGHPUT, TIMES, EVERY_CELL, EVERY_TIME, PER_OPERATION)),
+        *(table.filled(comparison, notes) for table in (THROUGHPUT, TIMES, PLANNING, EVERY_CELL, EVERY_TIME)),
+        PER_OPERATION.filled(comparison, notes),
         *(table.filled(comparison, notes) for table in _response_times(comparison)),
         stalls,
         _hangs(comparison),
@@ -82,7 +83,7 @@ def _judged(metric: str, comparison: Comparison, notes: Notes, step: str, subjec
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.arm else ""
     yield (text, ratio_text(found), bounds(found), verdict + floor), STYLES.get(found.sign, "")
     titles = {each.name: each.title for each in comparison.metrics}
-    for cause in comparison.causes(found):
+    for cause in comparison.causes(found) if metric in HEADLINES else ():
         yield ("", ratio_text(cause), bounds(cause), f"  {titles[cause.metric]}"), "dim"
 
 
@@ -250,6 +251,12 @@ TIMES = Table(
     "Time (median of cells, ratio to base; less is better)",
     ("time", "ratio", "95 %", "verdict"),
     partial(_judged, TIME),
+    below="",
+)
+PLANNING = Table(
+    "Planning a DELETE (median of cells, ratio to base; less is better)",
+    ("us", "ratio", "95 %", "verdict"),
+    partial(_judged, DELETE_PLAN),
     below="",
 )
 EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), partial(_every_cell, RATE))

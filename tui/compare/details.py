@@ -28,7 +28,7 @@ from tui.marks import Line, Span, fit, folded, hanging, line
 PER_OP = (
     "user_s", "system_s", "memory_bytes",
     "server_cpu_us_per_op", "instructions_per_op",
-    "plan_us_per_op", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op",
+    "plan_us_per_op", "delete_plan_us", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op",
     "written_kb_per_op",
     "device_written_kb_per_op", "ctx_switches_per_op", "client_cpu_us_per_op",
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.cell_step import SLA, STALLS
-from engine.core.comparison import DURATIONS, FULL_RATE, HEADLINES, P99, RATE, TIME, Comparison, Ratio
+from engine.core.comparison import DELETE_PLAN, DURATIONS, FULL_RATE, HEADLINES, P99, RATE, TIME, Comparison, Ratio
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
 from tui.glyphs import Glyphs
@@ -22,6 +22,7 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     "ctx_switches_per_op": "switch/op",
     "runq_us_per_op": "runq us/op",
     "plan_us_per_op": "plan us/op",
+    DELETE_PLAN: "plan us/del",
     "instructions_per_op": "instr/op",
     "wal_bytes_per_op": "wal B/op",
     "read_kb_per_op": "read kB/op",
@@ -42,6 +43,7 @@ USUAL = (
     *HEADLINES,
     FULL_RATE,
     "server_cpu_us_per_op",
+    DELETE_PLAN,
     "wal_bytes_per_op",
     STALLS,
     SLA,

@@ -15,6 +15,7 @@ MEANINGS = {
     "ctx_switches_per_op": "how often a server process left its CPU for each {op}",
     "runq_us_per_op": "how long server processes that could work waited for a CPU for each {op}, in us",
     "plan_us_per_op": "time spent planning statements for each {op}, in us",
+    "delete_plan_us": "time spent planning each DELETE, in us; less is better",
     "wal_bytes_per_op": "bytes of write-ahead log for each {op}",
     "read_kb_per_op": "kB that server processes had read from the device for each {op}",
     "written_kb_per_op": "kB that server processes made dirty in the page cache for each {op}",

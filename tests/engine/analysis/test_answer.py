@@ -10,6 +10,8 @@ from pathlib import Path
 from engine.analysis.comparison import compare
 from engine.core.model import Cell
 from engine.core.totals import StepTotals
+from engine.report import render
+from engine.report.section import Notes
 from tests.support.made_run import ENVIRONMENT, make_run
 
 Effects = Mapping[tuple[str, str], float]
@@ -138,3 +140,21 @@ def test_scatter_beyond_all_bounds_has_no_visible_effect(tmp_path: Path) -> None
     comparison = compare([make_run(tmp_path / "r", repeats=4, change=wild)])
     found = comparison.ratio("17.0", "l.i0", "rate_per_s")
     assert found is not None and found.visible_effect is None
+
+
+def test_what_planning_a_delete_takes_is_judged_by_itself_and_said_where_it_differs(tmp_path: Path) -> None:
+    def planned(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if "delete" not in totals.roles:
+            return totals
+        slower = cell.subject.build == "17.0" and step == "qr100"
+        us = (2100 if slower else 500) + cell.ordinal
+        record = {"n": 1, "sum_us": us * totals.roles["delete"].statements, "seconds": totals.seconds}
+        return replace(totals, probes={"delete": {"planner": record}})
+
+    found = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=planned)])
+    ratios = {ratio.step: ratio for ratio in found.ratios if ratio.metric == "delete_plan_us"}
+    assert ratios["qr100"].verdict == "slower" and {r.verdict for r in ratios.values()} == {"slower", "same"}
+    begin = "17.0 is the same as 16.3 within 2 % in all 4 steps. Planning a DELETE takes 4.1"
+    assert found.answer[0].text.startswith(begin) and " times as long in qr100 [4." in found.answer[0].text
+    (table,) = (each for each in render.all_sections(found, Notes()) if each.title.startswith("Planning a DELETE"))
+    assert [row[2:] for row, _ in table.rows if len(row) > 1][-1] == ("▼4.178", "4.147-4.209", "slower")
