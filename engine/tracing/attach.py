@@ -81,8 +81,14 @@ class Probing(Closing):
 
     def __post_init__(self) -> None:
         self._choices = {choice.probe: choice for choice in self.choices}
-        binary = selection.binary_of(self.build)
-        self._target = Target(self.postmaster, binary, self.build.major, launchers=(os.getpid(),))
+        # Not what lies in the install, which may be a script around it.
+        binary = Path(f"/proc/{self.postmaster}/exe")
+        self._target = Target(
+            self.postmaster,
+            binary.readlink() if not self.unavailable else binary,
+            self.build.major,
+            launchers=(os.getpid(),),
+        )
         self._open: dict[str, _Open] = {}
         self._ending: list[_Open] = []
         self._step: ProbedStep | None = None
@@ -323,7 +329,9 @@ class Probing(Closing):
 
     def _admit(self, choice: Choice, pace: Pace) -> None:
         try:
-            found = selection.attachments(choice.probe, self.build, allow_slow=self.allow_slow)
+            found = selection.attachments(
+                choice.probe, self._target.binary, self.build.major, allow_slow=self.allow_slow
+            )
             slow = resolve.slow_hits(found, BY_ID[choice.probe].events)
         except ProbeError:  # the start will say so
             slow = 0

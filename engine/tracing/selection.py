@@ -19,6 +19,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.kernel import Kernel, version_of
 from engine.core.model import Build
 from engine.guest.kernels import BTF
+from engine.postgres.executed import executed
 from engine.tracing import planstats
 from probes import elf, helper, requirements, resolve
 from probes.errors import ProbeError
@@ -126,20 +127,23 @@ def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
     return {probe: first[probe] for probe in probes if probe in first}
 
 
-def attachments(probe: str, build: Build, *, allow_slow: bool) -> dict[str, tuple[resolve.Attachment, ...]]:
-    """Where each event of a probe attaches in a build's binary. Raises ProbeError, and OSError without a binary."""
-    binary, kernel = elf.read(binary_of(build)), helper.kernel_version()
-    return resolve.resolve_all(binary, BY_ID[probe].events, build.major, kernel=kernel, allow_slow=allow_slow)
+def attachments(probe: str, file: Path, major: int, *, allow_slow: bool) -> dict[str, tuple[resolve.Attachment, ...]]:
+    """Where each event of a probe attaches in a server's binary. Raises ProbeError, and OSError without a binary."""
+    binary, kernel = elf.read(file), helper.kernel_version()
+    return resolve.resolve_all(binary, BY_ID[probe].events, major, kernel=kernel, allow_slow=allow_slow)
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
-    """Why a probe finds no place in a build's binary, as one line; empty when it does."""
+    """Why a probe finds no place in a build's binary, as one line; empty when it does.
+
+    Raises UserError where it cannot be told which the binary is.
+    """
     if probe == planstats.PROBE:
         return planstats.unavailable(build)
     if not BY_ID[probe].events:
         return ""
     try:
-        attachments(probe, build, allow_slow=allow_slow)
+        attachments(probe, executed(build), build.major, allow_slow=allow_slow)
     except (ProbeError, OSError) as error:
         return str(error)
     return ""
@@ -197,8 +201,3 @@ def listing() -> list[dict[str, Any]]:
         }
         for probe in PROBES
     ]
-
-
-def binary_of(build: Build) -> Path:
-    """The program that a build's servers run."""
-    return (build.bin / "postgres").resolve()

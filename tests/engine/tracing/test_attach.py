@@ -322,3 +322,42 @@ def test_without_privilege_the_default_set_is_left_out_with_one_line(
     (event,) = words(bench, "probe")
     assert "Re-run with sudo" in event.data["text"] or "missing CAP" in event.data["text"]
     assert all(step.totals is not None and step.totals.observers == () for step in steps(bench))
+
+
+def wrapped(install: Path, folder: Path, script: str) -> Path:
+    """An install that has a script for its postgres, and links to another install for all else."""
+    (folder / "bin").mkdir(parents=True)
+    for entry in (*install.iterdir(), *(install / "bin").iterdir()):
+        if entry.name not in ("bin", "postgres"):
+            (folder / entry.relative_to(install)).symlink_to(entry)
+    (folder / "bin" / "postgres").write_text(f"#!/bin/bash\n{script.format(install / 'bin' / 'postgres')}\n")
+    for entry in (folder, folder / "bin", folder / "bin" / "postgres"):
+        entry.chmod(0o755)
+    return folder
+
+
+def test_probes_attach_to_what_a_script_in_the_place_of_postgres_starts(
+    bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
+) -> None:
+    install = wrapped(Path(build(16).prefix), new_folder() / "mine", 'exec -a "$0" {} "$@"')
+    arguments = ("--probes", "sched,planner", "--steps", "l.i0", "--repeats", "1")
+    done = bench("run", "--pg", f"mine={install}", *arguments, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (load,) = steps(bench)
+    assert load.totals is not None and load.totals.observers == ("planner", "sched")
+    assert load.totals.probes["insert"]["planner"]["n"] > 0
+    assert words(bench, "probe") == []
+
+
+def test_where_it_cannot_be_seen_what_is_started_the_plan_is_refused(
+    bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
+) -> None:
+    hidden = '[ "$1" != --describe-config ] && exec -a "$0" {} "$@"'
+    install = wrapped(Path(build(16).prefix), new_folder() / "mine", hidden)
+    done = bench("run", "--pg", f"mine={install}", "--probes", "planner", "--steps", "l.i0", "--repeats", "1", *SMALL)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "build 'mine': which program " in done.stderr and "name the install that it is a wrapper of" in done.stderr
+    done = bench("run", "--pg", f"mine={install}", "--probes", "sched", "--steps", "l.i0", "--repeats", "1", *SMALL)
+    assert done.returncode == 0, done.stderr
+    (load,) = steps(bench)
+    assert load.totals is not None and load.totals.observers == ("sched",)
