@@ -23,8 +23,9 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO
 
 import workloads
@@ -33,15 +34,16 @@ from workloads.process import PYTHON
 
 STORE = Path("/nix/store")
 CODE = ("engine", "workloads")
-PACKAGES = ("msgspec", "numpy", "psycopg", "psycopg-binary", "typing_extensions")
+PACKAGES = ("msgspec", "numpy", "psycopg")
+PERHAPS = ("psycopg_binary", "psycopg_c", "typing_extensions")  # it depends on who installed psycopg, and on Python
 # Of Python and the packages: what no client imports.
 LEFT_OUT = ("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data", "f2py",
             "site-packages", "dist-packages", "include", "config-*", "*.a", "*.pyi",
             "sitecustomize.py")  # fmt: skip
-OTHERS = ("..", "__pycache__")  # what a package has outside of its folders
 LISTED = re.compile(r"^\s*(\S+) => (/\S+) \(0x", re.M)
 PT_INTERP, ELF64_LITTLE = 3, b"\x7fELF\x02\x01"
 TIMEOUT_S = 60.0
+OWN_CONFIGS = ("Include ~/.ssh/config", "Include /etc/ssh/ssh_config")
 
 
 def in_store(programs: Iterable[Path]) -> list[str] | None:
@@ -51,20 +53,24 @@ def in_store(programs: Iterable[Path]) -> list[str] | None:
     return [str(STORE / name) for name in sorted(found)] if all(p.is_relative_to(STORE) for p in needed) else None
 
 
-def nix_copy(host: str, paths: Sequence[str], ssh: Sequence[str]) -> str:
-    """Has Nix bring paths of its store to the host; returns why it could not, empty where it could."""
+def nix_copy(host: str, paths: Sequence[str], options: Sequence[str]) -> str:
+    """Has Nix bring paths of its store to the host by ssh with these options; returns why it could not, or nothing."""
     command = ["nix", "--extra-experimental-features", "nix-command", "copy", "--no-check-sigs", "--to"]
     try:
-        done = subprocess.run(
-            [*command, f"ssh://{host.removeprefix('ssh://')}", *paths],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60 * TIMEOUT_S,
-            env={**os.environ, "NIX_SSHOPTS": " ".join(ssh)},
-            check=False,
-        )
+        # Nix splits NIX_SSHOPTS at blanks, which options may hold: so they are in a file, before what the user's have.
+        with NamedTemporaryFile("w", prefix="pgbed-ssh-", dir="/tmp") as config:
+            config.write("".join(f"{option}\n" for option in (*options, *OWN_CONFIGS)))
+            config.flush()
+            done = subprocess.run(
+                [*command, f"ssh://{host.removeprefix('ssh://')}", *paths],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=60 * TIMEOUT_S,
+                env={**os.environ, "NIX_SSHOPTS": f"-F {config.name}"},
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["nix copy failed"])[-1]
@@ -85,12 +91,12 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
     root = Path(workloads.__file__).resolve().parents[1]
     for name in CODE:
         tar.add(root / name, f"code/{name}", filter=_wanted)
-    for package in PACKAGES:
-        _package(tar, package)
+    for path in sorted({path for place in _modules().values() for path in _installed(place)}):
+        tar.add(path.resolve(), f"code/{path.name}", filter=_wanted)
     loader = _loader(interpreter)
     libraries = _libraries(loader, [interpreter, *_loaded(launchers)])
     # What packages bring along, they find beside themselves.
-    sites = _sites()
+    sites = {place.resolve().parent for place in _modules().values()}
     others = {name: path for name, path in libraries.items() if not any(map(path.resolve().is_relative_to, sites))}
     _add_libraries(tar, "lib", loader, others)
     variables = (
@@ -102,21 +108,18 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
     )
 
 
-def _sites() -> set[Path]:
-    """The folders that packages are in."""
-    return {Path(str(distribution(name).locate_file(""))).resolve() for name in PACKAGES[:-1]}
+def _modules() -> dict[str, Path]:
+    """Where each package is: by what Python imports, since a system's own packages list no files. Raises UserError."""
+    found = {name: spec.origin for name in (*PACKAGES, *PERHAPS) if (spec := find_spec(name)) and spec.origin}
+    if missing := [name for name in PACKAGES if name not in found]:
+        raise UserError(f"Python's package {missing[0]}, which clients on another host need, cannot be found")
+    places = {name: Path(origin) for name, origin in found.items()}
+    return {name: place.parent if place.name == "__init__.py" else place for name, place in places.items()}
 
 
-def _package(tar: tarfile.TarFile, package: str) -> None:
-    """A package as it is installed, byte code and all."""
-    try:
-        files = distribution(package).files or []
-    except PackageNotFoundError:  # typing_extensions, which newer Pythons do without
-        return
-    for name in sorted({file.parts[0] for file in files if len(file.parts) > 1 and file.parts[0] not in OTHERS}):
-        tar.add(str(distribution(package).locate_file(name)), f"code/{name}", filter=_wanted)
-    for file in (file for file in files if len(file.parts) == 1):
-        tar.add(str(file.locate()), f"code/{file}", filter=_wanted)
+def _installed(place: Path) -> list[Path]:
+    """A package's folder or file, and what an installer puts beside it: its libraries, what it says of itself."""
+    return [place, *place.parent.glob(f"{place.stem}.libs"), *place.parent.glob(f"{place.stem}-*.dist-info")]
 
 
 def _program(tar: tarfile.TarFile, name: str, path: Path) -> None:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +71,7 @@ class ClientHost:
     complaints: IO[bytes]  # ssh's
     folder: str = ""
     copied: str = ""  # how the programs came there: nix, tar
+    not_by_nix: str = ""  # why Nix could not copy them, where it could be asked
     name: str = ""  # what it calls itself
     ssh_connection: tuple[str, ...] = ()  # client, port, server, port
     offset: Offset | None = None
@@ -91,7 +92,7 @@ class ClientHost:
         sections = converted(told, dict[str, dict[str, Any] | None], f"the environment of {self.route.host}")
         shown: dict[str, Any] = visible_record({key: part for key, part in sections.items() if key != "storage"})
         assert self.offset is not None
-        link = {"copied": self.copied, "round_trip_ms": 2 * self.offset.error_ns / 1e6}
+        link = {"copied": self.copied, "not_by_nix": self.not_by_nix, "round_trip_ms": 2 * self.offset.error_ns / 1e6}
         return {**shown, "link": link}
 
     def reaches(self, address: str, port: int) -> str:
@@ -201,17 +202,29 @@ class ClientHost:
             raise self.failed(str(lost)) from None
         raise self.failed("its shell does not do what it is told")
 
-    def equip(self, launchers: Sequence[str], programs: Mapping[str, Mapping[str, str]], means: Sequence[str]) -> None:
+    def equip(
+        self,
+        launchers: Sequence[str],
+        programs: Mapping[str, Mapping[str, str]],
+        means: Sequence[str],
+        progress: Callable[[str], None],
+    ) -> None:
         """Brings there what clients need, and starts the agent. Raises UserError."""
         paths = {name: Path(record["path"]) for name, record in programs.items()}
         stored = closure.in_store(paths.values()) if "nix" in means and shutil.which("nix") else None
-        if stored and not closure.nix_copy(self.route.host, stored, ssh_options(self.route)):
+        if stored and (why := closure.nix_copy(self.route.host, stored, ssh_options(self.route))):
+            self.not_by_nix = visible(why)
+            progress(
+                f"--client-host {self.route.host}: Nix cannot copy there ({self.not_by_nix}): an archive goes there"
+            )
+        if stored and not self.not_by_nix:
             self.copied, self.programs = "nix", {name: str(path) for name, path in paths.items()}
             code = Path(engine.__file__).parents[1]
             python = f"env PYTHONPATH={shlex.quote(str(code))} PYTHONSAFEPATH=1 {shlex.quote(sys.executable)}"
             self._start(0, python, None)
         elif "tar" not in means:
-            raise self.failed("it has no tar, and Nix cannot bring there what clients need")
+            why = f": {self.not_by_nix}" if self.not_by_nix else ""
+            raise self.failed(f"it has no tar, and Nix cannot bring there what clients need{why}")
         else:
             self.copied = "tar"
             self.programs = {name: f"{self.folder}/programs/{name}" for name in paths}
@@ -243,15 +256,16 @@ class ClientHost:
 
 def ssh_options(route: Route) -> list[str]:
     """ssh's options: of several values of one it takes the first."""
-    return [word for option in (*OPTIONS, *route.ssh_options, *USUAL) for word in ("-o", option)]
+    return [*OPTIONS, *route.ssh_options, *USUAL]
 
 
 @contextmanager
 def shell(route: Route) -> Iterator[tuple[ClientHost, Sequence[str]]]:
     """A connection to the host's shell, before anything was brought there; and how it could be. Raises UserError."""
     ssh = os.environ.get("PGBED_SSH") or "ssh"
+    options = (word for option in ssh_options(route) for word in ("-o", option))
     # Not sh -c '…' alone: the login shell would stay, and with some of them the signals would go to it.
-    command = [ssh, "-T", "-a", "-x", *ssh_options(route), "--", route.host, f"exec sh -c '{SHELL}'"]
+    command = [ssh, "-T", "-a", "-x", *options, "--", route.host, f"exec sh -c '{SHELL}'"]
     complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the connection)
     try:
         process = subprocess.Popen(
@@ -284,11 +298,14 @@ def shell(route: Route) -> Iterator[tuple[ClientHost, Sequence[str]]]:
 
 @contextmanager
 def connected(
-    route: Route, launchers: Sequence[str], programs: Mapping[str, Mapping[str, str]]
+    route: Route,
+    launchers: Sequence[str],
+    programs: Mapping[str, Mapping[str, str]],
+    progress: Callable[[str], None],
 ) -> Iterator[ClientHost]:
     """A connection to the host with all that clients need there; nothing is left there at its end. Raises UserError."""
     with shell(route) as (host, means):
-        host.equip(launchers, programs, means)
+        host.equip(launchers, programs, means, progress)
         host.check_programs(programs)
         yield host
 

@@ -129,7 +129,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     if left_out:
         notices += features.sentences(left_out)
     records = {load.name: recorded(load, there, left_out, labels) for load in asked.loads}
-    route, client_host = routes.decide(request, [(load.workload, records[load.name]) for load in asked.loads])
+    named = [(load.workload, records[load.name]) for load in asked.loads]
+    route, client_host = routes.decide(request, named, progress)
+    if client_host and (why := client_host["link"]["not_by_nix"]):
+        notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
     manifest = Manifest(
         # Blocks begin at the same second on several machines.
         run="-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX)))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.core.errors import UserError
@@ -38,7 +38,7 @@ def look(request: Request) -> None:
             pass
 
 
-def decide(request: Request, loads: Loads) -> tuple[Route, dict[str, Any] | None]:
+def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> tuple[Route, dict[str, Any] | None]:
     """The route of a run of these loads, and the environment of the clients' host, if that is another. Raises
     UserError.
 
@@ -54,7 +54,7 @@ def decide(request: Request, loads: Loads) -> tuple[Route, dict[str, Any] | None
             check_free(address, request.port, servers)
         return Route(address, address, request.port or 0), None
     asked = _asked(request)
-    with hosts.connected(asked, launchers(loads), programs(loads)) as host:
+    with hosts.connected(asked, launchers(loads), programs(loads), progress) as host:
         address = listen or _reached_from(host)
         if request.port:
             check_free(address, request.port, servers)

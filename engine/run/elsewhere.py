@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import Self
 
@@ -11,6 +12,10 @@ from engine.elsewhere.channel import Lost
 from engine.elsewhere.host import ClientHost, connected
 from engine.plan import routes
 from workloads import workload
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 class Elsewhere:
@@ -39,7 +44,7 @@ class Elsewhere:
             except Lost:
                 self.drop()
         loads = [(workload(record["name"]), record) for record in self._manifest.workloads]
-        host = self._opened.enter_context(connected(route, routes.launchers(loads), routes.programs(loads)))
+        host = self._opened.enter_context(connected(route, routes.launchers(loads), routes.programs(loads), _say))
         try:
             client = host.reaches(route.address, route.port)
             if (host.name, client) != (route.name, route.client):

@@ -159,7 +159,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
         program.chmod(0o755)
         with (
             pytest.raises(UserError) as caught,
-            connected(Route(host="someone@there"), ["workloads.insert.launch"], {}),
+            connected(Route(host="someone@there"), ["workloads.insert.launch"], {}, print),
         ):
             pytest.fail("it was taken for a host")
         return str(caught.value)
@@ -194,7 +194,7 @@ def test_another_program_there_is_refused(new_folder: Callable[[], Path], monkey
         pytest.raises(
             UserError, match=r"--client-host there: its pgbench is another one: version Python .*, here .*9.6"
         ),
-        connected(Route(host="there"), ["workloads.pgbench.launch"], record),
+        connected(Route(host="there"), ["workloads.pgbench.launch"], record, print),
     ):
         pytest.fail("it was taken for the same")
     wait_for(lambda: not left_there(folder), "all to go on the other host")
