@@ -52,7 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
     from tui import glyphs, keys
     from tui.app import Bench
     from tui.marks import chosen_theme
-    from tui.terminal import LOST
+    from tui.terminal import LOST, paint_where_it_is_seen
 
     path = keys.settings_file()
     try:
@@ -62,6 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"bench: {visible(str(error))}", file=sys.stderr)
         return 2
+    paint_where_it_is_seen()
     app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
     app.context.replayed = (asked.cell, asked.step) if asked.cell else None
     if asked.guide:

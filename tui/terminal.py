@@ -22,6 +22,13 @@ LOST = 128 + signal.SIGHUP  # exit code, as a shell has it
 PATIENCE_S = 3 * bench.ENDING_S  # in which the application has ended, or is ended
 
 
+def paint_where_it_is_seen() -> None:
+    """The framework paints on standard error: lets it be standard output where only that is a terminal."""
+    seen, painted = sys.__stdout__, sys.__stderr__
+    if seen is not None and seen.isatty() and not (painted is not None and painted.isatty()):
+        sys.__stderr__ = seen  # type: ignore[misc]  # complaints still go where they were sent to
+
+
 def watch(app: App[None]) -> None:
     """Ends an application when its terminal is gone, or a signal says so. Called in its event loop."""
     loop = asyncio.get_running_loop()

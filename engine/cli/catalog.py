@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.table import Table
 
 import workloads as registry
@@ -17,6 +18,7 @@ from engine.analysis import probe_cost
 from engine.cli.options import JSON, OUT
 from engine.cli.output import PlainConsole, echo, echo_json
 from engine.core.kernel import HOST, scheduler_of
+from engine.core.text import visible
 from engine.guest.kernels import catalog as known_kernels
 from engine.host import scheduler
 from engine.journal.manifest import slices_of
@@ -140,10 +142,10 @@ def probes(out: Path) -> Listing:
 
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
-    rows = [_row(read_run(folder)) for folder in runs_in(out)]
+    rows = [{**_row(read_run(folder)), "newest": place == 0} for place, folder in enumerate(runs_in(out))]
     load = "load" if any(row["slices"] for row in rows) else "scale"  # unlike loads of one scale are told apart
     columns = ("run", "state", "cells", "builds", load, *(("tags",) if any(row["tags"] for row in rows) else ()))
-    return Listing(rows, columns, ("run", "cells"))
+    return Listing(rows, (*columns, "newest"), ("run", "cells"), ("*: the newest, which commands take by default",))
 
 
 def _row(run: RunSummary) -> Row:
@@ -173,30 +175,48 @@ def _row(run: RunSummary) -> Row:
     }
 
 
-def show(listing: Listing, as_json: bool) -> None:
-    """Prints a listing as a table that can be read in 80 columns, or all there is of its rows as JSON."""
+def show(listing: Listing, as_json: bool, console: Console | None = None) -> None:
+    """Prints a listing: as JSON all there is of its rows, on a terminal a table that can be read in 80 columns, into a
+    pipe one line a row.
+    """
     if as_json:
         echo_json(listing.rows)
         return
     if not listing.rows:
         echo("none", err=True)
         return
+    console = console or PlainConsole()
+    columns = [_column(listing, name) for name in listing.columns]
+    if not console.is_terminal:
+        for line in zip(*columns, strict=True):
+            echo("  ".join(line).rstrip())
+        for note in listing.notes:
+            echo(note, err=True)
+        return
+    words = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    whole = [name in listing.whole for name in listing.columns]
+    least = [len(column[0]) if uncut else word for column, word, uncut in zip(columns, words, whole, strict=True)]
+    roomy = sum(least) + len(least) - 1 <= console.width  # else words are folded
     table = Table(box=None, pad_edge=False, show_edge=False)
-    for name in listing.columns:
-        figures = all(isinstance(row.get(name, 0), (int, float)) for row in listing.rows)
-        table.add_column(
-            name.replace("_", " "),
-            justify="right" if figures else "left",
-            no_wrap=name in listing.whole,
-            min_width=len("finished") if name == "state" else None,
-            overflow="ignore" if name in listing.whole else "fold",
-        )
-    for row in listing.rows:
-        table.add_row(*(_cell(row.get(name, "")) for name in listing.columns))
-    console = PlainConsole()
+    for column, uncut, cells in zip(columns, whole, least, strict=True):
+        table.add_column(column[0].rstrip(), no_wrap=uncut, min_width=cells if roomy else None,
+                         overflow="ignore" if uncut else "fold")  # fmt: skip
+    for row in list(zip(*columns, strict=True))[1:]:
+        table.add_row(*(cell.rstrip() for cell in row))
     console.print(table)
     for note in listing.notes:
         console.print(note)
+
+
+def _column(listing: Listing, name: str) -> list[str]:
+    """The heading of a column and its cells, all of one width; figures are at its right."""
+    values = [row.get(name, "") for row in listing.rows]
+    if all(isinstance(value, bool) for value in values):
+        return ["*" if value else " " for value in [False, *values]]
+    figures = all(isinstance(value, (int, float)) for value in values)
+    cells = [name.replace("_", " "), *(visible(_cell(value)) for value in values)]
+    width = max(map(len, cells))
+    return [cell.rjust(width) if figures else cell.ljust(width) for cell in cells]
 
 
 def _cell(value: Any) -> str:

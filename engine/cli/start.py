@@ -242,6 +242,7 @@ def _spawn(
     connections: Mapping[str, str],
 ) -> int:
     process: subprocess.Popen[bytes] | None = None
+    console.print("starting the engine", soft_wrap=True)
     try:
         with (run / "engine.log").open("ab") as log, _interrupts_deferred():
             process = subprocess.Popen(
@@ -263,6 +264,7 @@ def _spawn(
             console.print(f"running detached: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
             return 0
         if interface.wanted(console):
+            console.print(f"{run.name} has begun; the interface opens with the CPU time that it leaves", soft_wrap=True)
             interface.show(run.parent, run, glyphs=glyphs)
             if is_locked(run):
                 console.print(f"the run continues: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)

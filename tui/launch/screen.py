@@ -71,7 +71,7 @@ class LaunchScreen(PlanScreen):
 
     async def _started(self, words: tuple[str, ...]) -> None:
         try:
-            found = await bench.ask_json(*words, console=lambda text: self.progress(f"starting: {text}"))
+            found = await bench.ask_json(*words, console=self._starting)
         except UserError as error:
             self.look()
             if launch_items.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
@@ -80,6 +80,9 @@ class LaunchScreen(PlanScreen):
             self.refused = str(error)
             raise
         self._watch(Path(found["folder"]))
+
+    def _starting(self, text: str) -> None:
+        self.progress(f"starting: {text.removeprefix('starting ')}")
 
     def _refuse_another(self) -> None:
         """Says that another run is measuring for as long as it does; it is what Live shows, where it can be found."""

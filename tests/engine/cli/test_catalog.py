@@ -12,6 +12,7 @@ import pytest
 
 from engine.analysis import probe_cost
 from engine.cli import catalog
+from engine.cli.output import PlainConsole
 from tests.support.made_run import make_run
 
 TARBALL = {"name": "postgresql-16.3.tar.bz2", "hash": "sha256-" + "A" * 44, "path": "/nix/store/" + "x" * 60}
@@ -33,8 +34,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def lines_of(listing: catalog.Listing, capsys: pytest.CaptureFixture[str]) -> Sequence[str]:
-    catalog.show(listing, as_json=False)
-    lines = capsys.readouterr().out.splitlines()
+    catalog.show(listing, False, PlainConsole(force_terminal=True))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     return [line.rstrip() for line in lines]
 
@@ -58,6 +59,27 @@ def test_the_name_of_a_run_is_never_folded(tmp_path: Path, capsys: pytest.Captur
     lines = lines_of(catalog.runs(tmp_path), capsys)
     assert name in "\n".join(lines)
     assert any(re.fullmatch(r"broken +\S.*", line) for line in lines)
+
+
+def test_no_word_of_a_list_of_runs_is_torn_and_the_newest_is_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builds = ("16.3-prebuilt", "17beta1-builtin", "12.11-prebuilt")
+    for name in ("20261120-101500-16.3-prebuilt", "20261123-101500-16.3-prebuilt"):
+        make_run(tmp_path / name, builds=builds, repeats=2)
+        (tmp_path / name / "cells").mkdir(exist_ok=True)
+    listing = catalog.runs(tmp_path)
+    lines = lines_of(listing, capsys)
+    words = {word for line in lines for word in line.split()}
+    assert words >= {*builds, "finished", "g24b"}
+    assert [line.split()[0] for line in lines if line.endswith("*")] == ["20261123-101500-16.3-prebuilt"]
+    catalog.show(listing, as_json=False)  # into a pipe
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["run", "state", "cells", "builds", "scale"]
+    assert [row.split()[:3] for row in rows] == [
+        [name, "finished", "6/6"] for name in ("20261123-101500-16.3-prebuilt", "20261120-101500-16.3-prebuilt")
+    ]
+    assert all(" ".join(builds) in row for row in rows) and rows[0].endswith("*")
 
 
 def test_a_workload_is_one_line_and_its_own_sizes_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
