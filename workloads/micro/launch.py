@@ -45,9 +45,9 @@ def _await_start(page: Page) -> None:
     page.set_word(0, Word.STATE, State.RUNNING)
 
 
-def _await_release(page: Page) -> None:
+def _await_release(page: Page, ended_ns: int) -> None:
     page.set_word(0, Word.IN_FLIGHT_NS, 0)
-    page.set_word(0, Word.ENDED_NS, clock())
+    page.set_word(0, Word.ENDED_NS, ended_ns)
     page.set_word(0, Word.STATE, State.DONE)
     gate.tell_change(page)
     while not page.words[Control.RELEASE]:
@@ -60,7 +60,7 @@ def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
         page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
         _await_start(page)
         planning.plan(session, page, spec.options.plans)
-        _await_release(page)
+        _await_release(page, clock())
     return {}
 
 
@@ -87,9 +87,9 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
             page.set_word(0, Word.IN_FLIGHT_NS, 0)
             every.append(found)
             work.append(task.work)
+            of_servers_s += task.done()  # at once: its server would go on using CPU time
             if len(every) == runs:
-                _await_release(page)
-            of_servers_s += task.done()
+                _await_release(page, ended_ns)
     user_s, system_s = fmean(each.user_s for each in every), fmean(each.system_s for each in every)
     timing = {
         "user_s": user_s,

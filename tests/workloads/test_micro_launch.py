@@ -1,0 +1,67 @@
+"""The launcher of one-shot timings over a real server: what it has done when it says that the task is done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from engine.host.account import Account
+from engine.host.procfs import processes_in
+from engine.postgres import programs
+from engine.postgres.server import Server
+from tests.support.benchcall import wait_for
+from workloads.micro.options import Options
+from workloads.micro.spec import Spec
+from workloads.page import Control, Page, State, Word
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_a_started_server_does_after_it_was_timed_is_not_counted(
+    server: Callable[[int | str], Server], account: Account, new_folder: Callable[[], Path]
+) -> None:
+    """It has ended before anybody is told that the task is done, so that nobody has to come in time."""
+    own, page = server(16), Page.create(1)
+    hyperfine = programs.find(("hyperfine",), (), lambda _: None, new_folder())["hyperfine"]["path"]
+    kit = own.kit()
+    spec = Spec(
+        page_fd=page.fd,
+        dsn=own.dsn(),
+        folder=str(own.data_folder),
+        step="start",
+        options=Options(no_sync=True),
+        programs={"hyperfine": hyperfine},
+        kit=kit,
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "workloads.micro.launch"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=(page.fd,),
+        cwd=ROOT,
+        **account.identity(),
+    )
+    try:
+        assert launcher.stdin is not None
+        launcher.stdin.write(msgspec.json.encode(spec))
+        launcher.stdin.close()
+        wait_for(lambda: page.word(0, Word.STATE) == State.READY, "the task to be prepared")
+        page.words[Control.START_NS] = time.monotonic_ns()
+        wait_for(lambda: page.word(0, Word.STATE) == State.DONE, "the task to be done")
+        assert not processes_in(Path(kit.folder) / "start")
+        page.words[Control.RELEASE] = 1
+        assert launcher.stdout is not None
+        timing = msgspec.json.decode(launcher.stdout.read())["timing"]
+        assert launcher.wait(30) == 0
+        assert 0 < timing["server_cpu_s"] < 60
+        # To end the server is no part of the step.
+        assert page.word(0, Word.ENDED_NS) == page.word(0, Word.LAST_ENDED_NS)
+    finally:
+        launcher.kill()
+        launcher.wait()
+        page.close()
