@@ -23,6 +23,9 @@ Record = Mapping[str, Any]
 # program. `session` counts a session that rests, too, as its client never does for long; `active` one at work.
 Ages = Literal["page", "session", "active"]
 
+# With which the names of folders begin that a launcher makes in `Place.folder`: by it they are known after a crash.
+CLIENT_FOLDER = "clients-"
+
 # Kinds of roles whose progress is rows; every other role's is statements.
 COUNTED_IN_ROWS = frozenset({"insert", "delete", "index", "transaction"})
 

@@ -20,6 +20,7 @@ from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
 from engine.postgres import ipc
 from engine.postgres.serverlog import PREFIX
+from workloads.base import CLIENT_FOLDER
 
 Progress = Callable[[str], None]
 
@@ -146,7 +147,7 @@ def _program(pid: int) -> str:
 
 
 def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
-    """Removes a server's socket folder: what the server made there, if it was the one over `data_dir`.
+    """Removes a server's socket folder with what server and clients made there, unless it is of other than `data_dir`.
 
     The folder's name comes from a run directory, where somebody could have put any other.
     """
@@ -154,9 +155,13 @@ def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
         if not folder.name.startswith(SOCKET_DIR_PREFIX) or folder.is_symlink() or folder.stat().st_uid != uid:
             return
         lock = next(folder.glob(".s.PGSQL.*.lock"), None)
-        if lock is not None and read_plain(lock, PIDFILE_MAX_BYTES).decode().splitlines()[1:2] == [str(data_dir)]:
+        if lock is not None:
+            if read_plain(lock, PIDFILE_MAX_BYTES).decode().splitlines()[1:2] != [str(data_dir)]:
+                return
             lock.with_suffix("").unlink(missing_ok=True)
             lock.unlink()
+        for made in folder.glob(f"{CLIENT_FOLDER}*"):
+            shutil.rmtree(made, ignore_errors=True)
         (folder / PASSFILE).unlink(missing_ok=True)
         folder.rmdir()
 

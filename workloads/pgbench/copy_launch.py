@@ -23,6 +23,7 @@ import msgspec
 from psycopg.pq import abc
 
 from workloads import gate
+from workloads.base import CLIENT_FOLDER
 from workloads.connection import execute, open_connection
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
@@ -251,7 +252,7 @@ def run(spec: CopySpec, page: Page) -> None:
     if spec.step["kind"] == "init":
         prepare(spec, page)
         return
-    with TemporaryDirectory(prefix="pgbench-", dir=spec.folder) as folder:
+    with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
         Loads(spec, page, Path(folder)).run()
 
 

@@ -26,6 +26,7 @@ import msgspec
 from psycopg.conninfo import make_conninfo
 
 from workloads import gate
+from workloads.base import CLIENT_FOLDER
 from workloads.connection import SqlError, execute, open_connection
 from workloads.launcher import cancel
 from workloads.page import READ_OFFSET_NS, Control, Page, State, Word
@@ -371,7 +372,7 @@ def _run(spec: Spec, page: Page) -> None:
     if spec.schema:  # what is not there is looked for among the relations of the load that this one is beside
         own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
         spec = msgspec.structs.replace(spec, dsn=own)
-    with TemporaryDirectory(prefix="pgbench-", dir=spec.folder) as folder:
+    with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
         for script in spec.scripts:
             if not script.builtin:
                 (Path(folder) / script.name).write_text(script.text)

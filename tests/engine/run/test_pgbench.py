@@ -68,6 +68,18 @@ def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, 
     assert "select.c3,pgbench," in (tmp_path / "export" / "roles.csv").read_text()
 
 
+def test_an_engine_that_is_killed_leaves_no_folder_of_its_clients(bench: Bench, label: str) -> None:
+    words = ("--workload", "pgbench-select", "--clients", "2", "--seconds", "60")
+    bench.detached("--pg", label, "--repeats", "1", *SMALL, *words)
+    bench.await_step("select.c2")
+    (link,) = bench.run.glob("cells/*/socket")
+    folder = link.readlink()
+    assert list(folder.glob("*/log.*"))
+    os.kill(bench.engine_pid(), signal.SIGKILL)
+    nothing_left(bench)
+    assert not folder.exists()
+
+
 def test_scripts_that_write_are_counted_one_by_one(bench: Bench, label: str) -> None:
     found = run(bench, label, "pgbench-tpcb", "--clients", "2", "--transactions", "50", "--protocol", "prepared")
     totals = found["tpcb.c2"]["totals"]
