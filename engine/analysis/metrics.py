@@ -336,6 +336,11 @@ def saturated(totals: StepTotals) -> tuple[str, ...]:
     return tuple(name for name, role in sorted(totals.roles.items()) if role.saturated)
 
 
+def spill_over_share(totals: StepTotals) -> float | None:
+    """CPU time of servers that were held, as a part of what the step's own server used; None without any."""
+    return _part(totals.spill_over_ns, 1, totals.server_cpu_ns or 0)
+
+
 def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
     """All figures of a step, by the names that `engine.core.comparison.CellStep` has for them."""
     return {
@@ -367,6 +372,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "work": converted(totals.report.get("work", {}), dict[str, float], "a step's totals: report: work"),
         "sla": sla(kind, totals),
         "saturated": saturated(totals),
+        "spill_over_share": spill_over_share(totals),
         "statements": converted(
             totals.report.get("statements", []), tuple[StatementTime, ...], "a step's totals: report: statements"
         ),

@@ -25,7 +25,7 @@ from engine.journal.rows import SliceRow
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
-MOST_LEAK = 0.05  # CPU time used in others' slices, as a part of what is used in a server's own
+MOST_LEAK = 0.05  # CPU time used in others' slices or steps, as a part of what is used in a server's own
 MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
@@ -93,10 +93,10 @@ def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
 
 
 def reasons(pair: Pair, step: str) -> list[str]:
-    """Why the slices of a pair bear no verdict; nothing to say of a step that was not sliced."""
+    """Why a step of a pair bears no verdict: by its slices, or where it has none, by what others did beside it."""
     counts = [len(cell.steps[step].slices) for cell in pair]
     if not any(counts):
-        return []
+        return _held_too_little(pair, step)
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
     rows = [cell.steps[step].slices for cell in pair]
@@ -111,6 +111,16 @@ def reasons(pair: Pair, step: str) -> list[str]:
     if ragged > MOST_RAGGED:
         found.append(f"in {ragged:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_RAGGED)})")
     return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
+
+
+def _held_too_little(pair: Pair, step: str) -> list[str]:
+    share = max(cell.steps[step].figures["spill_over_share"] or 0.0 for cell in pair)
+    if share <= MOST_LEAK:
+        return []
+    return [
+        f"pair {pair[0].cell.repeat}: other servers used {share:.0%} as much CPU time as the one whose step it was, "
+        f"although they were held ({_tolerated(MOST_LEAK)})"
+    ]
 
 
 def _part(part: float, whole: float) -> float:

@@ -168,7 +168,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Stopping,
         about(
             "Which background processes of a server are stopped while others have their slices: those that were at "
-            "work, all, or none."
+            "work, all, or none. During others' steps that are not sliced, all are stopped unless it is none."
         ),
     ] = "busy"
     until_known: Annotated[

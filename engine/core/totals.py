@@ -108,7 +108,8 @@ class StepTotals:
     host, device, cluster and memory.
     `beside` are the roles of further loads, and what their rates count. `counters` are events by role, `server` all
     server processes that are no connection's: `engine.core.counters`; `counters_note` says what was not counted,
-    and why.
+    and why. `spill_over_ns` is CPU time that servers up beside this one used in the step although they were held; None
+    without any, and in slices, each of which has its own.
     """
 
     seconds: float
@@ -140,6 +141,7 @@ class StepTotals:
     beside: dict[str, str] = field(default_factory=dict)
     counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     counters_note: str = ""
+    spill_over_ns: int | None = None
 
     @property
     def paused(self) -> bool:

@@ -10,16 +10,18 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 import engine
-from engine.core.model import Manifest
+from engine.core.model import Manifest, Stopping
 from engine.host.account import Account, bound_to_engine
 from engine.plan.slices import SliceSeed
 from engine.run.attempt import Attempt
 from engine.run.conductor import SLICE, Orders, Slice
+from engine.run.hold import held
 from engine.run.step import POLL_S, Phase, StepRunner
 from engine.run.stop import StepFailed
 
@@ -110,16 +112,16 @@ def run_abreast(
     With `scatter`, that of log ratios from pair to pair, steps by time end as soon as they are narrow enough for it.
     A cell that fails ends by itself; the others go on, unsliced from then on, and have no pair to be compared in.
     """
-    left = list(attempts)
+    alone, left = partial(_alone, attempts, manifest.stop), list(attempts)
     try:
-        while left := [attempt for attempt in left if _reached(attempt, Phase.READY, Phase.FINISHED)]:
+        while left := [attempt for attempt in left if alone(attempt, Phase.READY, Phase.FINISHED)]:
             ready = [attempt for attempt in left if attempt.phase is Phase.READY]
             if ready and len(ready) == len(attempts):
                 _drive(ready, manifest, account, scatter)
             else:
-                ready = [attempt for attempt in ready if _reached(attempt, Phase.DONE)]
+                ready = [attempt for attempt in ready if alone(attempt, Phase.DONE)]
             for attempt in ready:
-                _reached(attempt, Phase.FINISHED)
+                alone(attempt, Phase.FINISHED)
             left = [attempt for attempt in left if attempt.phase is not None]
     except Exception as error:  # the conductor's failure, or one of the journal's: each cell records it
         for attempt in attempts:
@@ -129,13 +131,24 @@ def run_abreast(
             attempt.close()
 
 
-def _reached(attempt: Attempt, *phases: Phase) -> bool:
-    """Runs an attempt until it is in one of these phases; False when it has ended before that."""
-    while attempt.advance():
-        if attempt.phase in phases:
-            return True
-        time.sleep(POLL_S)
-    return False
+def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phases: Phase) -> bool:
+    """Runs one of the attempts until it is in one of these phases, the servers of the others held meanwhile.
+
+    False when it has ended before that.
+    """
+    runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
+    found = [runner.sources.processes for runner in runners if runner is not None]
+    attempt.beside[:] = [processes for processes in found if processes is not None]
+    try:
+        with held([processes.pid for processes in attempt.beside if stop != "none"]) as stop_new:
+            while attempt.advance():
+                if attempt.phase in phases:
+                    return True
+                stop_new()
+                time.sleep(POLL_S)
+        return False
+    finally:
+        attempt.beside.clear()
 
 
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:

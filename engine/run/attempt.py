@@ -22,6 +22,7 @@ from engine.host.drift import drift
 from engine.postgres.attached import AttachedServer
 from engine.postgres.cellserver import CellServer
 from engine.postgres.pgstat import MonitorError
+from engine.postgres.processes import ServerProcesses
 from engine.postgres.server import Server
 from engine.run.control import Commands, UnderWay
 from engine.run.elsewhere import Elsewhere
@@ -52,6 +53,7 @@ class Attempt:
         self._left = ""  # on a server that was running already
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
+        self.beside: list[ServerProcesses] = []  # servers that stand still at the moment, for this one to go on
         self._elsewhere = elsewhere or Elsewhere(manifest)
         self._phases_left = self._phases(folder, manifest, cell, stop, commands)
 
@@ -138,7 +140,7 @@ class Attempt:
         with self._server(build, cell, manifest, folder, note, stop) as server:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
-            with StepRunner(manifest, cell, server, attempt, stop, commands, host) as runner:
+            with StepRunner(manifest, cell, server, attempt, stop, commands, host, self.beside) as runner:
                 self.runner = runner
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()

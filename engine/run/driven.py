@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,13 @@ def count(page: Page, slot: int) -> Count:
         if page.word(slot, Word.STATE) >= State.DONE:  # it may have been killed while it counted
             return found
         time.sleep(0)
+
+
+def send(processes: Iterable[int], number: signal.Signals) -> None:
+    """Sends a signal to processes by their descriptors; those that have ended need none."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, number)
 
 
 class Processes:
@@ -156,13 +164,11 @@ class Driven:
             os.kill(pid, signal.SIGSTOP)
 
     def _send_clients(self, number: signal.Signals) -> None:
-        for client in self.clients:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(client, number)
+        send(self.clients, number)
 
     def leaked_ns(self, now: dict[int, tuple[int, int]]) -> int:
-        """CPU time that its processes used since its last slice."""
-        return sum(cpu - self.used.get(pid, (cpu, 0))[0] for pid, (cpu, _) in now.items())
+        """CPU time that its processes used since its last slice, those that were started since included."""
+        return sum(cpu - self.used.get(pid, (0, 0))[0] for pid, (cpu, _) in now.items())
 
     def used_since(self, before: dict[int, tuple[int, int]]) -> tuple[int, int]:
         """CPU time and run-queue wait at the end of its last slice, less those of `before`."""

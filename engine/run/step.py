@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
@@ -32,6 +32,7 @@ from engine.postgres.serverlog import ServerLog
 from engine.run.clients import Launcher, launched
 from engine.run.control import Commands
 from engine.run.driven import Side
+from engine.run.hold import used_ns
 from engine.run.slice_record import SliceRecord
 from engine.run.statements import StepStatements
 from engine.run.stop import StepFailed, Stop
@@ -74,6 +75,7 @@ class StepRunner:
     stop: Stop
     commands: Commands
     host: ClientHost | None = None  # that clients run on, if not on this machine
+    beside: Sequence[ServerProcesses] = ()  # servers that stand still at the moment, for this one to go on
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
@@ -90,6 +92,7 @@ class StepRunner:
         self.slices: SliceRecord | None = None  # of the step with clients that runs
         self._page: Page | None = None  # of that step
         self._sampler: StepSampler | None = None  # of the last step
+        self._beside_ns: int | None = None  # CPU time of the servers beside it: as the last step began, then in it
         self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
         self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
         self._planstats = planstats.PROBE in self.manifest.observers
@@ -197,6 +200,7 @@ class StepRunner:
         plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
         if self._counters is not None:
             self._counters.start()
+        self._beside_ns = used_ns(self.beside, 0)
         sampler.begin(ordinal, step.name, step.kind, step.work, plan, self._wal_first)
         self.under_way.step = self.step = sampler.step
         return sampler
@@ -287,6 +291,7 @@ class StepRunner:
             wall_seconds=sampler.wall_seconds,
             apart=step.apart,
             beside={each.role: each.unit for each in step.beside},
+            spill_over_ns=self._beside_ns,
         )
 
     # -- a step with clients
@@ -306,6 +311,7 @@ class StepRunner:
             self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
             yield from self._watch(sampler, _done(page), partial(self._check_clients, page, launcher), page)
+            self._beside_ns = used_ns(self.beside, self._beside_ns)
             yield Phase.DONE
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
@@ -409,6 +415,7 @@ class StepRunner:
         for statements in work.groups:
             yield from self._statements.side_by_side(statements, partial(self._watch, sampler))
         yield from self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
+        self._beside_ns = used_ns(self.beside, self._beside_ns)
         self._finish(sampler, time.monotonic_ns())
         return sampler
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis import sliced
+from engine.analysis import metrics, sliced
 from engine.analysis.cells import Pair
 from engine.analysis.comparison import compare
 from engine.analysis.results import load
@@ -152,6 +152,18 @@ def test_cpu_used_in_the_others_slices_withholds_from_five_percent_on(tmp_path: 
     for leak, withheld in ((4000, False), (6000, True)):
         leaking = [replace(each, leak_ns=leak) for each in base]
         assert bool(sliced.reasons(pair(tmp_path / str(leak), base, leaking), STEP)) == withheld
+
+
+def test_cpu_that_held_servers_used_in_an_unsliced_step_withholds_from_five_percent_on(tmp_path: Path) -> None:
+    told = "pair 1: other servers used 6% as much CPU time as the one"
+    for spilled, expected in ((None, []), (0.04, []), (0.06, [told])):
+        base, other = pair(tmp_path / str(spilled), [], [])
+        used_ns = other.steps[STEP].totals.server_cpu_ns or 0
+        totals = replace(other.steps[STEP].totals, spill_over_ns=None if spilled is None else round(used_ns * spilled))
+        figures = metrics.summary("query", totals)
+        assert figures["spill_over_share"] == (spilled and pytest.approx(spilled, rel=0.001))
+        beside = replace(other, steps={STEP: replace(other.steps[STEP], totals=totals, figures=figures)})
+        assert [reason[: len(told)] for reason in sliced.reasons((base, beside), STEP)] == expected
 
 
 def test_clients_that_wait_for_each_other_withhold_from_a_fifth_on(tmp_path: Path) -> None:
