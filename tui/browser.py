@@ -2,7 +2,9 @@
 
 A page is a terminal, whose interface is a process of its own, as in any other terminal. Who may open it can do what the
 user can who serves it: start runs, stop them. Other users of the machine reach a port on loopback as well, and so does
-what runs in a browser's other pages. Therefore nothing but the library's own files is given without the token.
+what runs in a browser's other pages. Therefore nothing but the library's own files is given without the token, nothing
+at all under a name that is not this server's (a stranger's name may lead here), and each page has one websocket, by a
+word of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from pathlib import Path
 import aiohttp_jinja2
 import jinja2
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from textual_serve.app_service import AppService
 from textual_serve.server import Server, to_int
+from yarl import URL
 
 from engine.core.errors import UserError
 from engine.core.text import visible
@@ -37,6 +41,9 @@ ENDING_S = 5.0  # for the interfaces to end, before they are killed
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FONT = (8, 16, 40)  # pixels: least, usual, most
 REFUSED = "Refused: open the whole address that `bench serve` printed, with its token.\n"
+NOT_HERE = "Refused: open the address that `bench serve` printed, by that name.\n"
+MOST_PAGES = 8  # each has an interface, a process
+FULL = f"Refused: {MOST_PAGES} pages are open already; close one.\n"
 # Everything comes from here: a browser asks no other machine for a font or a script.
 POLICY = (
     "default-src 'self'; script-src 'self' 'nonce-{}'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -94,38 +101,56 @@ class Interface(AppService):
 class BrowserServer(Server):
     """Serves interfaces to those who know the token; `close` ends all of them."""
 
-    def __init__(self, words: list[str], token: str, title: str) -> None:
+    def __init__(self, words: list[str], token: str, title: str, host: str = "localhost") -> None:
         super().__init__(words[0], title=title, templates_path=Path(__file__).parent)
         self._words = words
         self._token = token.encode()
+        self._names = {"localhost", host.lower(), socket.gethostname().lower()}
+        self._pages: list[str] = []  # the words of those that have no websocket yet, the newest last
         self._open: dict[Interface, web.WebSocketResponse] = {}
+        self._ending = False
 
     async def _make_app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._by_name])
         aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(self.templates_path))
         app.add_routes(
             [
                 web.get("/", self.handle_index),
-                web.get("/ws/{token}", self.handle_websocket),
+                web.get("/ws/{page}", self.handle_websocket),
                 web.static("/static", self.statics_path),
             ]
         )
         app.on_response_prepare.append(_add_headers)
         return app
 
-    def _check(self, token: str) -> None:
-        if not hmac.compare_digest(token.encode(errors="replace"), self._token):
-            raise web.HTTPForbidden(text=REFUSED)
+    @web.middleware
+    async def _by_name(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuses who came by another's name. Any port will do, since a tunnel may have its own, and any number."""
+        try:
+            asked = URL.build(scheme="http", authority=request.host)
+            known = asked.host is not None and (asked.host in self._names or _is_number(asked.host))
+            origin = URL(request.headers.get("Origin", f"{request.scheme}://{request.host}"))
+            same = origin.authority == URL.build(scheme=origin.scheme, authority=request.host).authority
+        except ValueError:
+            known = same = False
+        if not (known and same):
+            raise web.HTTPForbidden(text=NOT_HERE)
+        return await handler(request)
 
     async def handle_index(self, request: web.Request) -> web.Response:
         """The page, which then opens the websocket."""
-        self._check(request.query.get("token", ""))
+        if not hmac.compare_digest(request.query.get("token", "").encode(errors="replace"), self._token):
+            raise web.HTTPForbidden(text=REFUSED)
+        if len(self._open) >= MOST_PAGES:
+            raise web.HTTPServiceUnavailable(text=FULL)
+        self._pages = [*self._pages[1 - MOST_PAGES :], secrets.token_urlsafe(24)]
         secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"  # behind a proxy
         nonce = secrets.token_urlsafe(16)
         values = {
             "title": self.title,
             "nonce": nonce,
-            "websocket_url": f"{'wss' if secure else 'ws'}://{request.host}/ws/{self._token.decode()}",
+            "websocket_url": f"{'wss' if secure else 'ws'}://{request.host}/ws/{self._pages[-1]}",
+            "again": str(request.rel_url),
             "font_size": max(FONT[0], min(to_int(request.query.get("fontsize", ""), FONT[1]), FONT[2])),
         }
         page = aiohttp_jinja2.render_template("browser.html", request, values)
@@ -134,14 +159,21 @@ class BrowserServer(Server):
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """An interface, from when the page opens to when either of the two ends."""
-        self._check(request.match_info["token"])
+        page = request.match_info["page"]
+        if page not in self._pages:
+            raise web.HTTPForbidden(text=REFUSED)
+        self._pages.remove(page)
+        if self._ending or len(self._open) >= MOST_PAGES:
+            raise web.HTTPServiceUnavailable(text=FULL)
         websocket = web.WebSocketResponse(heartbeat=15)
-        await websocket.prepare(request)
         interface = Interface(self._words, websocket, self)
         columns, rows = (to_int(request.query.get(name, ""), usual) for name, usual in (("width", 80), ("height", 24)))
-        await interface.start(columns, rows)
-        self._open[interface] = websocket
+        self._open[interface] = websocket  # from here on `close` waits for its end, also while it starts
         try:
+            await websocket.prepare(request)
+            if self._ending:
+                return websocket
+            await interface.start(columns, rows)
             with suppress(AssertionError, AttributeError, LookupError, TypeError, ValueError):  # not what a page sends
                 await self._process_messages(websocket, interface)
         finally:
@@ -156,9 +188,17 @@ class BrowserServer(Server):
 
     async def close(self) -> None:
         """Ends the interfaces, and waits until they have ended."""
+        self._ending = True
         await asyncio.gather(*(websocket.close() for websocket in self._open.values()), return_exceptions=True)
         while self._open:
             await asyncio.sleep(0.02)
+
+
+def _is_number(host: str) -> bool:
+    """Whether it is an address rather than a name, which could be a stranger's that leads here."""
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return False
 
 
 def _end(ended: asyncio.Future[int], number: int) -> None:
@@ -231,7 +271,7 @@ def main(words: Sequence[str] | None = None) -> int:
     token = given or secrets.token_urlsafe(24)
     options = (f"--out={asked.out}", f"--screen={asked.screen}", f"--glyphs={asked.glyphs}")
     command = [sys.executable, "-m", "tui", *([asked.run] if asked.run else []), *options]
-    server = BrowserServer(command, token, f"bench on {socket.gethostname()}")
+    server = BrowserServer(command, token, f"bench on {socket.gethostname()}", asked.host)
 
     def say(port: int) -> None:
         shown = address(asked.host, port, "TOKEN" if given else token)

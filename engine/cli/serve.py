@@ -6,12 +6,15 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import Any
 
 import click
 
 from engine.cli import interface
 from engine.cli.options import FILE, GLYPHS, OUT, RunArgument
 from engine.core.errors import UserError
+from engine.core.route import MOST_PORT
+from engine.core.text import visible
 from engine.host.files import open_plain
 from engine.journal.runs import find_run, runs_in
 
@@ -19,13 +22,23 @@ TOKEN = "PGBED_SERVE_TOKEN"
 LEAST_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,256}")  # long enough not to be guessed, and as it is in an address
 
 
+class Port(click.ParamType[int]):
+    """A port, or 0 for any that is free."""
+
+    name = "integer range"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; fails with what may be given instead."""
+        if not re.fullmatch(r"\d{1,5}", str(value), re.ASCII) or int(value) > MOST_PORT:
+            self.fail(f"{visible(str(value))} is no port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
+        return int(value)
+
+
 @click.command()
 @click.argument("run", required=False, type=RunArgument())
 @OUT
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0: any free one."
-)
+@click.option("--port", type=Port(), default=8000, show_default=True, help="Port to listen on; 0: any free one.")
 @click.option("--token-file", type=FILE, help="File that holds the token, and that only you can read.")
 @GLYPHS
 def serve(run: str | None, out: Path, host: str, port: int, token_file: Path | None, glyphs: str) -> None:
