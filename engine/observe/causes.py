@@ -136,7 +136,8 @@ def _server_error(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Sha
 
 def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
     own = [event for event in evidence.events if event.data.get("pid") == evidence.backend_pid]
-    logged = [event for event in own if event.kind == "lock_wait"]
+    # One that is over is there twice, begun and ended: the later word counts.
+    logged = {event.started_ns: event for event in own if event.kind == "lock_wait"}.values()
     part = max([shares.lock, *(_overlap(event, evidence) for event in logged)])
     holders = dict.fromkeys(pid for second in seconds if second.wait for pid in second.wait.blocked_by)
     for event in logged:

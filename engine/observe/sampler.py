@@ -28,6 +28,7 @@ from engine.observe.waits import WaitLooks
 from engine.postgres.activity import Observed
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.processes import ServerSample
+from engine.postgres.serverlog import LogEvent
 from workloads import turns
 from workloads.base import Role, Step
 from workloads.page import READ_OFFSET_NS, Control, Page
@@ -294,12 +295,13 @@ class StepSampler:
 
     def _record_stall(self, role: Connection, change: Change) -> None:
         self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)
-        stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
         journal = self.sources.journal
         if change.kind == "began":
             wait = self._observed.waits.get(role.backend_pid)
             client_pid = role.client_pid if role.is_here else 0
             role.snapshot = self._snapshots.take(role.backend_pid, client_pid, wait, self._names())
+        # Now that the snapshot has seen who holds the lock.
+        stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
         record = stall.record() | ({"snapshot": role.snapshot.record()} if role.snapshot else {})
         if change.kind == "began":
             role.stall_event = journal.add_event(
@@ -316,6 +318,7 @@ class StepSampler:
     def _explain(self, role: Connection, change: Change) -> tuple[dict[str, Any], ...]:
         now_ns, connections = time.monotonic_ns(), self._connections
         ages_ns = connections.in_flight_ns(now_ns).tolist()
+        blockers = role.snapshot.blocked_by if role.snapshot is not None else ()
 
         def partner(other: Connection) -> Partner:
             return Partner(other.name, ages_ns[other.slot], connections.seconds(other))
@@ -337,7 +340,7 @@ class StepSampler:
             events=tuple(self.sources.recent),
             vacuums=self._observed.vacuums,
             relations=self._relations(Role(role.client, role.name)),
-            names=self._names(),
+            names={pid: doing.who for pid, doing in blockers if doing.who} | self._names(),
         )
         return tuple(cause.record() for cause in causes(evidence))
 
@@ -364,6 +367,7 @@ class StepSampler:
 
     def _poll_log(self) -> None:
         for event in self.sources.log.poll() if self.sources.log is not None else ():
+            event = self._named(event)
             self.sources.recent.append(event)
             key = (event.kind, event.started_ns, event.data.get("pid"))
             row = self.sources.lasting.pop(key, None)
@@ -373,6 +377,16 @@ class StepSampler:
             row = self._note(event.kind, event.started_ns, event.ended_ns, event.data)
             if event.ended_ns is None:
                 self.sources.lasting[key] = row
+
+    def _named(self, event: LogEvent) -> LogEvent:
+        """A lock wait with the name of what is locked, where the server can be asked for it now."""
+        if event.kind != "lock_wait" or not self._may_ask:
+            return event
+        try:
+            target = self.sources.activity.with_name(str(event.data["target"]))
+        except MonitorError:
+            return event
+        return dataclasses.replace(event, data={**event.data, "target": target})
 
     def _note(self, kind: str, started_ns: int, ended_ns: int | None, data: Mapping[str, Any]) -> int:
         return self.sources.journal.add_event(

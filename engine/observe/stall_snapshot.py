@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.postgres.activity import Activity, Wait
+from engine.postgres.activity import Activity, Doing, Wait
 from engine.postgres.pgstat import MonitorError
 from probes import snapshot
 from probes.snapshot import ProcessSnapshot, UserStack
@@ -29,7 +29,7 @@ class StallSnapshot:
     backend: ProcessSnapshot
     client: ProcessSnapshot
     wait: str
-    blocked_by: tuple[tuple[int, str], ...]
+    blocked_by: tuple[tuple[int, Doing], ...]
     notes: tuple[str, ...] = ()
     stack: UserStack | None = None
 
@@ -43,7 +43,7 @@ class StallSnapshot:
             **self.backend.record(),
             "user": list(self.stack.frames) if self.stack is not None else [],
             "wait": self.wait,
-            "blocked_by": [{"pid": pid, "what": what} for pid, what in self.blocked_by],
+            "blocked_by": [{"pid": pid, "what": doing.what} for pid, doing in self.blocked_by],
             "client": self.client.record(),
             "notes": notes,
         }
@@ -104,12 +104,16 @@ class Snapshots:
         self._pending.append(stack)
         return stack, ""
 
-    def _doing(self, pids: tuple[int, ...], names: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
+    def _doing(self, pids: tuple[int, ...], names: Mapping[int, str]) -> tuple[tuple[int, Doing], ...]:
         try:
-            activities = self.activity.doing(pids) if pids else {}
+            known = self.activity.doing(pids) if pids else {}
         except MonitorError:
-            activities = {}
-        return tuple((pid, ": ".join(part for part in (names.get(pid), activities.get(pid)) if part)) for pid in pids)
+            known = {}
+        found = []
+        for pid in pids:
+            name, (who, what) = names.get(pid, ""), known.get(pid, Doing("", ""))
+            found.append((pid, Doing(name or who, ": ".join(part for part in (name, what) if part))))
+        return tuple(found)
 
 
 def _unseen(pid: int) -> ProcessSnapshot:

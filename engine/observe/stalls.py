@@ -7,7 +7,8 @@ A stall is an interval in which one connection makes (nearly) no progress. It be
   99th percentile of service time so far). This is seen while the statement is still running.
 
 and ends after `leave_s` above `leave_fraction` of the median that held when it began: stalled seconds never enter
-the median, or a long stall would become its own yardstick. A lower level that holds steadily for a whole window
+the median, or a long stall would become its own yardstick. Work may go on slower than before: then it ends after
+`slower_s` in a row above `enter_fraction`, with the first of them. A lower level that holds steadily for a whole window
 is a new level, not a stall without end; a crawl below `crawl_fraction` is never taken for a level.
 
 What is not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second
@@ -24,6 +25,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 SECOND_NS = 1_000_000_000
@@ -42,6 +44,7 @@ class StallRule:
     enter_s: float = 2.0
     leave_fraction: float = 0.70
     leave_s: float = 2.0
+    slower_s: float = 5.0
     window_s: float = 60.0
     in_flight_floor_s: float = 1.0
     in_flight_p99_factor: float = 20.0
@@ -56,9 +59,9 @@ class Stall:
     """One stall of one connection, as known so far; `ended_ns` is None while it lasts.
 
     `started_ns` is when the statement in flight was sent, or the start of the first slow second. `ending_ns` is when it
-    will have ended if the fast seconds since then go on. `duration_s` runs to either, or to the latest call. `depth` is
-    the lowest rate over the median, 0 (nothing moved) to 1. `missed_rows` is median x duration - rows done. `causes` is
-    filled by the engine: most likely first.
+    will have ended if the seconds since then, in which work went on, are followed by more. `duration_s` runs to either,
+    or to the latest call. `depth` is the lowest rate over the median, 0 (nothing moved) to 1. `missed_rows` is
+    median x duration - rows done. `causes` is filled by the engine: most likely first.
     """
 
     role: str
@@ -150,7 +153,7 @@ class Detector:
         self._free_ns = started_ns  # end of the previous stall: the next one cannot start before it
         self._history = _Window(rule.window_s)  # normal seconds
         self._slow: list[_Tick] = []  # slow seconds in a row that are no stall yet
-        self._good: list[_Tick] = []  # fast seconds in a row while a stall lasts
+        self._good: list[_Tick] = []  # seconds in a row in which work goes on, while a stall lasts
         self._stalled = _Window(rule.window_s)  # the stall's seconds
         self._stalled_rows = 0
         self._over_ns = 0  # when the in-flight age was last seen over its limit
@@ -247,13 +250,16 @@ class Detector:
         self._see(tick.end_ns, in_flight_ns)
         level = self.stall.median_per_s
         # Without a level (most seconds see no statement end) the stall is over when its statement is.
-        if not over and (level == 0 or tick.rate_per_s > self.rule.leave_fraction * level):
+        if not over and (level == 0 or tick.rate_per_s > self.rule.enter_fraction * level):
             self._good.append(tick)
-            if _seconds(self._good) + JITTER_S >= self.rule.leave_s:
+            least = self.rule.leave_fraction * level
+            fast = takewhile(lambda each: level == 0 or each.rate_per_s > least, reversed(self._good))
+            went_on = _seconds(fast) + JITTER_S >= self.rule.leave_s
+            if went_on or _seconds(self._good) + JITTER_S >= self.rule.slower_s:
                 return self._end(self._ending_ns())
         else:
-            for fast in self._good:
-                self._count(fast)
+            for each in self._good:
+                self._count(each)
             self._good.clear()
             self._count(tick)
             if not over and self._settled():
@@ -264,7 +270,7 @@ class Detector:
         return (Change("went_on", self.stall),)
 
     def _ending_ns(self) -> int:
-        """When the fast seconds began; the first of them may hold the end of the statement that was too long."""
+        """When work went on; the first of those seconds may hold the end of the statement that was too long."""
         assert self.stall is not None
         return max(self._good[0].start_ns, self._over_ns, self.stall.started_ns)
 

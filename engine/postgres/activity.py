@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from engine.postgres.pgstat import Monitor, question
 
@@ -12,6 +14,7 @@ PATIENCE_S = 0.2
 STATEMENT = "activity"
 HOLDERS_STATEMENT = "holders"
 WAITS_STATEMENT = "waits"
+OF_RELATION = re.compile(r"relation (\d+) of database (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,20 @@ class Looked:
     old: Observed
 
 
+class Doing(NamedTuple):
+    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and all that is known of what it does."""
+
+    who: str
+    what: str
+
+
 class Activity:
     """Samples activity over a monitor's connection; its query is prepared when this is made."""
 
     def __init__(self, monitor: Monitor) -> None:
         """Raises MonitorError."""
         self._monitor = monitor
+        self._relations: dict[str, str] = {}  # by oid
         self._database = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or ""
         for statement in (STATEMENT, HOLDERS_STATEMENT, WAITS_STATEMENT):
             monitor.prepare(statement, question(statement, monitor.version) or "")
@@ -115,10 +126,21 @@ class Activity:
                 ages_ns |= {pid: age_us * 1000 for pid, age_us in zip(old, _numbers(of_ages), strict=True)}
         return Looked(counts, Observed(waits, (), None, ages_ns))
 
-    def doing(self, pids: Sequence[int]) -> dict[int, str]:
-        """What other server processes are doing, in words, for those that hold a lock. Raises MonitorError."""
+    def doing(self, pids: Sequence[int]) -> dict[int, Doing]:
+        """What other server processes are doing, for those that hold a lock. Raises MonitorError."""
         rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (_array(pids),), patience_s=PATIENCE_S)
-        return {int(pid or 0): what or "" for pid, what in rows}
+        return {int(pid or 0): Doing(who or "", what or "") for pid, who, what in rows}
+
+    def with_name(self, target: str) -> str:
+        """What a lock is on, with the name of its relation: `relation pi1`. Raises MonitorError."""
+        found = OF_RELATION.search(target)
+        if found is None or found[2] != self._database:
+            return target
+        oid = found[1]
+        if oid not in self._relations:
+            ((name,),) = self._monitor.ask(f"SELECT {oid}::regclass", patience_s=PATIENCE_S)
+            self._relations[oid] = name or oid
+        return OF_RELATION.sub(lambda _: f"relation {self._relations[oid]}", target)
 
 
 def _numbers(array: str | None) -> list[int]:

@@ -16,7 +16,7 @@ from engine.core.kernel import HOST
 from engine.core.text import visible
 from engine.journal.rows import EventRow
 from engine.view.abreast import Abreast, so_far_words
-from engine.view.events import event_words, incident_words, incidents_of
+from engine.view.events import clients_words, event_words, incident_words, incidents_of, unlike
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 
@@ -118,7 +118,7 @@ def line(view: ViewState) -> str:
         parts.append(f"{timed[0]:,} transactions, the last took {timed[1]:,.0f} ms")
     if view.relative is not None:
         parts.append(f"{view.relative:.3f} of base")
-    parts += [f"! {incident_words(found, view.at_ns)}" for found in view.incidents_now]
+    parts += _stalls_now("", view.incidents_now, view.at_ns)
     return visible("  ".join(parts))
 
 
@@ -139,7 +139,15 @@ def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
         rates = [(side.name, side.rate_per_s) for side in abreast.sides]
         parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
     parts += [words for side in abreast.sides if (words := so_far_words(abreast, side, ended=bool(view.doing)))]
-    return parts + [f"! {side.name} {incident_words(found, view.at_ns)}" for side, found in abreast.incidents_now()]
+    for shown in abreast.sides:
+        now = [found for side, found in abreast.incidents_now() if side is shown]
+        parts += _stalls_now(f"{shown.name} ", now, view.at_ns)
+    return parts
+
+
+def _stalls_now(name: str, found: Sequence[tuple[EventRow, ...]], at_ns: int) -> list[str]:
+    """The stalls that last, once for all clients that are in the same one."""
+    return [f"! {name}{incident_words(each, at_ns)}{clients_words(count)}" for each, count in unlike(found)]
 
 
 def _unit(view: ViewState) -> str:
@@ -160,11 +168,12 @@ class _News:
         found = []
         step = view.step.name if view.step is not None else ""
         sides = view.abreast.sides if view.abreast is not None else ()
-        known = [(f"{side.name} ", each) for side in sides for each in incidents_of(side.stalls)]
-        for name, incident in known or [("", each) for each in view.incidents]:
-            over = all(stall.ended_ns is not None for stall in incident)
-            if over and self._is_new("event", incident[0].id):
-                found.append(f"{step}: ! {name}{incident_words(incident, view.at_ns)}")
+        known = [(f"{side.name} ", incidents_of(side.stalls)) for side in sides] or [("", view.incidents)]
+        for name, incidents in known:
+            over = [each for each in incidents if all(stall.ended_ns is not None for stall in each)]
+            new = [each for each in over if self._is_new("event", min(stall.id for stall in each))]
+            for incident, count in unlike(new):
+                found.append(f"{step}: ! {name}{incident_words(incident, view.at_ns)}{clients_words(count)}")
         for notice in notices:
             text = event_words(notice, view.at_ns)
             if self._is_new("event", notice.id) and text not in self._texts:
@@ -172,8 +181,8 @@ class _News:
                 found.append(text)
         decided = [event for event in view.decisions if self._is_new("event", event.id)]
         found += [event_words(event, view.at_ns) for event in decided]
-        new = [attempt for attempt in view.failures if self._is_new("attempt", attempt.id)]
-        return [*found, *(f"! FAILED {each.cell}: {each.reason or 'no reason was recorded'}" for each in new)]
+        failed = [attempt for attempt in view.failures if self._is_new("attempt", attempt.id)]
+        return [*found, *(f"! FAILED {each.cell}: {each.reason or 'no reason was recorded'}" for each in failed)]
 
     def _is_new(self, table: str, id: int) -> bool:
         new = (table, id) not in self._ids

@@ -11,6 +11,7 @@ from engine.core.text import visible
 from engine.journal.rows import EventRow
 
 AFTER_NS = 5_000_000_000  # of what followed a stall is seen with it
+MOST_ROLES = 2  # that are named beside the first
 
 
 def lasts(event: EventRow, at_ns: int) -> bool:
@@ -91,17 +92,40 @@ def main_stall(incident: Sequence[EventRow]) -> EventRow:
     return most_telling(incident, _likeliest)
 
 
+def roles_words(incident: Sequence[EventRow]) -> str:
+    """`insert`, `insert and delete`, `insert and 4 more`: who stalled, first of whom most is known."""
+    main = visible(str(main_stall(incident).role))
+    others = sorted({visible(str(stall.role)) for stall in incident} - {main})
+    several = others if len(others) <= MOST_ROLES else [f"{len(others)} more"]
+    return " and ".join(filter(None, (", ".join([main, *several[:-1]]), *several[-1:])))
+
+
 def incident_words(incident: Sequence[EventRow], at_ns: int) -> str:
-    """`STALL insert and 1 more 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
-    main = main_stall(incident)
-    others = {stall.role for stall in incident} - {main.role}
-    roles = visible(str(main.role)) + (f" and {len(others)} more" if others else "")
+    """`STALL insert and delete 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
+    return f"STALL {roles_words(incident)} {length_words(incident, at_ns)}"
+
+
+def length_words(incident: Sequence[EventRow], at_ns: int) -> str:
+    """`3.2s so far: backend 123 is stopped (SIGSTOP)`: how long an incident is, and why."""
     began_ns = min(stall.started_ns for stall in incident)
     seconds = max(0, max(until_ns(stall, at_ns) for stall in incident) - began_ns) / 1e9
     lasting = [stall for stall in incident if lasts(stall, at_ns)]
     state = "" if not lasting else ", ending" if all(map(_ending_ns, lasting)) else " so far"
-    because = f": {text}" if (text := cause(main)) else ""
-    return f"STALL {roles} {seconds:.1f}s{state}{because}"
+    because = f": {text}" if (text := cause(main_stall(incident))) else ""
+    return f"{seconds:.1f}s{state}{because}"
+
+
+def unlike(found: Iterable[tuple[EventRow, ...]]) -> list[tuple[tuple[EventRow, ...], int]]:
+    """Incidents of several clients, those of one kind and cause once, with how many there are: the first of each."""
+    kinds: dict[tuple[str, str], list[tuple[EventRow, ...]]] = {}
+    for incident in found:
+        kinds.setdefault((roles_words(incident), cause(main_stall(incident))), []).append(incident)
+    return [(alike[0], len(alike)) for alike in kinds.values()]
+
+
+def clients_words(count: int) -> str:
+    """` (3 clients)` of incidents that are alike; nothing of one."""
+    return f" ({count} clients)" if count > 1 else ""
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:

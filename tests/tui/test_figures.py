@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from engine.core.totals import sla
 from engine.journal.reader import JournalReader
 from engine.observe.stall_snapshot import StallSnapshot
+from engine.postgres.activity import Doing
 from engine.view.events import event_words
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS
@@ -230,7 +231,7 @@ def test_the_causes_of_a_stall_are_told_to_their_end(tmp_path: Path) -> None:
 
 
 def test_whoever_blocks_a_stalled_backend_is_told_with_what_it_does(tmp_path: Path) -> None:
-    holders = ((4321, "client backend, idle in transaction"), (4322, ""))
+    holders = ((4321, Doing("client backend", "client backend, idle in transaction")), (4322, Doing("", "")))
     here = take(os.getpid())
     snapshot = StallSnapshot(1, here, here, "Lock:relation", holders).record()
     with growing(tmp_path) as live:

@@ -130,7 +130,7 @@ def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_rec
         assert "no interval yet" in text(pilot)
         await pilot.press("n")
         await pilot.pause()
-        assert "STALL query and 2 more" in text(pilot) and "so far" not in text(pilot).splitlines()[-2]
+        assert "STALL query, delete and insert" in text(pilot) and "so far" not in text(pilot).splitlines()[-2]
         await pilot.press("g", *"0:14", "enter")
         await pilot.pause()
         await pilot.press("right_square_bracket", "left_square_bracket")

@@ -171,7 +171,7 @@ def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: 
 def test_a_jump_leads_to_something_that_is_seen(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "0:09  ins/s " in (await press(pilot, "ctrl+o", "c")).splitlines()[3]
-        assert "STALL insert and 1 more 4.0s: process 5879" in await press(pilot, "ctrl+o", "r")
+        assert "STALL insert and delete 4.0s: process 5879" in await press(pilot, "ctrl+o", "r")
 
     replay(recording, check, at_s=13, step="l.i0")
 

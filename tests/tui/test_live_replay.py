@@ -18,7 +18,7 @@ from tui.live.screen import LiveScreen
 def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) -> None:
     expected = {
         "space": "PAUSED",
-        "n": "STALL insert and 1 more 4.0s: process 5879",
+        "n": "STALL insert and delete 4.0s: process 5879",
         "enter": " STALL ",
         "left_square_bracket": "00:00:12",
         "comma": "REPLAY x1 ",
@@ -83,7 +83,7 @@ def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
         await pilot.press("n")
         await pilot.pause()
         shown = text(pilot)
-        assert "STALL insert and 1 more 4.0s: process 5879" in shown, "all of it is seen: nothing is said of so far"
+        assert "STALL insert and delete 4.0s: process 5879" in shown, "all of it is seen: nothing is said of so far"
         assert "so far" not in shown.split("stalls ")[1] and "!insert" not in shown
         chart = next(row for row in shown.splitlines() if row.startswith("     0"))
         assert "!" in chart and chart.rstrip()[-1] != "!", "and what followed it"
@@ -92,10 +92,10 @@ def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
         await pilot.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
         await pilot.pause()
         assert "!insert" in text(pilot) and "!delete" in text(pilot)
-        assert "! STALL insert and 1 more" in text(pilot), "two roles of one client are one incident"
+        assert "! STALL insert and delete" in text(pilot), "two roles of one client are one incident"
         await pilot.press("right_curly_bracket", "right_curly_bracket", "N")
         await pilot.pause()
-        assert "STALL insert and 1 more 4.0s: process 5879" in text(pilot)
+        assert "STALL insert and delete 4.0s: process 5879" in text(pilot)
         await pilot.press("N")
         assert "no earlier stall" in text(pilot)
 

@@ -42,7 +42,7 @@ def test_a_stall_is_shown_before_the_next_beat(tmp_path: Path) -> None:
         screen._glance()
         await pilot.pause()
         assert "s so far" not in text(pilot)
-        assert "1 stall, last insert 1.0s: backend 4100" in text(pilot)
+        assert "1 stall of insert, 1.0s: backend 4100" in text(pilot)
         assert "STALL insert 1.0s: backend 4100 is stopped (SIGSTOP)" in text(pilot)
 
     with growing(tmp_path) as live:

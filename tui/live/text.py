@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from engine.core.format import clock, duration, short, span, three
 from engine.journal.rows import EventRow
 from engine.view.abreast import reach_words, so_far_words
-from engine.view.events import event_words, incident_words, lasts
+from engine.view.events import event_words, incident_words, lasts, length_words, roles_words
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
@@ -263,9 +263,10 @@ def ages(view: ViewState) -> Line:
         side, incident = others[0]
         return line((f" ! {side.name} {incident_words(incident, view.at_ns)}", "stall"))
     if found := view.incidents:
-        words, _, because = incident_words(found[-1], view.at_ns).removeprefix("STALL ").partition(": ")
-        many = f"{len(found)} stall{'s' if len(found) > 1 else ''}"
-        told: Line = ((f" {many}, last {words}", ""), (f": {because}" if because else "", "dim"))
+        length, _, because = length_words(found[-1], view.at_ns).partition(": ")
+        many = "1 stall" if len(found) == 1 else f"{len(found)} stalls, the last"
+        words = f" {many} of {roles_words(found[-1])}, {length}"
+        told: Line = ((words, ""), (f": {because}" if because else "", "dim"))
         return (*told, (" |", "dim"), *spans)  # what has no room is in the table of roles, too
     return (*spans, (" | no stall in this step", "dim"))
 

@@ -1,5 +1,9 @@
--- What the processes of $1 are doing, in one line each; asked when a stall shows that somebody waits for them.
+-- Who the processes of $1 are, and what they are doing, in one line each; asked when a stall shows that somebody waits
+-- for them.
 SELECT pid,
+       concat_ws(': ',
+           coalesce(nullif(application_name, ''), backend_type),
+           nullif(left(regexp_replace(query, '\s+', ' ', 'g'), 60), '')),
        concat_ws(', ',
            coalesce(nullif(application_name, ''), backend_type),
            coalesce(state, 'working')

@@ -80,6 +80,13 @@ def test_a_lock_wait_is_known_from_the_log_alone() -> None:
     assert "held by pid 14 (autovacuum worker)" in found[0].text
 
 
+def test_a_lock_that_was_waited_for_in_a_part_of_the_stall_is_not_said_to_be_waited_for_in_all_of_it() -> None:
+    data = {"pid": BACKEND, "holders": [WORKER]}
+    events = [LogEvent("lock_wait", START, ended, data) for ended in (None, START + 4 * S)]
+    cause = first(replace(throughout(), events=events))
+    assert cause.text == "waiting for lock held by pid 14 for 40% of the stall"
+
+
 @pytest.mark.parametrize(
     "event", ("LWLock:WALWriteLock", "LWLock:WALWrite", "IO:WALSync", "IO:WalSync", "LWLock:wal_insert")
 )

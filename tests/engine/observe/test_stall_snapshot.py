@@ -44,6 +44,12 @@ def stalls(bench: Bench, step: StepRow, role: str) -> list[EventRow]:
     return [event for event in events if event.ended_ns is None]
 
 
+def logged(bench: Bench) -> list[dict[str, Any]]:
+    """What the server's log said of waits for locks."""
+    with JournalReader(bench.run) as reader:
+        return [event.data for event in reader.events(kinds=("lock_wait",))]
+
+
 def ended(bench: Bench, event: int) -> dict[str, Any]:
     """What stands in a stall's record when it is over."""
 
@@ -90,7 +96,11 @@ def test_a_backend_behind_a_lock_is_seen_in_its_wait_with_the_holder_and_what_th
             return snapshot if snapshot["user"] else None
 
         snapshot = wait_for(with_user_stack, "the user stack")
+        with JournalReader(bench.run) as reader:
+            cause = reader.event(stall.id).data["causes"][0]["text"]
+        wait_for(lambda: [each for each in logged(bench) if "relation pi1" in each["target"]], "the log's name of it")
         connection.rollback()
+    assert f"held by pid {holder} (someone: LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE) for 100%" in cause
     assert snapshot["wait"] == "Lock:relation"
     assert snapshot["syscall"] in ("epoll_wait", "epoll_pwait")
     assert any("epoll" in frame or "ep_poll" in frame for frame in snapshot["kernel"])

@@ -168,6 +168,15 @@ def test_depth_missed_rows_and_times_of_a_partial_stall() -> None:
     assert [change.stall.duration_s for change in changes] == [2, 3, 4, 4, 4]
 
 
+def test_a_stall_ends_where_work_goes_on_though_slower_than_before() -> None:
+    """After a lock of four seconds two thirds of the rate before: the stall is of four seconds, not of twenty."""
+    _, stalls = run([Feed(1000)] * 10 + [Feed(0)] * 4 + [Feed(670)] * 16 + [Feed(1000)] * 5)
+    assert [(since_start(s.started_ns), s.duration_s) for s in stalls] == [(10, 4)]
+    assert stalls[0].missed_rows == 4000
+    _, stalls = run([Feed(1000)] * 10 + [Feed(0)] * 4 + [Feed(400)] * 4 + [Feed(0)] * 2 + [Feed(1000)] * 5)
+    assert [(since_start(s.started_ns), s.duration_s) for s in stalls] == [(10, 10)], "four seconds are too few"
+
+
 def test_one_slow_second_is_no_stall() -> None:
     assert run([Feed(1000)] * 10 + [Feed(0)] + [Feed(1000)] * 5)[0] == []
 

@@ -196,6 +196,9 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
                 ),
             ).waits
             said = activity.doing(blocked.blocked_by)
+            ((oid,),) = monitor.ask("SELECT 'fought_over'::regclass::oid")
+            ((database,),) = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
+            of = [activity.with_name(f"relation {oid} of database {each}") for each in (database, 7)]
             pids = [waiter.info.backend_pid, holder.info.backend_pid, monitor.backend_pid, 1]
             looked = activity.waits([*pids, holder.info.backend_pid], (0, 1, 2, 2, 0))
         finally:
@@ -206,8 +209,12 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
         assert looked.counts == {**both, (1, "Client:ClientRead"): 1, (2, ""): 1}, "by role, all that are there"
         assert not looked.old.waits
         assert said.keys() == {holder.info.backend_pid}
-        assert "idle in transaction for " in said[holder.info.backend_pid]
-        assert said[holder.info.backend_pid].endswith("waits for Client:ClientRead, LOCK TABLE fought_over")
+        who, what = said[holder.info.backend_pid]
+        assert "idle in transaction for " in what and what.endswith(
+            "waits for Client:ClientRead, LOCK TABLE fought_over"
+        )
+        assert who.endswith(": LOCK TABLE fought_over"), "first what it is called"
+        assert of == ["relation fought_over", f"relation {oid} of database 7"]
         holder.execute("DROP TABLE fought_over")
 
 

@@ -22,6 +22,7 @@ from engine.observe.stalls import Stall
 from engine.report import follow
 from engine.view.events import stall_words
 from engine.view.player import Player
+from tests.support.growing import growing
 from tests.support.growing_abreast import abreast
 from tests.support.made_run import RATES, SECOND_NS, make_run
 
@@ -247,6 +248,28 @@ def test_a_cause_that_is_none_stands_for_nothing() -> None:
     for causes in nothing:
         stall = EventRow(1, 1, 1, "stall", 0, 10**9, "insert", {"causes": causes})
         assert stall_words(stall, 10**9) == "STALL insert 1.0s"
+
+
+def test_a_stall_that_several_clients_are_in_is_told_once(tmp_path: Path) -> None:
+    with growing(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        live.second()
+        for client, cause in ((1, "the link is down"), (2, "the link is down"), (3, "the disk is full")):
+            data = live.stall_record((cause,)) | {"client": client}
+            live.journal.add_event("stall", live.hand.at_ns, data, attempt=live.attempt, step=live.step, role="insert")
+        live.second()
+        told = follow.line(player.look()).split("  ! ")[1:]
+        assert told == [
+            "STALL insert 1.0s so far: the link is down (2 clients)",
+            "STALL insert 1.0s so far: the disk is full",
+        ]
+        for stall in player.look().stalls:
+            live.journal.update_event(stall.id, live.hand.at_ns, stall.data)
+        live.journal.commit()
+        news = follow._News(())
+        assert [text.partition("! ")[2] for text in news.of(player.look(), ())] == [
+            each.replace(" so far", "") for each in told
+        ]
+        assert news.of(player.look(), ()) == []
 
 
 def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> None:
