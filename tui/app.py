@@ -193,7 +193,15 @@ class Bench(BenchApp):
 
         question = f"Stop {run.name}? The running cell is discarded; `r` in Launch resumes the run."
         command, doing = ("stop", str(run)), "stopping the run: finished cells are kept"
-        self.ask_user(AskScreen(question), lambda _: self.ask_bench(command, doing))
+
+        def refused() -> None:
+            self.context.stopping = None
+
+        def stop(_: object) -> None:
+            self.context.stopping = run
+            self.ask_bench(command, doing, refused=refused)
+
+        self.ask_user(AskScreen(question), stop)
 
     def screen_text(self) -> str:
         """The screen in front as plain text, without trailing blanks."""

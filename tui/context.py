@@ -31,6 +31,7 @@ class Context:
     compared: list[Path] = field(default_factory=list)  # runs that Compare shows instead of the selected one
     position: tuple[int, int] | None = None  # the step that Live shows, by its id, and the moment in it
     keymap: dict[str, str] = field(default_factory=dict)  # other keys of bindings, by their ids
+    stopping: Path | None = None  # the run that was asked to stop here
     show_cost: bool = True  # what watching costs is shown on the Live screen
 
 
@@ -91,13 +92,18 @@ class BenchApp(App[None]):
 
     @work(group="bench", exit_on_error=False)
     async def ask_bench(
-        self, arguments: tuple[str, ...], doing: str, then: Callable[[str], None] | None = None
+        self,
+        arguments: tuple[str, ...],
+        doing: str,
+        then: Callable[[str], None] | None = None,
+        refused: Callable[[], object] = lambda: None,
     ) -> None:
         """Runs a command of `bench` while the interface goes on: shows what it does, then its result."""
         self.say(doing, "dim")
         try:
             answer = await bench.ask(*arguments, console=lambda text: self.say(text, "dim"))
         except UserError as error:
+            refused()
             self.complain(error)
         else:
             (then or self.say_answer)(answer)

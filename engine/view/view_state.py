@@ -114,6 +114,7 @@ class ViewState:
     events: tuple[EventRow, ...] = ()
     abreast: Abreast | None = None  # of a step that is driven in slices; all else here is of its chosen side
     attached: bool = False  # to a server that was running already, of which only what it says itself is seen
+    stopping: bool = False  # it was asked to
     speed: int | None = None  # of a replay; None live
     playing: bool = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 from tests.support.driving import shown_keys
 from tests.support.driving_live import look, stalling, text
 from tests.support.growing import growing
+from tui import bench
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
@@ -219,6 +221,31 @@ def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path, w
         (notice,) = [row for row in text(pilot).splitlines()[-4:] if "engine" in row]
         assert pilot.app.screen is screen and notice
 
+    with growing(tmp_path) as live:
+        live.second()
+        look(live.run, check, clock=live.hand.clock)
+
+
+def test_a_run_that_was_asked_to_stop_is_stopping_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = asyncio.Event()
+
+    async def run(*_: str, **__: object) -> tuple[int, str, str]:
+        await answered.wait()
+        return 1, "", "bench: nobody listens"
+
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        await pilot.press("S", "y")
+        screen._tick()
+        await pilot.pause()
+        assert text(pilot).splitlines()[1].startswith(" STOPPING ")
+        answered.set()
+        await pilot.pause()
+        screen._tick()
+        await pilot.pause()
+        assert text(pilot).splitlines()[1].startswith(" REC "), "it was refused"
+        assert "nobody listens" in text(pilot)
+
+    monkeypatch.setattr(bench, "run", run)
     with growing(tmp_path) as live:
         live.second()
         look(live.run, check, clock=live.hand.clock)

@@ -140,7 +140,7 @@ def test_a_run_is_started_watched_left_and_compared(
         time.sleep(max(0.0, STOPPED_S - (time.monotonic() - stopped_s)))
     finally:
         os.kill(backend, signal.SIGCONT)
-    tmux.until(" stall", ", last ")  # what is in flight stands behind it, where there is room
+    tmux.until(" stall of ")
     tmux.press("Enter")
     shown = tmux.until(" STALL ", "30 s before to 30 s after")
     if "STALL  insert" not in shown:

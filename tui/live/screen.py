@@ -1,5 +1,6 @@
 """Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -152,7 +153,7 @@ class LiveScreen(Painting):
         elif view.step.id != self.view.step.id:
             self._kind, self._cursor = self._kind if view.step.name == self.view.step.name else "", None
             self.sight.part = self.sight.cross = None
-        self.view = view
+        self.view = view = replace(view, stopping=self.context.stopping == self.context.run)
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
         self._offer(abreast=view.abreast is not None)
         self.hint("finished: 3 compares" if view.state == "finished" else "")

@@ -51,6 +51,8 @@ def _badge(view: ViewState) -> Span:
     if view.state == "replay":
         playing = f"x{view.speed}" if view.playing else "PAUSED"
         return (f" REPLAY {playing} ", "cursor")
+    if view.stopping and view.state == "running":
+        return (" STOPPING ", "warning")
     return {
         "running": (" REC ", "cursor"),
         "finished": (" FINISHED ", "title"),
@@ -254,8 +256,8 @@ def ages(view: ViewState) -> Line:
     """How long statements in flight have been running, and the stall that lasts, or the last one: unfolded."""
     if view.step is None:
         return line()
-    spans: list[Span] = [(" in flight", "dim")]
-    for role in view.roles:
+    spans: list[Span] = [] if view.over else [(" | in flight", "dim")]
+    for role in () if view.over else view.roles:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
     if now := view.incidents_now:
         return line((f" ! {incident_words(now[0], view.at_ns)}", "stall"))
@@ -267,8 +269,8 @@ def ages(view: ViewState) -> Line:
         many = "1 stall" if len(found) == 1 else f"{len(found)} stalls, the last"
         words = f" {many} of {roles_words(found[-1])}, {length}"
         told: Line = ((words, ""), (f": {because}" if because else "", "dim"))
-        return (*told, (" |", "dim"), *spans)  # what has no room is in the table of roles, too
-    return (*spans, (" | no stall in this step", "dim"))
+        return (*told, *spans)  # what has no room is in the table of roles, too
+    return ((" no stall in this step", "dim"), *spans)
 
 
 def role_table(view: ViewState, columns: int) -> list[Line]:
