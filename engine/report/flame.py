@@ -24,6 +24,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.flame import FlameGraph, Sampled
 from engine.core.model import Subject
 from engine.journal.manifest import read_manifest
+from engine.report.policy import policy
 from engine.tracing import stacks
 from probes.folding import WAIT_FRAMES
 
@@ -219,7 +220,8 @@ def is_flat(*profiles: Profile | None) -> bool:
 
 def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str:
     """The whole page. Raises UserError when the library cannot be found."""
-    scripts = library()
+    found = library()
+    scripts = [*(found[name] for name in LIBRARY), _own("flame.js")]
     if base is None:
         title = f"{role} in {step}: {new.name}"
         note = counted(new)
@@ -241,13 +243,18 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
     data = json.dumps({"offcpu": new.offcpu, "differential": base is not None, "graphs": graphs}).replace(
         "<", "\\u003c"
     )
-    return Template(files("engine.report").joinpath("flame.html").read_text(encoding="utf-8")).substitute(
+    return Template(_own("flame.html")).substitute(
+        policy=policy(scripts),
         title=escape(title),
         note=escape(note),
-        style=scripts[STYLE],
-        library="\n".join(f"<script>{scripts[name]}</script>" for name in LIBRARY),
+        style=found[STYLE],
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
         data=data,
     )
+
+
+def _own(name: str) -> str:
+    return files("engine.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _tree(lines: Mapping[str, tuple[float, float]], name: str = "all", *, differential: bool) -> Node:

@@ -6,8 +6,6 @@ browser runs nothing but the scripts whose hashes stand in the page's policy, an
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import re
@@ -32,6 +30,7 @@ from engine.report import flame, origins, percentile_tables, render, statistics_
 from engine.report.html import flames
 from engine.report.html.charts import charts
 from engine.report.origins import Origins
+from engine.report.policy import policy
 from engine.report.recorded import Recorded
 from engine.report.section import ARROWS, Notes, Section, bounds, ratio_text
 from engine.report.tables import value_text
@@ -178,7 +177,7 @@ def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **
     )
     environment.filters["visible"] = visible
     return environment.get_template(template).render(
-        policy=_policy(scripts),
+        policy=policy(scripts),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         data=Markup(in_script(visible_record(data))),
@@ -284,12 +283,6 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
 
 def _part(section: Section) -> Part:
     return Part(section.title, section.columns, tuple(cells for cells, _ in section.rows))
-
-
-def _policy(scripts: Iterable[str]) -> str:
-    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def _own(name: str) -> str:

@@ -24,6 +24,7 @@ from engine.report import flame
 from engine.report.flame import Profile
 from engine.tracing import stacks
 from tests.support.benchcall import Bench
+from tests.support.browser import Browser
 from tests.support.made_run import make_run
 
 OLD = {"main;exec;plan": 10, "main;exec;run": 80, "main;gone": 10}
@@ -62,7 +63,7 @@ def cells(run: Path) -> list[Cell]:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r"^const data = (.*);$", page, re.M)
+    found = re.search(r'<script type="application/json" id="data">(.*)</script>', page)
     assert found
     data: dict[str, Any] = json.loads(found[1])
     return data
@@ -320,6 +321,26 @@ def test_the_real_page_needs_nothing_from_elsewhere(runs: Path, tmp_path: Path) 
     page = to.read_text()
     assert "differentialColorMapper" in page
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+
+
+@pytest.mark.outside
+def test_a_browser_draws_it_and_runs_nothing_that_a_symbol_holds(tmp_path: Path) -> None:
+    name = "<img src=x onerror=owned=1></script><script>owned=2</script>"
+    old, new = (Profile(f"{name} {build}", {f"main;{name};exec": build, "main;other": 9}) for build in (16, 17))
+    (tmp_path / "graph.html").write_text(flame.page("l.i1", "delete", new, old))
+    with Browser() as browser:
+        browser.open(tmp_path / "graph.html")
+        frames = "[...document.querySelectorAll('#chart g.frame')]"
+        assert browser.evaluate(f"{frames}.map(each => each.__data__.data.name).includes({json.dumps(name)})")
+        assert browser.problems == []
+        browser.evaluate(f"{frames}.forEach(each => each.dispatchEvent(new MouseEvent('mouseover')))")
+        browser.evaluate(f"{frames}[1].dispatchEvent(new MouseEvent('click'))")
+        browser.evaluate("document.querySelector('#search').value = 'exec'")
+        browser.evaluate("document.querySelector('#controls').requestSubmit()")
+        assert "search: 17 of 26" in browser.evaluate("document.querySelector('#details').textContent")
+        browser.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=owned=3>')")
+        browser.evaluate("new Promise(done => setTimeout(done, 300))")
+        assert browser.evaluate("typeof owned") == "undefined"
 
 
 def test_versions_that_come_to_their_main_loop_in_other_ways_are_compared_from_there_on() -> None:
