@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 HOST = "host"  # the kernel that runs here now
+BOOT = "boot"  # the kind of event with which a guest begins to boot: {"cell", "after": the newest attempt then}
 EEVDF_SINCE = (6, 6)  # the scheduler of ordinary tasks; before it CFS
 
 Provenance = Literal["nixpkgs", "distro", "local", "host"]  # `host`: this machine is booted into it

@@ -45,9 +45,9 @@ DISK_FORMAT = ("-q", "-F", "-O", "^orphan_file", "-E", "lazy_itable_init=0,lazy_
 LINE_MAX_BYTES = 64 << 20
 CONSOLE_MAX_BYTES = 4 << 20
 TAIL_LINES = 200
-TOLD_LINES = 3
 END_TIMEOUT_S = 10.0
 PANIC = "Kernel panic"
+NOISE = ("clocksource", "tsc:", "hrtimer:", "random:", "perf: interrupt")  # what kernels say of a slow emulator
 TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount root")
 
 
@@ -246,21 +246,24 @@ class Guest:
         except subprocess.TimeoutExpired:
             self.kill()
             code = -signal.SIGKILL
-        lines = [line for line in self.tail if line.strip()]
         trouble = self.trouble()
         if status is not None:
             why = "the program in the guest was killed" if status == 137 else f"it ended with exit code {status}"
         elif code < 0:
             why = f"qemu was ended by {signal.Signals(-code).name}"
         else:
-            panicked = any(PANIC in line for line in lines)
+            panicked = any(PANIC in line for line in self.tail)
             why = "the guest stopped answering, or powered off" if code == 0 else f"qemu ended with exit code {code}"
             why = "the guest's kernel panicked" if panicked else why
-        return " | ".join([why, *(trouble or lines[-TOLD_LINES:])])
+        return " | ".join([why, *(trouble or self.last_message())])
 
     def trouble(self) -> list[str]:
         """The first of the console's last lines that tells of trouble, if any does."""
         return [line for line in self.tail if any(word in line for word in TROUBLE)][:1]
+
+    def last_message(self) -> list[str]:
+        """The last line of the console that says something, if any does."""
+        return [line for line in self.tail if line.strip() and not any(word in line for word in NOISE)][-1:]
 
     def _keep(self, received: bytes) -> None:
         kept = received[: self._room]

@@ -102,9 +102,9 @@ def line(view: ViewState) -> str:
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
     if view.abreast is not None and view.step is not None:
         return visible("  ".join(_parts_abreast(view, view.abreast, view.step.name)))
-    number = min(view.cells_done + view.cells_failed + 1, view.cells)
     kernel = "" if view.cell.subject.kernel == HOST else f" {view.cell.subject.kernel}"
-    parts = [f"cell {number}/{view.cells}{_left(view)}", f"{view.cell.subject.name}{kernel} r{view.cell.repeat}"]
+    number = f"cell {view.cell.ordinal + 1}/{view.cells}{_left(view)}"
+    parts = [number, f"{view.cell.subject.name}{kernel} r{view.cell.repeat}"]
     if view.step is None or view.doing:
         return visible("  ".join([*parts, view.doing]))
     parts.append(view.step.name)

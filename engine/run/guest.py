@@ -27,6 +27,7 @@ from typing import Any
 
 import engine
 from engine.core.errors import UserError
+from engine.core.kernel import BOOT
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted, parsed
 from engine.core.text import visible
@@ -77,6 +78,8 @@ class GuestAttempt:
         make_passable(self._folder)
         reason = ""
         self._keep_configuration()
+        (last,) = self._journal.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
+        self._journal.add_event(BOOT, time.monotonic_ns(), {"cell": self._cell.id, "after": last})
         self._journal.commit()
         self._receiver = Receiver(self._journal.database, self._cell.id)
         try:
@@ -150,7 +153,7 @@ class GuestAttempt:
                 if asked_s is not None and now_s - asked_s > self._times(STOP_S):
                     return f"{self._stop.reason}: the guest did not end by itself"
                 if late := self._late(now_s - self._begun_s):
-                    return " | ".join([late, *list(guest.tail)[-3:]])
+                    return " | ".join([late, *guest.last_message()])
             self._hear(0)
             if self._fault is not None:
                 raise self._fault

@@ -30,6 +30,7 @@ from engine.view.moment import last_second, machine_over, role_means
 from engine.view.reached import SETTLED_S, agreement
 from engine.view.reached import fraction as fraction_of
 from engine.view.schedule import Planned, left_s, planned
+from engine.view.starting import booting, waiting
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import ViewState, machine
@@ -158,6 +159,12 @@ class Player:
         if running:
             wanted = outcome.wanted(self.manifest, self._decisions)
             blank = replace(blank, left_s=left_s(wanted, attempts, now_ns, abreast=self.manifest.sliced))
+        if running and (guest := booting(self.reader, attempts)) is not None:
+            now_ns = self._clock.monotonic_ns()
+            doing = f"booting its kernel: {(now_ns - guest.started_ns) / 1e9:.0f} s"
+            return replace(
+                blank, cell=self._cells.get(guest.cell), doing=doing, at_ns=now_ns, wall_ns=self._clock.wall_ns()
+            )
         if not attempts:
             return replace(
                 blank, doing="starting the engine" if running else "no cell was started; r in Launch resumes the run"
@@ -168,7 +175,7 @@ class Player:
             view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
         if step is None:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
-            doing = self._waiting("starting the server", attempt, attempt.started_ns) if running else view.doing
+            doing = waiting(self.reader, "starting the server", attempt, attempt.started_ns) if running else view.doing
             return replace(view, doing=doing, at_ns=at_ns, wall_ns=self._wall(attempt, at_ns))
         self._series = {each.id: self._series_of(each) for each in (step, *(side for _, side in beside))}
         series = self._series[step.id]
@@ -176,7 +183,7 @@ class Player:
         if running and attempt.state == "running" and step.state == "running":
             return self._at(view, attempt, series, max(now_ns, series.newest_ns), beside)
         if running:
-            doing = self._waiting(f"after {step.name}", attempt, step.ended_ns or step.started_ns)
+            doing = waiting(self.reader, f"after {step.name}", attempt, step.ended_ns or step.started_ns)
             view = replace(view, doing=doing)
         return self._at(view, attempt, series, step.ended_ns or series.newest_ns, beside)
 
@@ -210,11 +217,6 @@ class Player:
 
     def _finished(self) -> set[str]:
         return outcome.finished(self.manifest, list(self._attempts.values()))
-
-    def _waiting(self, between: str, attempt: Attempt, since_ns: int) -> str:
-        """Where in a cell the engine is between steps, and after a colon what it waits for if that takes long."""
-        waits = self.reader.events(attempt=attempt.id, kinds=("progress",))
-        return f"{between}: {waits[-1].data.get('text', '')}" if waits and waits[-1].started_ns >= since_ns else between
 
     # Replay
 

@@ -65,6 +65,8 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
 
     assert bench("resume", "--detach").returncode == 0
     engine = bench.engine_pid()
+    wait_for(lambda: guests_of(engine), "the first guest again")
+    assert "linux" not in (line := bench("watch", "--once").stdout) and "6.1-distro r1  booting its kernel: " in line
     bench.await_step("select.c1", 2, BOOT_S)
     assert bench("mark", "seen").returncode == 0
     begun = bench.await_step("select.c1", 3, BOOT_S)
@@ -137,6 +139,15 @@ def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
     guest = booted(panic, GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version), found, tmp_path)
     assert guest.ending(None).startswith("the guest's kernel panicked | ")
     assert "Kernel panic - not syncing: sysrq triggered crash" in guest.ending(None)
+
+
+def test_the_reason_is_what_the_console_said_last_and_no_noise(tmp_path: Path) -> None:
+    found = tools.find(print, tmp_path)
+    said = "#!/bin/sh\necho 'the last that is said'\nfor n in 1 2 3; do echo \"clocksource: watchdog $n\"; done\n"
+    command = f"{said}sleep 2\necho o > /proc/sysrq-trigger\nsleep 60\n"
+    guest = booted(command, GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version), found, tmp_path)
+    assert "clocksource: watchdog 3" in "\n".join(guest.tail)
+    assert guest.ending(None) == "the guest stopped answering, or powered off | the last that is said"
 
 
 def test_tunables_are_restored_when_the_engine_is_killed(bench: Bench, label: str) -> None:

@@ -1,0 +1,39 @@
+"""What the engine does where no step runs: a kernel boots, a server starts, something is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from engine.core.kernel import BOOT
+from engine.journal.reader import JournalReader
+from engine.journal.rows import Attempt
+
+ENDED = {"finished": "has finished", "failed": "has failed", "interrupted": "was stopped"}  # by state
+
+
+@dataclass(frozen=True, slots=True)
+class Booting:
+    """A cell whose guest boots: it begins its attempt only then. `started_ns` is by the host's clock."""
+
+    cell: str
+    started_ns: int
+
+
+def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | None:
+    """The cell whose guest boots now; None where the newest guest has begun its attempt."""
+    events = reader.events(kinds=(BOOT,)) if reader.manifest.kernels else []
+    if not events or max((attempt.id for attempt in attempts), default=0) != events[-1].data.get("after"):
+        return None
+    return Booting(str(events[-1].data.get("cell")), events[-1].started_ns)
+
+
+def waiting(reader: JournalReader, between: str, attempt: Attempt, since_ns: int) -> str:
+    """Where in a cell the engine is between steps, and after a colon what it waits for if that takes long.
+
+    Of an attempt that has ended nothing is waited for.
+    """
+    if attempt.state != "running":
+        return f"the cell {ENDED.get(attempt.state, attempt.state)}"
+    waits = reader.events(attempt=attempt.id, kinds=("progress",))
+    return f"{between}: {waits[-1].data.get('text', '')}" if waits and waits[-1].started_ns >= since_ns else between
