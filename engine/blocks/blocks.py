@@ -13,11 +13,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from engine.blocks import machines
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.host.account import bound_to_engine
@@ -25,7 +26,6 @@ from engine.postgres import nix
 from engine.postgres.derivation import read_derivation
 
 EXPRESSION = Path(__file__).with_name("block.nix")
-FEATURE = "pgbed-bench"
 TRIES = 3
 POLL_S = 0.2
 END_S = 10.0  # that Nix has to tell its builders that it ends
@@ -36,7 +36,6 @@ FAILED = re.compile(rf"builder for {NAME} failed with exit code (\d+)")
 FAILED_THERE = re.compile(rf"build of {NAME} on '[^']+' failed: .*failed with exit code (\d+)")
 HERE = "this machine"
 NOBODY = re.compile(r"is required to build|required system or feature not available|[Uu]nable to start any build")
-REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
 LOST = re.compile(r"error: (.+)")
 
 Progress = Callable[[str], None]
@@ -44,7 +43,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's derivation and what it makes. `state`: cached, measured, failed; `builder` is who measured it."""
+    """A block's derivation and what it makes. `state`: cached, measured, failed; `builder` is who measured it.
+
+    Without a state it is to be measured. `refused` says that no builder takes it.
+    """
 
     number: int
     drv: str
@@ -53,6 +55,7 @@ class Block:
     builder: str = ""
     tries: int = 0
     reason: str = ""
+    refused: bool = False
 
 
 def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> list[Block]:
@@ -77,46 +80,38 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
 def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -> list[Block]:
     """Has all blocks measured that are not in the store; returns them with what became of each.
 
-    Raises UserError where no builder takes any, and none has been measured before.
+    A block whose builder is lost begins again at once, on another builder where there is one. Raises UserError where no
+    builder takes any, and none has been measured before.
     """
     found = {b.number: replace(b, state="cached") if nix.is_valid(b.out) else b for b in blocks}
     for block in found.values():
         if block.state:
             progress(f"block {block.number}: cached: measured before, not again (--again measures again)")
-    refused: list[Block] = []
-    for number in range(1, TRIES + 1):
-        missing = [block for block in found.values() if not block.state]
-        if not missing:
-            break
-        log, seen = _run(missing, builders, progress)
-        told = {int(block): code for block, code in FAILED.findall(log) if seen.get(int(block)) == HERE}
-        told |= {int(block): code for block, code in FAILED_THERE.findall(log)}
-        nobody = _nobody(log, builders) if NOBODY.search(log) else ""
-        for block in missing:
-            after = replace(block, builder=seen.get(block.number, block.builder), tries=number)
-            if nix.is_valid(block.out):
-                after = replace(after, state="measured")
-                progress(f"block {block.number}: measured{_on(after)}")
-            elif block.number in told:
-                after = replace(after, state="failed", reason=_reason(log, f"its run ended with {told[block.number]}"))
-                progress(f"block {block.number}: failed{_on(after)}: {after.reason}")
-            elif block.number not in seen and nobody:
-                after = replace(after, state="failed", reason=nobody)
-                refused.append(after)
-            else:
-                lost = [text for text in LOST.findall(log) if "dependencies" not in text]
-                reason = visible(lost[0])[:200] if lost else "its builder has ended"
-                last = number == TRIES
-                after = replace(after, state="failed" if last else "", reason=reason)
-                again = "given up" if last else "tried again"
-                begun = "lost" if block.number in seen else "not begun"
-                progress(f"block {block.number}: {begun}{_on(after)}: {reason}; {again}")
-            found[block.number] = after
-        if len(refused) == len(found):
-            raise UserError(refused[0].reason)
-        for block in refused:
-            progress(f"block {block.number}: not begun: {block.reason}")
-        refused.clear()
+    missing = [block for block in found.values() if not block.state]
+    if missing:
+        machines.check(builders)
+    calls = [_begin(missing, builders)] if missing else []
+    try:
+        while calls:
+            for call in list(calls):
+                for block in _look(call, builders, progress):
+                    found[block.number] = block
+                    begun = block.number in call.seen
+                    if not block.refused:
+                        progress(_words(block, begun))
+                    if not block.state:  # by itself, as it does not wait for the others
+                        calls.append(_begin([block], machines.without(builders, block.builder) if begun else builders))
+                if not call.blocks:
+                    calls.remove(call)
+                    _end([call])
+            time.sleep(POLL_S)
+    finally:
+        _end(calls)
+    refused = [block for block in found.values() if block.refused]
+    if len(refused) == len(found):
+        raise UserError(refused[0].reason)
+    for block in refused:
+        progress(f"block {block.number}: not begun: {block.reason}")
     return list(found.values())
 
 
@@ -133,40 +128,95 @@ def link(block: Block, folder: Path) -> Path:
     return path
 
 
-def _run(blocks: Sequence[Block], builders: str | None, progress: Progress) -> tuple[str, dict[int, str]]:
-    """Nix's log of realising these, and who began which; Nix is ended with whoever waits for it."""
+@dataclass(slots=True)
+class _Call:
+    """Nix at work on some blocks: those that it has still to measure, what it has said, and who has begun which."""
+
+    blocks: dict[int, Block]
+    process: subprocess.Popen[bytes]
+    log: int
+    said: bytearray = field(default_factory=bytearray)
+    rest: bytes = b""
+    seen: dict[int, str] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)  # builders that cannot be reached, of which this was said
+
+
+def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
+    """Has Nix realise these; it ends with whoever waits for it."""
     command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going"]
     if builders is not None:
         command += ["--builders", builders]
     if nix.over_hostpkgs():  # as for servers
         command += ["--option", "sandbox", "false", "--option", "substituters", ""]
-    seen: dict[int, str] = {}
-    with TemporaryDirectory(dir=nix.cache_folder()) as folder:
-        log = Path(folder) / "log"
-        with log.open("wb") as sink:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=sink,
-                preexec_fn=bound_to_engine(signal.SIGTERM),
-            )
+    log = os.memfd_create("nix")
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        preexec_fn=bound_to_engine(signal.SIGTERM),
+    )
+    return _Call({block.number: replace(block, tries=block.tries + 1) for block in blocks}, process, log)
+
+
+def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
+    """What has become of its blocks since the last look; those that are left remain with it."""
+    ended = call.process.poll() is not None  # before its log is read
+    new = os.pread(call.log, os.fstat(call.log).st_size, len(call.said))
+    call.said += new
+    call.rest = _tell(call.rest + new + (b"\n" if ended else b""), call.seen, progress)
+    log = call.said.decode(errors="replace")
+    for place, why in machines.unreachable(log).items():
+        if place not in call.away:
+            call.away.add(place)
+            progress(f"{place} cannot be reached: {why}")
+    over = {int(number): code for number, code in FAILED.findall(log)}
+    told = {number: code for number, code in over.items() if call.seen.get(number) == HERE}
+    told |= {int(number): code for number, code in FAILED_THERE.findall(log)}
+    nobody = machines.why_none(log, builders) if ended and NOBODY.search(log) else ""
+    return [
+        _settled(call.blocks.pop(number), call.seen.get(number, ""), log, told.get(number), nobody)
+        for number in list(call.blocks)
+        if ended or number in over
+    ]
+
+
+def _settled(block: Block, builder: str, log: str, code: str | None, nobody: str) -> Block:
+    """What has become of a block; without a state it is to be tried again."""
+    block = replace(block, builder=builder or block.builder)
+    last = "failed" if block.tries == TRIES else ""
+    if nix.is_valid(block.out):
+        return replace(block, state="measured")
+    if code is not None:
+        return replace(block, state="failed", reason=_reason(log, f"its run ended with {code}"))
+    if nobody and not builder:
+        first = block.tries == 1  # later not all builders were asked
+        return replace(block, state="failed" if first else last, reason=nobody, refused=first)
+    before = log.partition(f"error: builder for '{block.drv}'")[0]
+    lost = [text for text in LOST.findall(before) if "dependencies" not in text and not text.startswith("builder for")]
+    return replace(block, state=last, reason=visible(lost[-1])[:200] if lost else "its builder has ended")
+
+
+def _words(block: Block, begun: bool) -> str:
+    if block.state == "measured":
+        return f"block {block.number}: measured{_on(block)}"
+    if block.state == "failed" and block.tries < TRIES:
+        return f"block {block.number}: failed{_on(block)}: {block.reason}"
+    then = "given up" if block.state else "tried again"
+    return f"block {block.number}: {'lost' if begun else 'not begun'}{_on(block)}: {block.reason}; {then}"
+
+
+def _end(calls: Sequence[_Call]) -> None:
+    """Ends what still runs of these."""
+    for call in calls:
+        call.process.terminate()
+    for call in calls:
         try:
-            with log.open("rb") as said:
-                rest = b""
-                while process.poll() is None:
-                    rest = _tell(rest + said.read(), seen, progress)
-                    time.sleep(POLL_S)
-                _tell(rest + said.read() + b"\n", seen, progress)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(END_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-        return log.read_text(errors="replace"), seen
+            call.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            call.process.kill()
+            call.process.wait()
+        os.close(call.log)
 
 
 def _tell(said: bytes, seen: dict[int, str], progress: Progress) -> bytes:
@@ -187,33 +237,3 @@ def _reason(log: str, otherwise: str) -> str:
     """What `bench` said within a build that failed."""
     told = re.findall(r"bench: (.+)", log)
     return visible(told[-1])[:300] if told else otherwise
-
-
-def _nobody(log: str, builders: str | None) -> str:
-    refused = {place: visible(why)[:200] for place, why in REFUSED.findall(log)}
-    if refused:
-        why = "; ".join(f"{visible(place)}: {text}" for place, text in refused.items())
-        return f"no builder can be reached: {why}"
-    if builders == "" or (builders is None and not _configured()):
-        return (
-            f"there are no builders: name them in /etc/nix/machines, or with --builders "
-            f"'ssh-ng://USER@HOST {os.uname().machine}-linux - 1 1 {FEATURE}'"
-        )
-    return (
-        f"no builder takes a block: one is needed that offers the feature {FEATURE} for {os.uname().machine}-linux; "
-        "add it to that machine's line in --builders or /etc/nix/machines, and to system-features in its nix.conf"
-    )
-
-
-def _configured() -> bool:
-    """Whether Nix knows of any builders."""
-    command = ["nix", "--extra-experimental-features", "nix-command", "show-config", "--json"]
-    asked = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    try:
-        value = str(json.loads(asked.stdout)["builders"]["value"])
-    except (ValueError, KeyError, TypeError):
-        return True
-    if value.startswith("@"):
-        file = Path(value[1:])
-        value = file.read_text(errors="replace") if file.is_file() else ""
-    return any(line.strip() and not line.strip().startswith("#") for line in re.split(r"[;\n]", value))

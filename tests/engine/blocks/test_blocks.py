@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from engine.blocks.plan import check
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.request import Request
-from engine.postgres import builds, nix
+from engine.postgres import builds
 from tests.support.smalltree import make_tree
 
 HASH = "0" * 32
@@ -35,22 +36,27 @@ def test_a_block_is_told_once_by_what_is_new_in_the_log() -> None:
     assert said == ["block 1: begun on ssh-ng://b", "block 2: begun on ssh-ng://b"]
 
 
+NIX_STORE = """#!/bin/sh
+if [ "$1" = --check-validity ]; then test -e {folder}/$2; exit; fi
+echo "$@" >> {folder}/calls
+{script}
+"""
+DRV = "/nix/store/{}-pgbed-block-{}.drv"
+LINE = "ssh-ng://{} x86_64-linux - 1 1 pgbed-bench"
+
+
 @pytest.fixture
-def realised(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[tuple[int, ...]], int], list[Block]]:
-    """Realises blocks over a Nix that measures these in turn, and then has no builder left; prints what is said."""
+def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, int, str], list[Block]]:
+    """Realises blocks over a Nix that is this script; an output is a file. Prints what is said."""
 
-    def realised(rounds: Sequence[tuple[int, ...]], count: int) -> list[Block]:
-        valid: set[str] = set()
-        turns = iter(rounds)
-
-        def run(missing: Sequence[Block], *_: object) -> tuple[str, dict[int, str]]:
-            done = next(turns, ())
-            valid.update(f"out{number}" for number in done)
-            return ("error: lost\n" if done else NOBODY), dict.fromkeys(done, "b")
-
-        monkeypatch.setattr(nix, "is_valid", lambda out: out in valid)
-        monkeypatch.setattr(blocks, "_run", run)
-        return realise([Block(n, f"drv{n}", f"out{n}") for n in range(1, count + 1)], "b", print)
+    def realised(script: str, count: int, builders: str = LINE.format("b")) -> list[Block]:
+        program = tmp_path / "bin" / "nix-store"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(NIX_STORE.format(folder=tmp_path, script=script.format(folder=tmp_path)))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
+        return realise([Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)], builders, print)
 
     return realised
 
@@ -58,15 +64,62 @@ def realised(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[tuple[int, .
 def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
     realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = realised([(1, 3)], 4)
+    found = realised(f'touch {{folder}}/out1 {{folder}}/out3\necho "{NOBODY.strip().format("")}" >&2', 4)
     assert [(block.number, block.state) for block in found] == [
         (1, "measured"), (2, "failed"), (3, "measured"), (4, "failed"),
     ]  # fmt: skip
     assert "no builder takes a block" in found[1].reason
     said = capsys.readouterr().out
     assert said.count("block 2: not begun: no builder takes a block") == 1 and "block 1: measured" in said
+
+
+def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[Block]]) -> None:
+    nobody = f'echo "{NOBODY.strip().format("")}" >&2'
     with pytest.raises(UserError, match="no builder takes a block"):
-        realised([], 2)
+        realised(nobody, 2)
+    with pytest.raises(
+        UserError, match="no builder takes a block: 'garbage' does not offer the feature pgbed-bench; a"
+    ):
+        realised(nobody, 2, "garbage")
+    with pytest.raises(UserError, match="'ssh://a', 'ssh://b' do not offer the feature"):
+        realised(nobody, 2, "ssh://a x86_64-linux - 1 1 kvm ; ssh://b")
+    with pytest.raises(UserError, match="--builders @/no/file: no such file"):
+        realised(nobody, 2, "@/no/file")
+    away = (
+        'echo "ssh: Could not resolve hostname b: Name or service not known" >&2\n'
+        "echo \"cannot build on 'ssh-ng://b': error: cannot open connection to remote store 'ssh-ng://b': "
+        f'error: unexpected end-of-file" >&2\n{nobody}'
+    )
+    reason = "no builder can be reached: ssh-ng://b: ssh: Could not resolve hostname b: Name or service not known"
+    with pytest.raises(UserError, match=f"^{reason}$"):
+        realised(away, 2)
+
+
+def test_a_block_that_is_lost_begins_again_at_once_and_elsewhere(
+    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one, two = (DRV.format(HASH, number) for number in (1, 2))
+    # The second block ends only after the first has been measured by another call.
+    script = f"""case $* in
+  *block-2*)
+    echo "building '{one}' on 'ssh-ng://a'..." >&2
+    echo "building '{two}' on 'ssh-ng://b'..." >&2
+    echo "error: unexpected end-of-file" >&2
+    echo "error: builder for '{one}' failed with exit code 1;" >&2
+    until [ -e {{folder}}/out1 ]; do sleep 0.1; done
+    touch {{folder}}/out2 ;;
+  *)
+    echo "building '{one}' on 'ssh-ng://b'..." >&2
+    touch {{folder}}/out1 ;;
+esac"""
+    found = realised(script, 2, " ; ".join(map(LINE.format, "ab")))
+    assert [(block.state, block.builder, block.tries) for block in found] == [
+        ("measured", "ssh-ng://b", 2), ("measured", "ssh-ng://b", 1),
+    ]  # fmt: skip
+    said = capsys.readouterr().out
+    assert "block 1: lost on ssh-ng://a: unexpected end-of-file; tried again" in said
+    first, second = (tmp_path / "calls").read_text().splitlines()
+    assert "ssh-ng://a" in first and "ssh-ng://a" not in second and LINE.format("b") in second
 
 
 def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(

@@ -246,7 +246,7 @@ def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Far
 @pytest.mark.parametrize(
     ("change", "builders", "told"),
     [
-        ("", "big-parallel", f"no builder takes a block: one is needed that offers the feature {FEATURE}"),
+        ("", "big-parallel", f"ssh-ng://{ACCOUNTS[1]}@127.0.0.1' do not offer the feature {FEATURE}; a "),
         ("", "", "there are no builders: name them in /etc/nix/machines, or with --builders"),
         ('builds = ["mine=/opt/pg", "16.3-prebuilt"]', FEATURE, "there is no folder /opt/pg"),
         ('configs = ["my.conf"]', FEATURE, "my.conf is of this machine, not on"),

@@ -1,0 +1,97 @@
+"""Nix's builders by their lines: which of them offer to measure, which remain without one, why none takes a block."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+FEATURE = "pgbed-bench"
+COLUMNS_OF_FEATURES = (5, 6)  # those that it has, and those without which it takes nothing
+REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
+NO_REASON = "unexpected end-of-file"  # what Nix says of a connection of which ssh has said more on the line before
+NIX_ITSELF = ("building ", "copying ", "this derivation", "these ", "warning:", " ")
+SHOWN_CHARS = 200
+
+
+def check(builders: str | None) -> None:
+    """Raises UserError where there are no builders, or none of them offers to measure, and names them."""
+    known = lines(builders)
+    offering = [line for line in known if any(FEATURE in _column(line, place) for place in COLUMNS_OF_FEATURES)]
+    # Without builders of any kind this machine may be one, by its own nix.conf.
+    if offering or not known:
+        return
+    named = ", ".join(f"'{visible(line.split()[0])}'" for line in known)
+    raise UserError(
+        f"no builder takes a block: {named} {'does' if len(known) == 1 else 'do'} not offer the feature {FEATURE}; a "
+        f"builder is '{_example()}', in --builders or /etc/nix/machines, and has it in system-features of its nix.conf"
+    )
+
+
+def without(builders: str | None, place: str) -> str | None:
+    """The builders but for one; all of them where there is no other."""
+    known = lines(builders)
+    others = [line for line in known if line.split()[0] not in (place, place.removeprefix("ssh://"))]
+    offering = any(FEATURE in _column(line, at) for line in others for at in COLUMNS_OF_FEATURES)
+    return "\n".join(others) if offering and len(others) < len(known) else builders
+
+
+def unreachable(log: str) -> dict[str, str]:
+    """The builders that Nix could not reach, and why; ssh's own words where Nix has none."""
+    found, before = {}, ""
+    for line in log.splitlines():
+        if match := REFUSED.search(line):
+            own = NO_REASON in match[2] and before and not before.startswith(NIX_ITSELF)
+            found[visible(match[1])] = visible(before if own else match[2])[:SHOWN_CHARS]
+        before = line
+    return found
+
+
+def why_none(log: str, builders: str | None) -> str:
+    """Why nobody took a block, by what Nix has said."""
+    if refused := unreachable(log):
+        return f"no builder can be reached: {'; '.join(f'{place}: {why}' for place, why in refused.items())}"
+    if not lines(builders):
+        return f"there are no builders: name them in /etc/nix/machines, or with --builders '{_example()}'"
+    return (
+        f"no builder takes a block: one is needed that offers the feature {FEATURE} for {os.uname().machine}-linux; "
+        "add it to that machine's line in --builders or /etc/nix/machines, and to system-features in its nix.conf"
+    )
+
+
+def lines(builders: str | None) -> list[str]:
+    """The lines of these builders, or of those that Nix knows. Raises UserError for a file that cannot be read."""
+    value = _known_to_nix() if builders is None else builders
+    found = []
+    for line in re.split(r"[;\n]", value):
+        if line.strip().startswith("@"):
+            path = Path(line.strip()[1:])
+            if builders is not None and not path.is_file():
+                raise UserError(f"--builders {visible(line.strip())}: no such file")
+            found += path.read_text(errors="replace").splitlines() if path.is_file() else []
+        else:
+            found.append(line)
+    return [line.strip() for line in found if line.strip() and not line.strip().startswith("#")]
+
+
+def _known_to_nix() -> str:
+    command = ["nix", "--extra-experimental-features", "nix-command", "show-config", "--json"]
+    asked = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    try:
+        return str(json.loads(asked.stdout)["builders"]["value"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _column(line: str, place: int) -> list[str]:
+    columns = line.split()
+    return columns[place].split(",") if place < len(columns) else []
+
+
+def _example() -> str:
+    return f"ssh-ng://USER@HOST {os.uname().machine}-linux - 1 1 {FEATURE}"
