@@ -89,11 +89,14 @@ choose_package_set() {
   esac
 }
 
+# Whoever calls this runs the scripts of the clone's owner already; what git would run by the clone's settings, it does not.
+in_clone() { git -c safe.directory="$root" -c core.fsmonitor=false -C "$root" "$@"; }
+
 # The state of what `nix run` would build from: the tracked files as they are now, or every file where there is no git.
 source_key() {
   {
-    if git -C "$root" rev-parse HEAD 2> /dev/null; then
-      git -C "$root" diff HEAD
+    if in_clone rev-parse HEAD 2> /dev/null; then
+      in_clone diff HEAD
     else
       find "$root" \( -name .bench -o -name runs \) -prune -o -type f -exec sha256sum {} +
     fi
@@ -101,18 +104,31 @@ source_key() {
 }
 
 # built ATTRIBUTE: its store path. Built once per state of the source; a link keeps it from garbage collection and
-# spares the next call an evaluation.
+# spares the next call an evaluation. In a clone of somebody else's it is what was built there, or what this user builds.
 built() {
-  local state link
+  local state link place=$root/.bench from=$flake
   state=$(source_key)-$PGBED_PACKAGE_SET
-  link=$root/.bench/$state/$1
+  if [ ! -e "$place/$state/$1/" ] && [ ! -w "$root" ]; then
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/pgbed/bench
+    if [ ! -w /nix/var/nix/db ] && [ ! -S /nix/var/nix/daemon-socket/socket ]; then
+      say "this state of $root is not built, and $(id -un) may not write to the Nix store: let" \
+        "$(stat -c %U "$root") call $root/bench once, or install Nix with its daemon"
+      exit 2
+    fi
+  fi
+  link=$place/$state/$1
   if [ ! -e "$link/" ]; then
     say "building $1 over $PGBED_PACKAGE_SET"
-    mkdir -p "$root/.bench/$state"
-    find "$root/.bench" -mindepth 1 -maxdepth 1 ! -name "$state" -exec rm -r {} +
+    mkdir -p "$place/$state"
+    find "$place" -mindepth 1 -maxdepth 1 ! -name "$state" -exec rm -r {} +
+    if [ "$place" != "$root/.bench" ]; then # Nix reads no other user's working tree
+      from=path:$place/$state/source
+      mkdir -p "${from#path:}"
+      (cd "$root" && in_clone ls-files -z | tar -c --null -T -) | tar -x -C "${from#path:}"
+    fi
     # `set -e` does not reach into the $(…) that this is called in.
     # Thrice quiet: nothing about the lock file, which is not written with another package set; errors are still printed.
-    nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$flake#$1" >&2 || exit
+    nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$from#$1" >&2 || exit
   fi
   readlink -f "$link"
 }

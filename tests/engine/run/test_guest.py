@@ -143,11 +143,14 @@ def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
 
 def test_the_reason_is_what_the_console_said_last_and_no_noise(tmp_path: Path) -> None:
     found = tools.find(print, tmp_path)
-    said = "#!/bin/sh\necho 'the last that is said'\nfor n in 1 2 3; do echo \"clocksource: watchdog $n\"; done\n"
-    command = f"{said}sleep 2\necho o > /proc/sysrq-trigger\nsleep 60\n"
-    guest = booted(command, GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version), found, tmp_path)
-    assert "clocksource: watchdog 3" in "\n".join(guest.tail)
-    assert guest.ending(None) == "the guest stopped answering, or powered off | the last that is said"
+    noise = 'for n in 1 2 3; do echo "clocksource: watchdog $n"; done'
+    job = Job(f"#!/bin/sh\necho 'the last that is said'\n{noise}\nsleep 600\n", (), {}, "tmpfs:64m", watchdog_s=60)
+    machine = GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version)
+    with Guest(kernels.resolve(UNDER[0], print), machine, found, job, tmp_path / "console.log") as guest:
+        while not guest.over and "clocksource: watchdog 3" not in guest.tail:
+            guest.lines(1.0)
+        guest.process.kill()
+        assert guest.ending(None) == "qemu was ended by SIGKILL | the last that is said"
 
 
 def test_tunables_are_restored_when_the_engine_is_killed(bench: Bench, label: str) -> None:
