@@ -14,6 +14,7 @@ from tui.compare.table import SHORT
 from tui.glossary import GLOSSARY, words_on
 from tui.history.text import cell_columns, run_columns
 from tui.live.text import COLUMNS, TIMES
+from tui.screens.over import _key_lines
 
 SCREENS = Path(__file__).parent / "screens"
 PLAIN = {"when", "host", "build", "builds", "kernel", "took", "flags", "load", "state", "tags", "run", "role",
@@ -66,3 +67,18 @@ def test_help_turns_from_keys_to_figures_and_back(recording: Path, size: tuple[i
         assert "live.zoom" in text()
 
     drive(script, recording, recording.parent, size=size)
+
+
+@pytest.mark.parametrize(("mode", "first"), [("compare", "b"), ("live", "space"), ("launch", "space")])
+def test_the_keys_that_matter_come_before_those_that_everybody_knows(recording: Path, mode: str, first: str) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        screen = pilot.app.screen
+        while screen.unready:  # type: ignore[attr-defined]
+            await pilot.pause(0.02)
+        pressed = ["".join(line[0][0].split()[:1]) for line in _key_lines(screen)]  # type: ignore[arg-type]
+        everywhere = pressed.index("everywhere")
+        moves = [pressed.index(key) for key in ("up", "down", "left", "right", "pageup", "home") if key in pressed]
+        assert pressed[0] == first and len(moves) > 1
+        assert not [key for key in pressed[min(moves) : everywhere] if len(key) == 1]
+
+    drive(script, recording, recording.parent, screen=mode, size=(130, 36))

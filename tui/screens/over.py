@@ -22,6 +22,7 @@ from tui.screens.settling import Settling
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
+MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end")
 WORD_CELLS, HELP_CELLS = 16, 70  # of the help: the words on its left, and all of a row
 
 Choice = tuple[str, str]  # what is given back, what is shown
@@ -187,7 +188,13 @@ def _word_lines(text: str) -> list[Line]:
 def _key_lines(of: Screen[object]) -> list[Line]:
     lines: list[Line] = []
     rows = keys.holding(of)
-    for id in sorted(rows, key=lambda id: id.startswith("app.")):
+
+    def use(id: str) -> int:
+        """Those of the last row come first, those that everybody knows after the screen's others."""
+        active, pressed = rows[id]
+        return 3 if id.startswith("app.") else 2 if pressed[0] in MOVES else int(not active.binding.show)
+
+    for id in sorted(rows, key=use):
         if id == "app.launch":
             lines.append(line(("everywhere", "strong")))
         active, pressed = rows[id]
