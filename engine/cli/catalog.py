@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 import workloads as registry
-from engine.analysis import probe_cost
 from engine.cli.options import JSON, OUT
 from engine.cli.output import PlainConsole, echo, echo_json
 from engine.core.kernel import HOST, scheduler_of
@@ -28,7 +27,6 @@ from engine.postgres import configs as config_tables
 from engine.postgres import own_builds
 from engine.postgres.builds import age, catalog
 from engine.postgres.nix import no_catalogue
-from engine.tracing import selection
 from engine.view.run_summary import RunSummary, read_run
 from workloads.options import options_of
 
@@ -104,7 +102,7 @@ def workloads() -> Listing:
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
-    """All that a plan can choose from: rows of each kind, and of the runs in `out`.
+    """All that a plan can choose from: rows of each kind, and of the runs in `out`; but probes, which take longer.
 
     Options are as `workloads.options.Option` has them.
     """
@@ -114,7 +112,6 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
         "configs": configs().rows,
         "workloads": workloads().rows,
         "kernels": kernels().rows,
-        "probes": probes(out).rows,
         "runs": runs(out).rows,
         "loads": [
             {"workload": each.name, "description": each.description, "steps": dict(each.sizes().steps)}
@@ -132,6 +129,9 @@ def presets() -> Listing:
 
 def probes(out: Path) -> Listing:
     """One row per probe, with its state on this machine, and what it was measured to cost here (`probe_cost.Cost`)."""
+    from engine.analysis import probe_cost  # these load drivers, and ask bpftrace: the other lists do not wait for it
+    from engine.tracing import selection
+
     measured = probe_cost.known(out)
     rows = [
         {**row, "measured": [asdict(cost) for cost in measured if row["probe"] in cost.probes]}
@@ -263,5 +263,5 @@ def list_runs(out: Path, as_json: bool) -> None:
 @OUT
 @JSON
 def list_choices(out: Path, as_json: bool) -> None:
-    """All that a plan can choose from, and the runs there are, as one JSON object: one process instead of six."""
+    """What a plan can choose from but probes, and the runs there are, as one JSON object: one process for all."""
     echo_json(choices(out))

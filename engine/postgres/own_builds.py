@@ -17,11 +17,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import urllib.error
-import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from http.client import HTTPException
 from pathlib import Path
 
 import msgspec
@@ -134,6 +131,10 @@ def _published(version: str) -> str:
 
 
 def _fetched(url: str, otherwise: str = "") -> bytes:
+    import urllib.error  # here, as this loads all of HTTP and of TLS, and every list of builds would wait for it
+    import urllib.request
+    from http.client import HTTPException
+
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
             body: bytes = answer.read(ANSWER_MAX_BYTES)

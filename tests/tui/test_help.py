@@ -75,7 +75,7 @@ def test_the_keys_that_matter_come_before_those_that_everybody_knows(recording: 
         screen = pilot.app.screen
         while screen.unready:  # type: ignore[attr-defined]
             await pilot.pause(0.02)
-        pressed = ["".join(line[0][0].split()[:1]) for line in _key_lines(screen)]  # type: ignore[arg-type]
+        pressed = ["".join(line[0][0].split()[:1]) for line in _key_lines(screen)]
         everywhere = pressed.index("everywhere")
         moves = [pressed.index(key) for key in ("up", "down", "left", "right", "pageup", "home") if key in pressed]
         assert pressed[0] == first and len(moves) > 1

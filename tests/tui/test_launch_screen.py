@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from engine.core.request import Request
 from engine.journal import runs
 from tests.support.driving import check_screen, place_of, shown_keys
 from tests.support.driving_launch import launched, notice, settled, typed, until
+from tests.support.made_run import make_run
 from tui import bench as asked
 from tui.launch.panel import Panel
 from tui.launch.screen import LaunchScreen
@@ -31,8 +33,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `bench` said once about a machine and a plan, so that the picture is the same everywhere."""
     counted = {"cell_count": 6, "cell_s": 97, "total_s": 583, "needed_bytes": 988_859_083, "free_bytes": 77_400_000_000,
                "noise": NOISE, "steps": ["l.i0", "l.x", "l.i1", "qr100"]}  # fmt: skip
+    choices = json.loads((ANSWERS / "choices.json").read_text())
     said = {
-        "list": (0, (ANSWERS / "choices.json").read_text()),
+        "list": (0, json.dumps(choices)),
+        "probes": (0, json.dumps(choices["probes"])),
         "doctor": (0, (ANSWERS / "doctor.json").read_text()),
         "run": (0, json.dumps(counted)),
     }
@@ -319,3 +323,35 @@ def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(a
         assert "such as 400k or 20M; empty: 400,000" in " ".join(shown.split()), shown
 
     launched(act, tmp_path)
+
+
+def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = json.loads((ANSWERS / "choices.json").read_text())
+    said = {"list": json.dumps(choices), "probes": json.dumps(choices["probes"]),
+            "doctor": (ANSWERS / "doctor.json").read_text()}  # fmt: skip
+    allowed = {word: asyncio.Event() for word in ("list", "probes", "doctor")}
+
+    async def run(*arguments: str, console: object = None) -> tuple[int, str, str]:
+        await allowed[arguments[0]].wait()
+        return 0, said[arguments[0]], ""
+
+    monkeypatch.setattr(asked, "run", run)
+    monkeypatch.setattr(runs, "is_held", lambda: False)
+    (make_run(tmp_path / "20261118-1", builds=("16.3", "17.0"), repeats=1) / "cells").mkdir(exist_ok=True)
+
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        def shown() -> str:
+            return pilot.app.screen_text()  # type: ignore[attr-defined, no-any-return]
+
+        assert "17  [ ] 17.0" in shown() and "16  [ ] 16.3" in shown()
+        assert shown().count("looking") == 4  # ready plans, probes, steps, preflight
+        allowed["list"].set()
+        await until(pilot, lambda: "[x] l.i1" in shown())
+        assert shown().count("looking") == 2 and "18.6" in shown()
+        allowed["probes"].set()
+        await until(pilot, lambda: "planstats" in shown())
+        assert shown().count("looking") == 1
+        allowed["doctor"].set()
+        await until(pilot, lambda: "looking" not in shown())
+
+    launched(act, tmp_path, ready=False)

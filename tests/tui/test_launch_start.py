@@ -30,7 +30,6 @@ from tests.support.driving_launch import launched, notice, settled, typed, until
 from tests.support.made_run import make_run
 from tui import bench
 from tui.app import Bench
-from tui.launch.items import Choices
 from tui.launch.panel import Panel
 from tui.launch.plan import with_build, with_option
 from tui.launch.screen import LaunchScreen
@@ -261,7 +260,7 @@ def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: 
         await until(pilot, lambda: bool(screen.trouble) and bool(screen.checks))
         assert screen.trouble.startswith("the list of builds in /nonexistent/catalog.json cannot be read")
         assert "? the list of builds" in pilot.app.screen_text()  # type: ignore[attr-defined]
-        assert screen.offer == Choices()
+        assert not screen.offer.builds
 
     launched(act, out, ready=False)
 

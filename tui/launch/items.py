@@ -33,7 +33,7 @@ Change = Callable[[], Request]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to choose from: rows as `bench list` gives them."""
+    """What there is to choose from: rows as `bench list` gives them, and `bench probes list`."""
 
     builds: tuple[Row, ...] = ()
     configs: tuple[Row, ...] = ()

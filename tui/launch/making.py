@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -134,7 +135,8 @@ class PlanScreen(BenchScreen):
         return launch_view.small(self.plan, self.estimate, self.trouble, self.check_items(), self.offer)
 
     def on_mount(self) -> None:
-        """Asks what there is, then how the machine is."""
+        """Asks what there is, then how the machine is; shows meanwhile what is known."""
+        self.offer = Choices(builds=launch_ready.recent(self.context.out))
         self.ask_choices()
 
     def look(self) -> None:
@@ -152,17 +154,25 @@ class PlanScreen(BenchScreen):
 
     @work(group="choices", exclusive=True, exit_on_error=False)
     async def ask_choices(self, look: bool = True) -> None:
-        """Asks `bench` what there is to choose from, and how fit the machine is, one after the other: the second
-        looks how busy it is."""
+        """Asks `bench` what there is to choose from, which probes there are, and how fit the machine is, one after the
+        other: probes take longer than the rest, and the last looks how busy the machine is.
+        """
+        out = ("--out", str(self.context.out))
         try:
-            self.offer = Choices.of(await bench.ask_json("list", "choices", "--out", str(self.context.out)))
+            self.offer = replace(Choices.of(await bench.ask_json("list", "choices", *out)), probes=self.offer.probes)
         except UserError as error:
-            self.trouble = str(error)
+            self.trouble, self.offer = str(error), Choices()
         self._asked = True
         self.draw()
         self.catch_up()
-        if look:
-            await self._look()
+        if not look:
+            return
+        try:
+            self.offer = replace(self.offer, probes=tuple(await bench.ask_json("probes", "list", *out)))
+        except UserError as error:
+            self.bench.complain(error)
+        self.draw()
+        await self._look()
 
     def progress(self, text: str) -> None:
         """Says what is being done; nothing when it is over."""
@@ -245,14 +255,18 @@ class PlanScreen(BenchScreen):
         panel.cursor = max(0, min(panel.cursor, len(items) - 1))
         note = {
             "builds": f"{len(self.plan.builds)} chosen" + (f" /{self._find}" if self._find else ""),
-            "checks": launch_view.counted(items) if self.checks else "looking",
+            "checks": launch_view.counted(items) if self.checks else "",
         }.get(str(panel.id), "")
         focused = panel.has_focus or (panel.id == "builds" and self.has_class("-finding"))
+        known = bool(self.checks) if panel.id in ("probes", "checks") else self._asked
         grid, cells = panel.grid, panel.size.width
         panel.top = grid[1].start
         panel.show(
-            launch_view.panel(panel.look, items, panel.cursor, grid, cells, self.glyphs, focused=focused, note=note)
-        )
+            launch_view.panel(
+                panel.look, items, panel.cursor, grid, cells, self.glyphs, focused=focused, note=note,
+                instead="" if known else "looking",
+            )
+        )  # fmt: skip
         if focused:
             self._stood_on = panel
             self.fill(detail=launch_view.detail(panel.item, self.size.width))

@@ -1,6 +1,7 @@
 """Plans that are ready to start: what most people want to know, each with its time. Choosing one keeps the builds."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ from msgspec.structs import replace
 
 from engine.core.errors import UserError
 from engine.core.request import Request, refuse_password, request_of
+from engine.journal.manifest import read_manifest
+from engine.journal.runs import runs_in
 from tui.launch.items import Choices, Item, Question, Row
 from tui.launch.plan import version_key, with_build
+
+RECENT = 5  # runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,19 @@ def ready_plans(offer: Choices) -> tuple[Ready, ...]:
               bool(row["own_build"]))
         for row in rows
     )  # fmt: skip
+
+
+def recent(out: Path) -> tuple[Row, ...]:
+    """Builds of the newest runs, which are known before `bench` has said which there are."""
+    found: dict[str, Row] = {}
+    for run in runs_in(out)[:RECENT]:
+        with suppress(UserError):
+            found |= {
+                build.label: {"label": build.label, "version": build.version, "provenance": build.provenance}
+                for build in read_manifest(run).builds
+                if not build.attached
+            }
+    return tuple(found.values())
 
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:

@@ -46,10 +46,13 @@ def panel(
     *,
     focused: bool,
     note: str = "",
+    instead: str = "",
 ) -> list[Line]:
-    """A panel: its title with a rule, then the items that its grid shows, row by row."""
+    """A panel: its title with a rule, then the items that its grid shows, row by row; without any `instead`."""
+    waits = [line((f" {instead}", "dim"))] if instead and not items else []
     if look.inline:
-        return [fit(_inline(look, items, cursor, focused=focused), cells, glyphs.ellipsis)]
+        found = _inline(look, items, cursor, focused=focused)
+        return [fit((*found, *(waits[0] if waits else ())), cells, glyphs.ellipsis)]
     columns, seen = grid
     deep = -(-len(items) // columns)
     place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
@@ -61,7 +64,7 @@ def panel(
             item = _item(items[number], focused and number == cursor, look, each, glyphs)
             spans += [*item, (" " * max(0, each - width(item)), "")]
         lines.append(tuple(spans))
-    return lines
+    return lines + waits
 
 
 def grid(look: Look, count: int, cursor: int, cells: int, rows: int, top: int = 0) -> Grid:
