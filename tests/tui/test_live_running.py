@@ -91,7 +91,7 @@ def test_each_key_of_the_last_row_does_something_live(tmp_path: Path) -> None:
             "space": "PAUSED",
             "n": "1/2 STALL delete 3.0s: backend 4101 is stopped",
             "enter": " STALL ",
-            "z": "the whole step is no longer than 60 s",
+            "z": "i: delete  60 s",
             "i": "del/s",
             "m": "Marker for this moment",
             "question_mark": "keys of this screen",

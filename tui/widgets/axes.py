@@ -9,38 +9,48 @@ from engine.view.view_state import ViewState
 from tui.widgets.taken import Axis
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
-# The axis of a step whose length is not known yet: it doubles or so, instead of creeping.
+# The axis of a step whose length is not planned grows in these steps, instead of creeping.
 OVER = 1.02  # of what is planned: a step ends somewhat later
-LENGTHS_S = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 172800, 604800)
+LENGTHS_S = (
+    10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 450, 600, 900, 1200, 1800, 2700, 3600, 5400, 7200, 10800, 14400, 21600,
+    28800, 43200, 57600, 86400, 172800, 604800,
+)  # fmt: skip
+EARLY_S = 2.0  # before that nothing is expected of the speed so far
 
 
-def whole(step: StepRow, at_ns: int) -> Axis:
-    """The whole step; while its end is not known, a length that it has not reached yet."""
+def whole(step: StepRow, at_ns: int, fraction: float | None = None) -> Axis:
+    """The whole step; while its end is not known, its planned length, or that which follows from what is done of it."""
     start = step.started_ns
     at = min(at_ns, step.ended_ns or at_ns)
     if step.ended_ns is not None:
         return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
     begun_s, planned_s = (at - start) / SECOND_NS, OVER * float(step.plan.get("seconds") or 0)
-    return Axis(start, start + int((planned_s if planned_s >= begun_s else _roomy_s(begun_s)) * SECOND_NS), at)
+    length_s = planned_s if planned_s >= begun_s else _expected_s(begun_s, fraction)
+    return Axis(start, start + int(length_s * SECOND_NS), at)
 
 
-def active(abreast: Abreast) -> Axis:
+def active(abreast: Abreast, fraction: float | None = None) -> Axis:
     """The active time of servers side by side, from 0: as long as any of them worked, or is to work. At the shown's."""
     at = abreast.lane.active_at(abreast.at_ns)
     worked = max(lane.active_ns for lane in abreast.slices.lanes)
     if all(side.step.ended_ns is not None for side in abreast.sides):
         return Axis(0, max(worked, SECOND_NS), at)
-    return Axis(0, max(worked, int((abreast.planned_s or _roomy_s(worked / SECOND_NS)) * SECOND_NS)), at)
+    length_s = abreast.planned_s or _expected_s(worked / SECOND_NS, fraction)
+    return Axis(0, max(worked, int(length_s * SECOND_NS)), at)
 
 
 def of(view: ViewState) -> Axis:
     """The axis of what is shown; there is a step."""
     assert view.step is not None
-    return active(view.abreast) if view.abreast is not None else whole(view.step, view.at_ns)
+    if view.abreast is not None:
+        return active(view.abreast, view.fraction)
+    return whole(view.step, view.at_ns, view.fraction)
 
 
-def _roomy_s(length_s: float) -> float:
-    return next((length for length in LENGTHS_S if length >= length_s), length_s)
+def _expected_s(begun_s: float, fraction: float | None) -> float:
+    """A length of `LENGTHS_S` that has room for the step at its speed so far."""
+    wanted_s = begun_s / fraction if fraction and begun_s >= EARLY_S else begun_s
+    return next((length for length in LENGTHS_S if length >= wanted_s), wanted_s)
 
 
 def window(axis: Axis, seconds: int) -> Axis:
