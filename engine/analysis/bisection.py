@@ -5,8 +5,9 @@ measures one of them beside both ends at once; of each pair of clusters it has t
 commit and, r, of the bad end. 2x - r has the mean d where the commit is like the bad end and -d where it is like the
 good one, d being the ends' own log ratio. The likelihoods of both are Student's, with the spread within all judgements
 so far, and their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence
-that contradicts an earlier judgement takes the search back by itself. Commits that do not build are not told apart from
-the next one that does.
+that contradicts an earlier judgement takes the search back by itself. Commits that cannot be judged, as they do not
+build, are not told apart from the next one that can. What a judgement weighs may also come from counts of cells that
+failed: see `engine.analysis.counted`.
 """
 
 from __future__ import annotations
@@ -81,11 +82,16 @@ def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) ->
     return max(-MOST_WEIGHT, min(MOST_WEIGHT, found))
 
 
-def weights(ends: Ends, judgements: Sequence[Judgement]) -> dict[int, float]:
+def weighed(ends: Ends, judgements: Sequence[Judgement]) -> list[tuple[int, float]]:
+    """The commit and the weight of each judgement."""
+    return [(each.index, weight(each, ends, judgements)) for each in judgements]
+
+
+def weights(judged: Iterable[tuple[int, float]]) -> dict[int, float]:
     """The log likelihood ratio of bad to good of each commit that was judged, over all of its judgements."""
     found: dict[int, float] = {}
-    for each in judgements:
-        found[each.index] = found.get(each.index, 0.0) + weight(each, ends, judgements)
+    for index, each in judged:
+        found[index] = found.get(index, 0.0) + each
     return found
 
 
@@ -104,14 +110,15 @@ def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
     return _student(mean / error, freedom) - nearest > math.log(BETWEEN)
 
 
-def belief(count: int, ends: Ends, judgements: Sequence[Judgement], after: int = 0) -> Belief:
-    """Of `count` commits. What was judged up to `after` does not count: the search is for a change behind it."""
+def belief(count: int, judged: Iterable[tuple[int, float]], after: int = 0) -> Belief:
+    """Of `count` commits, by what each judgement weighs.
+
+    What was judged up to `after` does not count: the search is for a change behind it.
+    """
     logs = [0.0] * (count - after)
-    for judgement in judgements:
-        if judgement.index > after:
-            found = weight(judgement, ends, judgements)
-            for place in range(judgement.index - after):
-                logs[place] += found  # the first slow one is not behind it, if it is bad
+    for index, found in judged:
+        for place in range(index - after):
+            logs[place] += found  # the first slow one is not behind it, if it is bad
     most = max(logs)
     likely = [math.exp(log - most) for log in logs]
     total = math.fsum(likely)
@@ -119,7 +126,7 @@ def belief(count: int, ends: Ends, judgements: Sequence[Judgement], after: int =
 
 
 def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
-    """The commits that can be told apart: each that builds, with those before it that do not. The last one builds."""
+    """The commits that can be told apart: each that can be judged, with those before it that cannot; the last can."""
     found, first = [], after + 1
     for index in range(after + 1, count + 1):
         if index not in broken or index == count:

@@ -19,15 +19,17 @@ from engine.core.record import converted
 from engine.core.totals import judged_by
 
 
-def compare(paths: Sequence[Path], base: str | None = None) -> Comparison:
+def compare(paths: Sequence[Path], base: str | None = None, level: float | None = None) -> Comparison:
     """Compares all finished cells of the runs with those of the base (default: the first run's).
 
-    `base` is a build's label, a config's name, or a subject's name as the comparison prints it. Raises UserError
+    `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
+    verdicts, where it is another because this is not the only look at these runs. Raises UserError
     when a path is no run, when the runs have different workloads, and when there is no such base.
     """
     from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
 
     cells = compared_cells(paths, base)
+    cells = cells if level is None else replace(cells, level=level)
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
     units = {
         step.name: judged.unit

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from engine.core.cell_step import CellStep
 from engine.core.comparison import Comparison, LeftOutCell
 from engine.core.totals import Sla
 
+Fault = Literal["failed", "sla", "slower"]  # what may be wrong with a build
 Place = tuple[str, int]  # run and repeat: cells of one place are a pair
 
 FAILED = ("failed", "damaged")

@@ -1,4 +1,4 @@
-"""The command `bench bisect`: which commit made a step slower."""
+"""The command `bench bisect`: which commit made a step slower, miss its SLA, or fail."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engine.host.account import own_folder
 
 
 @click.command(cls=RunCommand, short_help="Find the commit that made a step slower.")
-@click.option("--good", required=True, metavar="REV", help="A revision that is fast.")
-@click.option("--bad", required=True, metavar="REV", help="A later one that is slower.")
+@click.option("--good", required=True, metavar="REV", help="A revision that is good.")
+@click.option("--bad", required=True, metavar="REV", help="A later one that is slower, misses its SLA or fails.")
 @click.option(
     "--repo", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The git repository of PostgreSQL."
 )
@@ -43,11 +43,18 @@ def bisect(
     out: Path,
     **values: Any,
 ) -> None:
-    """Find the commit between two revisions of PostgreSQL that made a step slower.
+    """Find the commit between two revisions of PostgreSQL that made a step slower, miss its SLA, or fail.
 
     Each commit that is looked at is built and measured beside both ends at once, as often as it takes to be sure; later
-    evidence may take the search back. The other options are those of `bench run`, for the workload. The same command
-    again continues a search that was stopped or has died.
+    evidence may take the search back. One that cannot be judged, as it does not build, or fails where the bad end does
+    not, is passed over. The other options are those of `bench run`, for the workload. The same command again continues
+    a search that was stopped or has died.
+
+    \b
+    Exit codes:
+      0    found
+      2    not found: the ends do not differ, or not clearly enough, or the command cannot be done
+      130  stopped by Ctrl-C, 143 by SIGTERM: the same command continues
     """
     from engine.cli import bisecting
 

@@ -55,6 +55,7 @@ int main(int argc, char **argv)
 SPIN = """\
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 ssize_t recv(int socket, void *buffer, size_t size, int flags)
@@ -63,6 +64,9 @@ ssize_t recv(int socket, void *buffer, size_t size, int flags)
     if (!real)
         real = (ssize_t (*)(int, void *, size_t, int)) dlsym(RTLD_NEXT, "recv");
     ssize_t got = real(socket, buffer, size, flags);
+    static int received;
+    if (SPIN < 0 && ++received > -(SPIN))
+        abort();
     if (got > 0)
         for (volatile long i = 0; i < SPIN; i++)
             ;
@@ -72,7 +76,10 @@ ssize_t recv(int socket, void *buffer, size_t size, int flags)
 
 
 def make_history(path: Path, server: Path, version: str, spins: Sequence[int | None]) -> list[str]:
-    """A commit for each number of loops, its hash; None is one that does not compile."""
+    """A commit for each number of loops, its hash; None is one that does not compile.
+
+    With a number below 0 server processes abort after so many messages.
+    """
     (path / "src" / "backend").mkdir(parents=True)
     (path / "contrib").mkdir()
     (path / "contrib" / "Makefile").write_text("all install:\n")

@@ -31,18 +31,19 @@ def search(
     judged: list[Judgement] = []
     after = 0
     while True:
-        now, parts = bisection.belief(count, ends, judged, after), bisection.groups(count, broken, after)
+        weighed = bisection.weighed(ends, judged)
+        now, parts = bisection.belief(count, weighed, after), bisection.groups(count, broken, after)
         found = bisection.found_in(now, parts, error)
         if found is None:
             index = bisection.next_commit(now, parts)
         else:
-            look = bisection.to_look_back(found, count, broken, bisection.weights(ends, judged))
+            look = bisection.to_look_back(found, count, broken, bisection.weights(weighed))
             if look is None:
                 return found, len(judged)
             index = look
         assert index not in broken and 0 < index < count
         judged.append(Judgement(index, measured(index)))
-        whole = bisection.weights(ends, judged)[index]
+        whole = bisection.weights(bisection.weighed(ends, judged))[index]
         if found is not None and whole < -math.log(bisection.LOOKS_BACK / error):
             after = index
 
@@ -83,8 +84,8 @@ def test_later_evidence_takes_the_search_back() -> None:
     ends = Ends((PLANTED, PLANTED * 1.02, PLANTED * 0.98))
     misled = Judgement(4, ((PLANTED, PLANTED),) * 3)
     better = [Judgement(4, ((0.0, PLANTED),) * 3)] * 2
-    assert max(bisection.belief(8, ends, [misled]).first[4:]) < 0.01
-    assert sum(bisection.belief(8, ends, [misled, *better]).first[4:]) > 0.99
+    assert max(bisection.belief(8, bisection.weighed(ends, [misled])).first[4:]) < 0.01
+    assert sum(bisection.belief(8, bisection.weighed(ends, [misled, *better])).first[4:]) > 0.99
 
 
 def test_two_changes_of_half_the_size_are_told_from_noise() -> None:

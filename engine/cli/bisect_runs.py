@@ -1,0 +1,114 @@
+"""The builds and runs of a search: what is begun, what is taken up again, and what is shown of it meanwhile."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from rich.text import Text
+
+from engine.analysis.results import load
+from engine.cli import start
+from engine.cli.output import PlainConsole
+from engine.core.text import visible
+from engine.host.files import is_name
+from engine.journal.lock import is_locked
+from engine.journal.runs import is_run, reference
+from engine.plan import planfile
+from engine.postgres import builds
+from engine.postgres.history import Commit
+from engine.report import follow
+
+LOG = "runs.log"
+STOPPED = "stopped; the same command continues the search"
+LOOK_S = 0.2  # between two looks at whether a run's engine is still there
+ENDED = ("finished", "alone", "failed", "damaged")
+
+
+class _Log(io.TextIOBase):
+    """The log of what runs print; its newest line is shown."""
+
+    def __init__(self, file: TextIO, show: Callable[[str], None]) -> None:
+        self._file, self._show = file, show
+
+    def write(self, text: str) -> int:
+        if lines := text.strip().splitlines():
+            self._show(lines[-1])
+        return self._file.write(text)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+@contextmanager
+def logged(folder: Path) -> Iterator[PlainConsole]:
+    """A console that writes to the log in a folder; on a terminal its newest line is shown, too."""
+    terminal = PlainConsole(stderr=True)
+    with (folder / LOG).open("a") as log:
+        if not terminal.is_terminal:
+            yield PlainConsole(force_terminal=False, file=log)
+            return
+        with terminal.status("") as status:
+
+            def show(line: str) -> None:
+                status.update(Text(visible(line), no_wrap=True, overflow="ellipsis"))
+
+            yield PlainConsole(force_terminal=False, file=cast(TextIO, _Log(log, show)))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a search builds and runs: its repository, its folder, where it says what happens, and what runs print."""
+
+    repository: Path
+    folder: Path
+    say: Callable[[str], None]
+    console: PlainConsole
+
+
+def build(place: Place, name: str, commit: Commit) -> str:
+    """Builds a commit where it is not there yet; what --pg calls it."""
+    spec = f"{name}=git:{place.repository}@{commit.hash}"
+    builds.resolve([spec], lambda text: place.console.print(text, soft_wrap=True), place.folder / ".builds")
+    return spec
+
+
+def measured(
+    place: Place, entries: Mapping[str, Any], commits: Mapping[str, Commit], begun: Callable[[str], None]
+) -> str:
+    """Makes a run of commits, by what each is called in it; its name, which `begun` is told before it begins."""
+    request = planfile.request({**entries, "builds": [build(place, name, commit) for name, commit in commits.items()]})
+    prospect = start.prepare_shown(request, place.folder, place.console)
+    begun(prospect.manifest.run)
+    code = start.start(prospect, place.folder, place.console, detach=False)
+    if code == start.STOPPED:
+        place.say(STOPPED)
+        sys.exit(code)
+    return prospect.manifest.run
+
+
+def ended(place: Place, run: str) -> bool:
+    """Whether a run that was begun has come to its end; waits for it where it is still measured."""
+    path = place.folder / run
+    if not is_name(run) or not is_run(path):
+        return False
+    if is_locked(path):
+        place.say(f"  waiting for run {run}, which was begun before and is still measured")
+        try:
+            follow.follow(path, place.console)
+            while is_locked(path):
+                time.sleep(LOOK_S)
+        except KeyboardInterrupt:
+            place.say(f"run {run} goes on; to stop it: bench stop {reference(path)}")
+            raise
+    if all(cell.state in ENDED for cell in load(path).cells):
+        place.say(f"  taking the result of run {run}, which was begun before")
+        return True
+    place.say(f"  run {run} was stopped before its end; measuring anew")
+    return False
