@@ -36,6 +36,7 @@ from workloads.pgbench.ends import Ends
 from workloads.pgbench.initialization import initialize
 from workloads.pgbench.log import parse
 from workloads.pgbench.program import APPLICATION, Failed, Pgbench
+from workloads.pgbench.scripts import timed
 from workloads.pgbench.slices import Slices, logged_by_line
 from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
 from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
@@ -375,7 +376,7 @@ def _run(spec: Spec, page: Page) -> None:
     with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
         for script in spec.scripts:
             if not script.builtin:
-                (Path(folder) / script.name).write_text(script.text)
+                (Path(folder) / script.name).write_text(timed(script))
         if spec.step["kind"] == "init":
             found = initialize(spec, page, Path(folder))
             # What is found of a load beside another says nothing of that.

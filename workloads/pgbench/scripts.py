@@ -39,6 +39,9 @@ sign sqrt stddev string_agg substr substring sum to_char to_date to_timestamp tr
 """
 READ_ONLY_CALLS = frozenset(CALLED.split())
 SLEEP = re.compile(r"\bpg_sleep(_for|_until)?\s*\(", re.I)
+# The last command of each file. pgbench reads its clock anew when it has waited, and after a command of its own. Where
+# answers are there at once it would not, and log a transaction of 0 us: one in a hundred of short ones.
+CLOCK = "\\set pgbed_ended 0"
 # How pgbench says which command of which script failed, both from 0: one of SQL, or one of its own, whose reason is
 # the line before.
 OF_SQL = re.compile(r"client \d+ script (\d+) (?:aborted in )?command (\d+) query \d+:\s*(.*)", re.S)
@@ -61,6 +64,11 @@ class Script:
 
 
 BUILTIN = {"select": "select-only", "tpcb": "tpcb-like", "simple": "simple-update"}
+
+
+def timed(script: Script) -> str:
+    """The text of a script's file: its own, and at the end what makes pgbench read its clock."""
+    return f"{script.text}\n\n{CLOCK}\n"  # two line ends, as its last line may go on
 
 
 def read(spec: str) -> Script:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from workloads.pgbench.scripts import CLOCK
+
 # label -> name in the report. Versions differ in which they print; see the pattern of each.
 COUNTS = {
     "number of transactions actually processed": "processed",
@@ -47,6 +49,8 @@ def parse(text: str) -> dict[str, Any]:
         elif HEADING.match(line.strip()):
             listing = True
         elif listing and (told := STATEMENT.match(line)):
+            if told.group(3) == CLOCK:
+                continue
             failures, retries = (*map(int, told.group(2).split()), 0, 0)[:2]
             statements.append(
                 {

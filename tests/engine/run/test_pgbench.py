@@ -122,6 +122,20 @@ def test_own_scripts_have_weights_variables_and_connections_of_their_own(
     assert weights == [("one.sql", 3), ("two.sql", 1), ("select-only", 2)]
 
 
+@pytest.mark.parametrize(("text", "reported"), [("SELECT 1;\n", 0), ("\\set a 2\nSELECT 1;\nSELECT :a;\n", 3)])
+def test_no_transaction_of_a_script_is_logged_as_taking_no_time(
+    bench: Bench, label: str, tmp_path: Path, text: str, reported: int
+) -> None:
+    script = tmp_path / "quick.sql"
+    script.write_text(text)
+    words = ("--clients", "1", "--transactions", "20000", "--log-every", "1")
+    totals = run(bench, label, f"pgbench:{script}", *words)["script.c1"]["totals"]
+    histogram = dict(totals.roles["pgbench"].histogram)
+    assert sum(histogram.values()) > 15_000 and not [us for us in histogram if us < 3]
+    told = [each["statement"] for each in totals.report.get("statements", [])]
+    assert len(told) == reported and not any("pgbed" in each for each in told)
+
+
 def test_under_a_rate_lateness_and_what_was_skipped_are_recorded(bench: Bench, label: str, tmp_path: Path) -> None:
     slow = tmp_path / "slow.sql"
     slow.write_text("SELECT pg_sleep(0.05);\n")
