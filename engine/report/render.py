@@ -202,7 +202,7 @@ def footer(comparison: Comparison) -> list[str]:
     if comparison.pairs == 1:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:
-        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 5 in slices, 4 or 6 whole cells")
+        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 4 or 6")
     elif comparison.pairs and all(ratio.verdict == "none" for ratio in comparison.ratios):
         lines.append("ratios with 95 % intervals, each by itself; there are no verdicts")
     elif comparison.pairs:

@@ -83,7 +83,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
     step = 2 if interleave == "cells" else 1  # an even number of whole cells balances their order
     return (
         _number("repeats", repeats_of(plan, estimate),
-                "cells per build; a verdict needs 3; better 5 in slices, or 4 or 6 whole cells",
+                "cells per build; a verdict needs 3; better 4 or 6, so that each is first as often",
                 lambda value: replace(plan, repeats=value or 1, until_known=False), own["repeats"], step=step,
                 least=step),
         _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
@@ -92,7 +92,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
                 "slices: servers side by side, driven in turns in all steps but index builds; cells: one server at a "
                 "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
-        _yes("until known", plan.until_known, "ends as soon as all is known: looks after 3, 5 and 8 pairs in slices",
+        _yes("until known", plan.until_known, "ends as soon as all is known: looks after 4, 6 and 8 pairs in slices",
              lambda value: replace(plan, until_known=value, repeats=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
              detail="minutes: time for the whole run, which ends before the pair that would take longer; empty: none",

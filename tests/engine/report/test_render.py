@@ -148,7 +148,7 @@ def test_one_pair_says_that_there_is_no_verdict(tmp_path: Path) -> None:
     assert "no verdict can be given; at least 3 pairs are needed: leave out --repeats" in text
     assert "slower" not in text
     two = " ".join(printed(compare([make_run(tmp_path / "two", repeats=2)])).split())
-    assert "no verdict can be given yet; 3 are needed, better 5 in slices, 4 or 6 whole cells" in two
+    assert "no verdict can be given yet; 3 are needed, better 4 or 6" in two
 
 
 def test_a_run_without_results_says_so(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from engine.analysis.comparison import compare
-from engine.core.model import LOOKS, Build, Cell, Look
+from engine.core.model import LOOKS, Build, Cell, Look, Subject
+from engine.core.request import CELLS, PAIRS
 from engine.core.totals import StepTotals
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.journal.writer import JournalWriter
+from engine.plan.schedule import interleave
 from engine.run.ending import Ending
 from engine.view.run_summary import read_run
 from tests.support.benchcall import Bench, nothing_left
@@ -46,18 +48,18 @@ def decided(run: Path, passed: int) -> int:
 
 
 def test_a_run_ends_at_the_look_at_which_every_step_is_known(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, looks=LOOKS, noise=0.0005, effects={("17.0", "qr100"): 0.9})
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, effects={("17.0", "qr100"): 0.9})
     assert read_run(run).state == "unfinished"
-    assert decided(run, 3) == 3
+    assert decided(run, 4) == 4
     (look,) = decisions(run)
-    assert (look["pairs"], look["level"], look["unknown"]) == (3, 0.025, [])
-    assert look["text"] == "every step is known after 3 pairs"
+    assert (look["pairs"], look["level"], look["unknown"]) == (4, 0.025, [])
+    assert look["text"] == "every step is known after 4 pairs"
     summary = read_run(run)
-    assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 6, 6, 3)
+    assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
     comparison = compare([run])
     assert not comparison.left_out, "cells that were never wanted are none that are missing"
     assert any("verdicts are at 2.5%, not at 5%" in finding for finding in comparison.findings)
-    assert decided(run, 3) == 3 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
+    assert decided(run, 4) == 4 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
 
 
 def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
@@ -66,8 +68,8 @@ def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
     def environment(cell: Cell) -> dict[str, Any]:
         return ENVIRONMENT | {"storage": {"filesystem": cell.subject.build, "read_ahead_kb": 128}}
 
-    run = made(tmp_path / "r", 3, looks=LOOKS, noise=0.0005, environments=environment)
-    assert decided(run, 3) == 8
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, environments=environment)
+    assert decided(run, 4) == 8
     assert decisions(run)[0]["unknown"] == ["l.i0", "l.x", "l.i1", "qr100"]
 
 
@@ -95,10 +97,10 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
     def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, rate_target_per_s=300.0) if step == "qr100" else totals
 
-    run = made(tmp_path / "r", 3, looks=LOOKS, noise=0.0005, change=late)
-    assert decided(run, 3) == 3
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, change=late)
+    assert decided(run, 4) == 4
     (found,) = decisions(run)
-    assert found["text"] == "every step is known after 3 pairs, but for those whose verdicts are withheld: qr100"
+    assert found["text"] == "every step is known after 4 pairs, but for those whose verdicts are withheld: qr100"
 
 
 def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path) -> None:
@@ -110,15 +112,15 @@ def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path)
 
 
 def test_what_is_not_known_is_looked_at_again_and_named(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, looks=LOOKS, noise=0.03)
-    assert decided(run, 3) == 8
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.03)
+    assert decided(run, 4) == 8
     (look,) = decisions(run)
     assert (
-        look["unknown"] and "after 3 pairs not known: l.i0" in look["text"] and "next look is after 5" in look["text"]
+        look["unknown"] and "after 4 pairs not known: l.i0" in look["text"] and "next look is after 6" in look["text"]
     )
     assert read_run(run).state == "unfinished"
-    between = made(tmp_path / "s", 4, looks=LOOKS, noise=0.0005)
-    assert decided(between, 4) == 8 and decisions(between) == []
+    between = made(tmp_path / "s", 5, looks=LOOKS, noise=0.0005)
+    assert decided(between, 5) == 8 and decisions(between) == []
 
 
 def test_the_last_look_ends_nothing_but_is_recorded(tmp_path: Path) -> None:
@@ -133,7 +135,14 @@ def test_the_looks_levels_add_up_to_that_of_one() -> None:
     assert sum(look.level for look in LOOKS) == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize(("pairs", "level"), [(3, 0.025), (4, 0.012), (5, 0.012), (6, 0.013), (8, 0.013)])
+@pytest.mark.parametrize("pairs", [CELLS, PAIRS, *(look.pairs for look in LOOKS)])
+def test_each_of_two_servers_is_the_first_as_often(pairs: int) -> None:
+    subjects = Subject("16.3", "auto"), Subject("17.0", "auto")
+    firsts = [cell.subject for cell in interleave(subjects, pairs)[::2]]
+    assert firsts.count(subjects[0]) == firsts.count(subjects[1])
+
+
+@pytest.mark.parametrize(("pairs", "level"), [(3, 0.025), (4, 0.025), (5, 0.012), (6, 0.012), (8, 0.013)])
 def test_verdicts_are_given_at_the_level_of_the_look(tmp_path: Path, pairs: int, level: float) -> None:
     """A run that time ended between two looks is judged as at the one that it was on the way to."""
     from engine.analysis.comparison import compared_cells
@@ -173,9 +182,9 @@ def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 4, minutes=15.0)
     assert decided(run, 4) == 4
     assert read_run(run).state == "finished" and read_run(run).planned == 8
-    known = made(tmp_path / "s", 3, minutes=60.0, looks=LOOKS, noise=0.0005)
-    assert decided(known, 3) == 3 and decisions(known)[-1]["unknown"] == []
-    assert decided(known, 3) == 3, "more time does not make it go on"
+    known = made(tmp_path / "s", 4, minutes=60.0, looks=LOOKS, noise=0.0005)
+    assert decided(known, 4) == 4 and decisions(known)[-1]["unknown"] == []
+    assert decided(known, 4) == 4, "more time does not make it go on"
 
 
 def test_repeats_that_fail_take_their_time_too(tmp_path: Path) -> None:
@@ -209,7 +218,7 @@ def test_a_run_until_known_looks_between_its_pairs(toy: tuple[Bench, str]) -> No
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
     found = decisions(bench.run)
-    assert [look["pairs"] for look in found] == [3, 5, 8][: len(found)]
+    assert [look["pairs"] for look in found] == [4, 6, 8][: len(found)]
     assert found[-1]["unknown"] == [] or found[-1]["pairs"] == 8
     assert found[-1]["text"] in done.stdout
     assert len(bench.attempts()) == 2 * found[-1]["pairs"]
@@ -254,7 +263,7 @@ def test_ends_that_cannot_be_are_refused(
 def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[[int | str], Build]) -> None:
     plan = ("--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--dry-run")
     known = bench(*plan, "--until-known")
-    assert "3 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
+    assert "4 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
     timed = bench(*plan, "--minutes", "10")
     assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
     found = json.loads(bench(*plan, "--minutes", "10", "--json").stdout)
