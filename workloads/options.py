@@ -34,6 +34,7 @@ class Option:
     `unset` says what leaving it out means where that is no value; `repeated` options are given once for each item;
     `excludes` names options that cannot be given together with it. One `argument` of a workload may also stand behind
     its name: WORKLOAD:VALUE. `unit` is what a bare number is in.
+    `least` and `most` may be given, `above` may not.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Option:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    above: float | None = None
     metavar: str = ""
     flag: str = ""
     aliases: Sequence[str] = ()
@@ -63,6 +65,8 @@ class Option:
         what = f"a list of {several}" if self.many else one
         if self.least is not None and self.most is not None:
             return f"{what} from {self.least:g} to {self.most:g}"
+        if self.above is not None:
+            return f"{what} greater than {_plain(self.above)}" + (f", at most {self.most:g}" if self.most else "")
         return what if self.least is None else f"{what} of at least {self.least:g}"
 
     def parsed(self, text: str) -> Any:
@@ -87,6 +91,8 @@ class Option:
         for one in value if self.many and isinstance(value, (list, tuple)) else (value,):
             if self.least is not None and one < self.least:
                 return f"{one:,} is too small: give at least {_plain(self.least)}"
+            if self.above is not None and one <= self.above:
+                return f"{one:,} is too small: give a number greater than {_plain(self.above)}"
             if self.most is not None and one > self.most:
                 return f"{one:,} is too large: give at most {_plain(self.most)}"
         return ""
@@ -179,5 +185,6 @@ def _option(field: inspect.Field) -> Option:
         choices=tuple(map(str, of.values)) if isinstance(of, inspect.LiteralType) else (),
         least=getattr(of, "ge", None),
         most=getattr(of, "le", None),
+        above=getattr(of, "gt", None),
         **{"flag": "--" + field.name.replace("_", "-"), **(meta.extra or {})},
     )

@@ -23,7 +23,8 @@ from engine.core.errors import UserError
 from engine.core.request import Request, loads_of, shown
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
-from workloads import of_preset, workload, workloads
+from workloads import modules, of_preset, workload, workloads
+from workloads.combined.names import arms_of
 from workloads.names import UnknownName
 from workloads.options import Option, checked, given, options_of
 
@@ -99,6 +100,8 @@ def take(values: dict[str, Any]) -> Request:
     try:
         name, arms = asked.workload, asked.arms
         if typed.keys() & {"workload", "arms"}:  # then what the file says of either does not hold
+            if len(single := arms_of(typed.get("arms", ()), modules())) == 1:
+                raise ValueError(f"--arms {single[0]}: nothing to compare it with; name two or more, or use --workload")
             name, argument, arms = loads_of(typed.get("workload"), typed.get("arms", ()))
             asked = msgspec.structs.replace(asked, with_options=())
         elif "preset" in typed:

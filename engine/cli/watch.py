@@ -72,7 +72,10 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 @click.option("--ssh-option", "ssh_options", multiple=True, metavar="NAME=VALUE", help="Confirm an option of ssh.")
 @click.option("--yes", is_flag=True, help="Do not ask before this machine is booted, where each cell has a boot.")
 def resume(folder: Path, plain: bool, **how: Any) -> None:
-    """Continue a run that was stopped, or whose engine died. Finished cells are not run again."""
+    """Continue a run that was stopped, or whose engine died. Finished cells are kept.
+
+    In slices the pair that was under way is run again as a whole; what was recorded of it stays, and is not counted.
+    """
     from engine.cli import start
 
     sys.exit(start.resume(folder, console(plain), **how))

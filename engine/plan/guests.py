@@ -55,7 +55,7 @@ def check(request: Request) -> scheduler.Tunables:
         raise UserError("--guest-pin: name as many different CPUs as the guest has (--guest-cpus)")
     if request.guest_memory is not None:
         try:
-            memory = size_bytes(request.guest_memory, "MB")
+            memory = _memory_bytes(request.guest_memory)
         except UserError as error:
             raise UserError(f"--guest-memory {visible(str(error))}") from None
         if memory < LEAST_MB * MB:
@@ -85,11 +85,17 @@ def _check_huge_pages(wanted_mb: int) -> None:
         raise UserError(f"--guest-huge-pages: {needed} free ones are needed, and {free} are there{missing}")
 
 
+def _memory_bytes(asked: str) -> int:
+    """The bytes of 1GB, also where it is written as 1G, 1GiB or 1g; a bare number is in MB. Raises UserError."""
+    found = re.fullmatch(r"([\d.]+)\s*([mgt])(i?b)?", asked.strip(), re.I)
+    return size_bytes(f"{found[1]}{found[2].upper()}B" if found else asked, "MB")
+
+
 def memory_mb(request: Request, machine: Machine) -> int:
     """A guest's memory. Raises UserError where the machine has too little."""
     most = machine.memory_bytes // MB - SPARE_MB
     asked = request.guest_memory
-    wanted = size_bytes(asked, "MB") // MB if asked else max(LEAST_MB, machine.memory_bytes // MB // 2)
+    wanted = _memory_bytes(asked) // MB if asked else max(LEAST_MB, machine.memory_bytes // MB // 2)
     if wanted > most:
         raise UserError(
             f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} beside the "

@@ -25,7 +25,7 @@ from engine.core.text import visible
 from engine.host.files import read_text
 from engine.plan import presets
 from engine.postgres import configs
-from workloads import workload
+from workloads import workload, workloads
 from workloads.names import UnknownName
 from workloads.options import checked, given, options_of
 
@@ -80,6 +80,9 @@ def _checked(entries: Mapping[str, Any]) -> Request:
                             f"{name} is no option of {asked.workload}, but of {part.name}, which is beside it: give it "
                             f"as --with {name}=VALUE"
                         )
+                every = (option for each in workloads() for option in options_of(each.options))
+                if flag := next((option.flag for option in every if option.name == name), None):
+                    raise UserError(f"workload {asked.workload} has no option {flag}")
                 raise unknown("option", name, known | {option.name for option in options_of(Request)})
         # What slices may put in place of an option is seen by whether it was given: then also where it is the default.
         also = () if asked.interleave == "cells" else asked.options

@@ -87,6 +87,8 @@ def read(spec: str) -> Script:
             own = [name for name in BUILTIN.values() if path and name.startswith(path)]
             if len(own) == 1:
                 return Script(own[0], int(weight))
+            if file.exists():
+                raise ValueError(f"script {path}: {'a folder' if file.is_dir() else 'not a plain file'}; give a script")
             names = ", ".join(BUILTIN.values())
             raise ValueError(f"script {path}: no such file, and none of pgbench's own scripts: {names}")
         if file.stat().st_size > MAX_BYTES:

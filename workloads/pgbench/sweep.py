@@ -20,7 +20,11 @@ def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, A
     numbers = DEFAULT_CLIENTS if options.clients is None else options.clients
     if not numbers:
         raise ValueError("--clients: give at least one number")
-    steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in dict.fromkeys(numbers)]
+    if doubles := [number for number in dict.fromkeys(numbers) if numbers.count(number) > 1]:
+        raise ValueError(f"--clients: {doubles[0]} is given twice; give each number once")
+    if options.jobs > max(numbers):
+        raise ValueError(f"--jobs {options.jobs}: no step has so many clients, and each thread needs one")
+    steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in numbers]
     if options.steps:
         names = [INIT, *(step["name"] for step in steps)]
         wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}

@@ -213,6 +213,8 @@ def test_a_stopped_run_goes_on_with_whole_repeats(bench: Bench, pair: str) -> No
     assert resumed.returncode == 0, resumed.stderr
     assert [attempt.state for attempt in bench.attempts()][2:] == ["finished"] * 4
     assert len(slices_of(bench, "qr100")) == 4 and all(slices_of(bench, "qr100").values())
+    help = " ".join(bench("resume", "--help").stdout.split())
+    assert "In slices the pair that was under way is run again as a whole; what was recorded of it stays" in help
 
 
 def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: str) -> None:

@@ -185,6 +185,33 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
         (("--workload", "pgbench-select", "--seconds", "3", "--transactions", "5"), "exclude each other"),
         (("--workload", "pgbench-tpcb", "--transactions-total", "3", "--clients", "4"), "fewer than the 4 clients"),
         (("--workload", "pgbench-select", "--init-steps", "dtx"), "a step is one of d, t, g, G, v, p, f"),
+        (
+            ("--workload", "pgbench-select", "--init-steps", "d"),
+            "pgbench's own scripts need its tables, which t",
+        ),
+        (("--workload", "pgbench-select", "--clients", "1,2,1"), "--clients: 1 is given twice; give each number once"),
+        (("--workload", "pgbench-select", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has so many clients"),
+        (("--workload", "pgbench-copy", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has so many clients"),
+        (
+            ("--workload", "pgbench-select", "--partition-method", "hash"),
+            "--partition-method hash: give the number of --pgbench-partitions, too",
+        ),
+        (
+            ("--workload", "pgbench-select", "--rate", "-5"),
+            "'--rate': -5.0 is too small: give a number greater than 0;",
+        ),
+        (
+            ("--workload", "pgbench-select", "--latency-limit", "0"),
+            "'--latency-limit': 0.0 is too small: give a number greater than 0;",
+        ),
+        (
+            ("--workload", "pgbench-select", "--knob", "rate=0"),
+            "rate must be a number greater than 0, at most 1e+09, not '0'",
+        ),
+        (("--workload", "pgbench:/tmp"), "script /tmp: a folder; give a script"),
+        (("--workload", "pgbench:/dev/zero"), "script /dev/zero: not a plain file; give a script"),
+        (("--workload", "micro", "--clients", "3"), "workload micro has no option --clients"),
+        (("--arms", "pgbench-select"), "--arms pgbench-select: nothing to compare it with; name two or more, or use"),
         (("--workload", "pgbench-select", "-D", "x"), "-D x: give NAME=VALUE"),
         (("--workload", "pgbench-select:x"), "takes nothing behind its name"),
         (("--workload", "pgbench"), "no script given"),
