@@ -29,10 +29,11 @@ let
       throw "${toString plan}: ${label} is no label of a build, and not in `servers`"
     else
       postgres.packages.${(lib.head known).attr};
-  # What clients of a plan are, where its text names their workload at all.
+  # What clients of a plan are, where its text names their workload at all: by no regular expression, whose recursion
+  # ends in a large plan.
   programsOf =
     workload: found:
-    lib.optionalAttrs (builtins.match ".*${workload}.*" text != null) (
+    lib.optionalAttrs (builtins.replaceStrings [ workload ] [ "" ] text != text) (
       lib.filterAttrs (_: program: program.folder != null) found
     );
   recordOf = label: server: {

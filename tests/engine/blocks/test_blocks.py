@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,42 @@ from tests.support.smalltree import make_tree
 HASH = "0" * 32
 BEGUN = "building '/nix/store/{}-pgbed-block-{}.drv' on 'ssh-ng://b'...\n"
 NOBODY = "error: a 'x86_64-linux' with features {} is required to build '/nix/store/x.drv'\n"
+
+
+# lib.run of the flake, over a library of Nix's own functions.
+RUN = """
+let
+  lib = builtins // {
+    filterAttrs = keep: set: builtins.removeAttrs set (builtins.filter (n: !keep n set.${n}) (builtins.attrNames set));
+    nameValuePair = name: value: { inherit name value; };
+    optionalAttrs = is: set: if is then set else { };
+  };
+  of = name: derivation { inherit name; system = builtins.currentSystem; builder = "/bin/sh"; } // { version = "1"; };
+  run = import NIX/block.nix {
+    inherit lib;
+    stdenv.hostPlatform.system = builtins.currentSystem;
+    bench = of "bench";
+    hyperfine = of "hyperfine";
+    pgbench = of "pgbench";
+    postgres.catalog = [ ];
+  };
+in
+(run { plan = PLAN; block = 1; servers.mine = of "server"; }).drvAttrs.programs
+"""
+
+
+@pytest.mark.outside
+def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
+        plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
+        text = RUN.replace("NIX", str(Path(blocks.__file__).parents[2] / "nix")).replace("PLAN", str(plan))
+        done = subprocess.run(
+            ["nix-instantiate", "--eval", "--strict", "--json", "-"], input=text, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-500:]
+        assert found in json.loads(done.stdout) if found else json.loads(done.stdout) == "{}"
 
 
 def test_a_block_is_told_once_by_what_is_new_in_the_log() -> None:
