@@ -59,8 +59,8 @@ def _table(
         base = our_base = ""
         shown = list(table.subjects)
     others = [each.name for each in comparison.subjects if not each.arm and each.name not in matched.values()]
-    if table.among == "build":
-        others = []  # of other builds nothing was published
+    if table.among == "build" and (base not in matched or any(subject in matched for subject in shown)):
+        others = []  # of other builds nothing was published: ours stand there where none has the name of one
     elif len({getattr(each, table.among) for each in comparison.subjects}) == 1 and against == "subject":
         return None
     columns = [PublishedColumn(matched.get(subject, ""), subject) for subject in shown]

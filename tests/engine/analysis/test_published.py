@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from engine.analysis import published
 from engine.analysis.comparison import compare
+from engine.core.cell_step import TransactionTimes
 from engine.core.comparison import Comparison
+from engine.core.published import PublishedTable
+from engine.journal.manifest import read_manifest
 from engine.report import render
 from tests.support.made_run import make_run
 
@@ -72,3 +77,37 @@ def test_other_runs_have_none(tmp_path: Path) -> None:
         )
     ):
         assert of_preset(tmp_path / str(number), preset, builds).published == ()
+
+
+def of_copies(path: Path, builds: tuple[str, ...]) -> tuple[PublishedTable, ...]:
+    """The tables of copy-ring, where each further build's transactions take a tenth less than the one's before."""
+    found, manifest = compare([make_run(path, builds=builds)]), read_manifest(path)
+    cells = tuple(
+        replace(cell, step="copy.c1", transactions=TransactionTimes(
+            count=50, total_s=250 * part, mean_ms=5000 * part, median_ms=4900 * part, min_ms=4600 * part,
+            max_ms=5800 * part, stddev_ms=300 * part**10, mb_per_s=6.0, rows_per_s=1e5, file_bytes=1, file_rows=1,
+            file_sha256="",
+        ))
+        for cell in found.cells if cell.step == "l.i0"
+        for part in [0.9 ** found.names.index(cell.subject)]
+    )  # fmt: skip
+    workload = dict(manifest.workload) | {"name": "pgbench-copy", "options": {"preset": "copy-ring"}}
+    return published.tables(replace(found, cells=cells, steps=("copy.c1",)), replace(manifest, workload=workload))
+
+
+@pytest.mark.parametrize(
+    ("builds", "columns"),
+    [
+        (("master", "patched"), [("patched", "patched")]),
+        (("16.3", "18.6"), [("18.6", ""), ("", "patched")]),  # no release has the patch
+    ],
+)
+def test_times_of_copies_are_those_of_a_build_to_the_base(
+    tmp_path: Path, builds: tuple[str, str], columns: list[tuple[str, str]]
+) -> None:
+    (table,) = of_copies(tmp_path / "run", builds)
+    assert (table.against, table.base, table.our_base) == ("subject", "master", builds[0])
+    assert [(each.ours, each.published) for each in table.columns] == columns
+    shown = {line.figure: (line.ratios[0].ours, line.ratios[-1].published) for line in table.lines}
+    assert shown["transactions.mean_ms"] == (pytest.approx(0.9), pytest.approx(4316 / 5015))
+    assert shown["transactions.stddev_ms"] == (pytest.approx(0.9**10), pytest.approx(101 / 314))
