@@ -11,7 +11,7 @@ from statistics import median
 
 from engine.analysis import change_points, published
 from engine.analysis.cells import ComparedCells
-from engine.core.comparison import RATE, Ratio
+from engine.core.comparison import CHANGED, RATE, Ratio
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.core.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
@@ -55,7 +55,7 @@ def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep 
 
 
 def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, points: Sequence[Point]) -> Sweep:
-    peaks = list(_peaks(cells, points))
+    peaks = _peaks(cells, ratios, points)
     named = {peak.subject: peak for peak in peaks}
     base = named.get(cells.names[cells.base])
     low, high = points[0].value, points[-1].value
@@ -108,14 +108,25 @@ def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChan
                         yield RateChange(point.step, *place, found)
 
 
-def _peaks(cells: ComparedCells, points: Sequence[Point]) -> Iterable[Peak]:
-    highest: float | None = None
-    for subject, name in cells.names.items():
-        medians = [(rate, point.value) for point in points if (rate := _median(cells, subject, point.step)) is not None]
+def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point]) -> list[Peak]:
+    """Where each subject peaks, with the ratio of that step's pairs where its baseline peaks in the same."""
+    highest: dict[Subject, tuple[float, Point]] = {}
+    for subject in cells.names:
+        medians = [(rate, point) for point in points if (rate := _median(cells, subject, point.step)) is not None]
         if medians:
-            rate, value = max(medians, key=lambda each: each[0])
-            highest = rate if subject == cells.base else highest
-            yield Peak(name, rate, value, rate / highest if highest else None)
+            highest[subject] = max(medians, key=lambda each: each[0])
+    known = {
+        (ratio.subject, ratio.step): ratio.ratio
+        for ratio in ratios
+        if ratio.metric == RATE and ratio.verdict in (*CHANGED, "same")
+    }
+    found = []
+    for subject, (rate, point) in highest.items():
+        base = cells.baseline_of(subject)
+        with_base = base == cells.base and highest.get(base, (0.0, None))[1] == point
+        name = cells.names[subject]
+        found.append(Peak(name, rate, point.value, known.get((name, point.step)) if with_base else None))
+    return found
 
 
 def _median(cells: ComparedCells, subject: Subject, step: str) -> float | None:

@@ -15,7 +15,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Where a subject's median rate is highest: `ratio` is that rate to the base's highest."""
+    """Where a subject's median rate is highest; `ratio` to the base's, of the pairs, where that peaks there too.
+
+    It is that of the comparison, and None without a verdict there.
+    """
 
     subject: str
     rate_per_s: float

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from engine.analysis.comparison import compare
@@ -33,9 +34,21 @@ def test_each_subject_has_its_peak_and_a_sentence_says_it(tmp_path: Path) -> Non
     (sweep,) = comparison.sweeps
     assert [(point.step, point.value) for point in sweep.points] == [("l.i1", 1), ("l.i0", 4)]
     assert [(peak.subject, peak.value) for peak in sweep.peaks] == [("16.3", 4), ("17.0", 4)]
-    assert sweep.peaks[1].ratio is not None and abs(sweep.peaks[1].ratio - 0.5) < 0.02
+    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and sweep.peaks[1].ratio == ratio.ratio == pytest.approx(0.5, abs=0.02)
+    assert f"({ratio.ratio:.3f} of 16.3's)" in sweep.text
     assert sweep.text.startswith("1 to 4 clients: 16.3 peaks at ")
     assert "of 16.3's), slower at 1 of 2, the same at 1 of 2." in sweep.text
+
+
+def test_of_a_peak_whose_difference_is_not_known_or_that_is_elsewhere_no_ratio_is_said(tmp_path: Path) -> None:
+    comparison = compare([swept(tmp_path / "noisy", {"l.i1": 1, "l.i0": 4}, effect=0.9, noise=0.2)])
+    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and ratio.verdict == "inconclusive" and comparison.sweeps[0].peaks[1].value == 4
+    assert [peak.ratio for peak in comparison.sweeps[0].peaks] == [None, None]
+    assert " of 16.3's" not in comparison.sweeps[0].text and "inconclusive at" in comparison.sweeps[0].text
+    (elsewhere,) = compare([swept(tmp_path / "elsewhere", {"l.i1": 1, "l.i0": 4}, effect=0.1)]).sweeps
+    assert [(peak.value, peak.ratio) for peak in elsewhere.peaks] == [(4, None), (1, None)]
 
 
 def test_steps_of_other_units_are_no_part_of_it(tmp_path: Path) -> None:
