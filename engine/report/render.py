@@ -198,7 +198,7 @@ def header(comparison: Comparison) -> list[str]:
 
 def footer(comparison: Comparison) -> list[str]:
     """Legend, findings, and what is missing."""
-    lines = ["▲ better  ▼ worse: less throughput, more time or cost  = same  ~ inconclusive  ? verdict withheld"]
+    lines = ["▲ better  ▼ worse (of a cost: more)  = same  ~ inconclusive  ? withheld"]
     if comparison.pairs == 1:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:

@@ -92,7 +92,7 @@ def test_the_verdict_stands_there_as_glyph_number_and_word(rich_run: Path) -> No
     (line,) = [line for line in lines if f"▼{found.ratio:.3f}" in line and "slower" in line]
     assert f"{found.low:.3f}-{found.high:.3f}" in line
     assert any("=" in line and "same" in line for line in lines)
-    assert any("▼ worse: less throughput, more time or cost" in line for line in lines)
+    assert any("▼ worse (of a cost: more)" in line for line in lines)
 
 
 def test_stalls_sla_and_failures_are_told(rich_run: Path) -> None:
