@@ -8,11 +8,20 @@ each part is where it was meanwhile: in its backend (on a CPU; ready, and waitin
 or in its client. The kernel counts CPU time and run-queue wait of both exactly (/proc/PID/schedstat). What backends
 waited for is known by looks at their wait events: of N that were seen, n waited for events of a class, so that the
 class took n / N of E (the usual estimate of a share from samples at random moments; its error is part of the scatter
-between cells). Waits by events, for the client too, are cut to the time in which the backend was off the CPU and its
-run queue: it has its event until it runs again, and reading what is in the page cache has an event and takes CPU. A
-phase of statements has that part of the backend's CPU time that it has of the samples of its stacks, or, where only the
-phases' times are known, of those. The time in which a client was waited for (ClientRead) is its CPU time, its run-queue
-wait, its limiter's sleep and its waits for a partner; what is left of it lies between the two (network, other
+between cells).
+
+A backend has its event until it runs again, so that times with an event hold some CPU time (reading what is in the page
+cache has an event) and some run-queue wait (after it was woken). Both are parts already. With w the time with any event
+and B = E - CPU time - run-queue wait R, the time in which the backend was blocked, x = w - B is there twice, of which
+at most R is run-queue wait and at least x - R is CPU time. Of x as much as R allows is taken from the waits for the
+client: each statement ends in one and is woken out of it, and what is left of it is what is known least. The rest is
+taken from all events in which a backend may work, in proportion, and only what is still left from those for locks and
+LWLocks: who waits for a lock sleeps until another releases it, however full the machine is. These waits keep the
+run-queue wait at their own ends, one for each, which is then missing between client and server.
+
+A phase of statements has that part of the backend's CPU time that it has of the samples of its stacks, or, where only
+the phases' times are known, of those. The time in which a client was waited for (ClientRead) is its CPU time, its
+run-queue wait, its limiter's sleep and its waits for a partner; what is left of it lies between the two (network, other
 connections of the same client). What is left of E is not accounted for; where the client works ahead of its server that
 can be less than nothing.
 
@@ -48,9 +57,16 @@ from engine.core.waits import by_kind, shares
 
 Parts = dict[str, float]  # us per op, by the names of `TITLES`
 
-WIDEST = 0.5  # an interval of a share that is wider, as far as it is below 1, says too little
+WIDEST = 0.5  # an interval of a share that is wider, as far as it is between -1 and 1, says too little
 LEAST = 0.1  # what makes less of the difference is not named
 MOST_NAMED = 2
+SHOWN = 0.005  # what is less is 0% where it is shown
+WORKING = (
+    "client",
+    "io",
+    "wal",
+    "other",
+)  # kinds of events in which a backend may use CPU: not when it waits for a lock
 LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 
 
@@ -80,27 +96,37 @@ def attribution(
     split = all(phases_of(result) for result in every)
     looked = all(role.waits for result in every for role in _roles(result))
     both = [tuple(parts_of(result, split=split, waits=looked) for result in pair) for pair in pairs]
-    known = [(base, other) for base, other in both if base is not None and other is not None]
-    if headline is None or len(known) < len(pairs) or not all(_adds_up(parts) for pair in known for parts in pair):
+    split_up = [(base, other) for base, other in both if base is not None and other is not None]
+    if (
+        headline is None
+        or len(split_up) < len(pairs)
+        or not all(_adds_up(parts) for pair in split_up for parts in pair)
+    ):
         return None
-    names = _in_order(name for pair in known for parts in pair for name in parts)
-    logs = [logs_of(pair, names) for pair in known]
+    names = _in_order(name for pair in split_up for parts in pair for name in parts)
+    logs = [logs_of(pair, names) for pair in split_up]
     low, high = _times(ratio, logs)
-    parts = _parts(names, known, logs, _grown(pairs))
+    parts = _parts(names, split_up, logs, _grown(pairs))
     reason = ""
     if low is None or high is None:
         reason = "one pair"
     elif low <= 1 <= high:
         reason = "the difference is within its error"
-    likely = [part for part in parts if part.name != "rest" and (part.share or 0.0) >= LEAST]
-    likely.sort(key=lambda part: -(part.share or 0.0))
-    causes = () if reason else tuple(likely[:MOST_NAMED])
-    base_us, us = (fmean(sum(pair[place].values()) for pair in known) for place in (0, 1))
+    elif ratio is not None and ratio.verdict == "inconclusive":
+        reason = "its verdict is inconclusive"
+    sized = sorted((part for part in parts if part.name != "rest"), key=lambda part: -(part.share or 0.0))
+    known = [part for part in sized if part.known]
+    causes = [part for part in known if (part.share or 0.0) >= LEAST][:MOST_NAMED]
+    further = [part for part in known if part not in causes and abs(part.share or 0.0) >= SHOWN]
+    unclear = [part for part in sized if not part.known and (part.share or 0.0) >= LEAST][:MOST_NAMED]
+    base_us, us = (fmean(sum(pair[place].values()) for pair in split_up) for place in (0, 1))
     return Attribution(
-        step, subject, headline.role, base_us, us, low, high, len(known), parts,
-        causes=tuple(part.name for part in causes),
-        unexplained=None if reason else 1.0 - sum(part.share or 0.0 for part in causes if part.known),
+        step, subject, headline.role, base_us, us, low, high, len(both), parts,
+        causes=() if reason else tuple(part.name for part in causes),
+        unexplained=None if reason else 1.0 - sum(part.share or 0.0 for part in known),
         reason=reason,
+        further=() if reason else tuple(part.name for part in further),
+        not_known=() if reason else tuple(part.name for part in unclear),
     )  # fmt: skip
 
 
@@ -140,17 +166,29 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
     elif kinds:
         found["server_running"] = kinds.get("", 0.0)
     waited = {kind: value for kind, value in kinds.items() if kind}
-    cut = min(1.0, off_cpu / sum(waited.values())) if waited else 1.0
-    found |= {f"wait.{kind}": value * cut for kind, value in waited.items() if kind != "client"}
+    waited = blocked(waited, off_cpu, found.get("server_runq", 0.0))
+    found |= {f"wait.{kind}": value for kind, value in waited.items() if kind != "client"}
     client = {
         "client_cpu": per_op(role.client_cpu_ns for role in roles),
         "client_runq": per_op(role.client_runq_ns for role in roles),
         "limiter": per_op(role.limited_ns for role in roles),
         "partner": per_op(role.coupled_ns for role in roles),
     }
-    between = max(0.0, waited.get("client", 0.0) * cut - sum(client.values()))
+    between = max(0.0, waited.get("client", 0.0) - sum(client.values()))
     found |= client | ({"client_wait": between} if kinds else {})
     return found | {"rest": whole - sum(found.values())}
+
+
+def blocked(waited: Parts, off_cpu: float, runq: float) -> Parts:
+    """The times with an event, by kind, without the CPU time and run-queue wait in them: at most `off_cpu` in all."""
+    left, over = dict(waited), sum(waited.values()) - off_cpu
+    for kinds, most in ((("client",), runq), (WORKING, math.inf), (tuple(waited), math.inf)):
+        own = sum(left.get(kind, 0.0) for kind in kinds)
+        taken = min(over, most, own)
+        if taken > 0:
+            left |= {kind: left[kind] * (1 - taken / own) for kind in kinds if kind in left}
+            over -= taken
+    return left
 
 
 def _timed_parts(result: StepResult) -> Parts | None:
@@ -209,7 +247,8 @@ def _parts(
         own = [each[name] for each in logs]
         share = sum(own) / sum(wholes) if sum(wholes) else None
         low, high = statistics.share_interval(own, wholes)
-        known = low is not None and high is not None and low > 0 and min(high, 1.0) - low <= WIDEST
+        known = low is not None and high is not None and not low <= 0 <= high
+        known = known and min(high or 0.0, 1.0) - max(low or 0.0, -1.0) <= WIDEST
         base_us, us = (fmean(pair[place].get(name, 0.0) for pair in pairs) for place in (0, 1))
         found.append(Part(name, base_us, us, share, low, high, known, grown.get(name, "")))
     return tuple(found)

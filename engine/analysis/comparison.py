@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engine.analysis import comparability, published
+from engine.analysis import comparability, cpu_wait, published
 from engine.analysis.answer import answer
 from engine.analysis.cells import ComparedCells, subject_names
 from engine.analysis.results import CellResult, RunResult, load
@@ -37,7 +37,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         for step in cell.steps.values()
         if (judged := judged_by(step.kind, step.totals)) is not None
     }
-    swept = sweeps(cells, ratios, units)
+    swept, attributions = sweeps(cells, ratios, units), attribution.attributions(cells, ratios)
     comparison = Comparison(
         base=cells.names[cells.base],
         runs=tuple(run.name for run in cells.runs),
@@ -48,7 +48,11 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
         left_out=tuple(_left_out(cells)),
-        findings=(*verdicts.findings(cells, ratios, spreads), *findings(swept)),
+        findings=(
+            *verdicts.findings(cells, ratios, spreads),
+            *cpu_wait.why(cells, attributions),
+            *findings(swept),
+        ),
         folders={run.name: str(run.path) for run in cells.runs},
         pairs=max((ratio.pairs for ratio in ratios), default=0),
         kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
@@ -60,7 +64,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         route=cells.runs[0].manifest.route.words,
         units=units,
         sweeps=swept,
-        attributions=attribution.attributions(cells, ratios),
+        attributions=attributions,
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     return replace(comparison, published=published.tables(comparison, cells.runs[0].manifest))

@@ -26,7 +26,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from engine.analysis import comparability, cpu_wait, foreign, kernels, pooling, sliced, slices, statistics
+from engine.analysis import comparability, foreign, kernels, pooling, sliced, slices, statistics
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.results import StepResult
 from engine.core.comparison import CHANGED, FAMILIES, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
@@ -340,7 +340,6 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
             found += _short_deletes(cells, step, subject)
     found += pooling.findings(cells, judged)
     found += foreign.findings(cells)
-    found += cpu_wait.why(cells)
     found += sliced.findings(cells)
     if cells.level < statistics.ALPHA:
         found.append(

@@ -34,7 +34,7 @@ class Part:
     """A part of a connection's time per operation, in us on either side (means of the cells).
 
     `share` is how much of the difference it makes: below 0 it works against it. `low` and `high` bound that with 95 %
-    confidence, where there are pairs enough. `known`: the interval is narrow enough to say so, and lies above 0.
+    confidence, where there are pairs enough. `known`: the interval is narrow enough to say so, and does not hold 0.
     `event` is the wait event that grew (or shrank) most.
     """
 
@@ -72,8 +72,9 @@ class Attribution:
 
     `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
     ratio lies between `low` and `high` with 95 % confidence, unless there is one pair. `parts` add up to either time.
-    `causes` names those, at most two, that make most of the difference; `unexplained` is the share of the difference
-    that none of them is known to make. `reason` says why nothing is named.
+    Of those that are known `causes` names the ones, at most two, that make most of the difference, and `further` all
+    others; `unexplained` is the share of the difference that no known part makes. In it lie `not_known`, parts that may
+    make much of it, but whose share scatters too much to say so. `reason` says why nothing is named.
     """
 
     step: str
@@ -88,11 +89,28 @@ class Attribution:
     causes: tuple[str, ...] = ()
     unexplained: float | None = None
     reason: str = ""
+    further: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
+
+    def of(self, names: tuple[str, ...]) -> list[Part]:
+        """The parts of these names, in their order."""
+        return [part for name in names for part in self.parts if part.name == name]
 
     @property
     def named(self) -> list[Part]:
         """The causes."""
-        return [part for name in self.causes for part in self.parts if part.name == name]
+        return self.of(self.causes)
+
+    @property
+    def further_share(self) -> float:
+        """The share that the further known parts make together."""
+        return sum(part.share or 0.0 for part in self.of(self.further))
+
+    @property
+    def further_text(self) -> str:
+        """`2 further known parts`; empty without any."""
+        count = len(self.further)
+        return f"{count} further known part{'s' if count > 1 else ''}" if count else ""
 
     @property
     def unexplained_text(self) -> str:
@@ -107,4 +125,7 @@ class Attribution:
         if self.reason:
             return f"{head}: causes not known ({self.reason})"
         found = [f"{part.title} {part.share_text} [{part.bounds_text}]" for part in self.named]
-        return f"{head}: {'; '.join([*found, f'unexplained: {self.unexplained_text}'])}"
+        found += [f"{self.further_text} {self.further_share:.0%}"] if self.further else []
+        unclear = ", ".join(f"{part.title} {part.bounds_text}" for part in self.of(self.not_known))
+        in_it = f" (in it, not known: {unclear})" if unclear else ""
+        return f"{head}: {'; '.join([*found, f'unexplained: {self.unexplained_text}{in_it}'])}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.attribution import Attribution
+from engine.core.attribution import Attribution, Part
 from engine.core.comparison import Comparison
 from engine.report.section import Notes, Row, Section, number
 
@@ -18,11 +18,21 @@ def sections(comparison: Comparison, _: Notes) -> list[Section]:
 
 
 def _rows(found: Attribution) -> list[Row]:
+    """The causes, what is left, and below that what may be part of it."""
     rows: list[Row] = [((f"  {found.subject}", f"{number(found.base_us)} to {number(found.us)}", "", ""), "")]
     if found.reason:
         return [*rows, ((f"    {found.reason}", "", "not known", ""), "dim")]
     causes: list[Row] = [
-        ((f"    {part.title}", f"{part.us - part.base_us:+,.1f}", part.share_text, part.bounds_text), "")
-        for part in found.named
+        ((f"    {part.title}", _more(part), part.share_text, part.bounds_text), "") for part in found.named
     ]
-    return [*rows, *causes, (("    unexplained", "", found.unexplained_text, ""), "dim")]
+    if found.further:
+        causes.append(((f"    {found.further_text}", "", f"{found.further_share:.0%}", ""), ""))
+    unclear: list[Row] = [
+        ((f"      {part.title}", _more(part), "not known", part.bounds_text), "dim")
+        for part in found.of(found.not_known)
+    ]
+    return [*rows, *causes, (("    unexplained", "", found.unexplained_text, ""), "dim"), *unclear]
+
+
+def _more(part: Part) -> str:
+    return f"{part.us - part.base_us:+,.1f}"

@@ -250,17 +250,18 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
 
 
 def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    """The causes with their shares of the difference, and what is left."""
+    """The causes with their shares of the difference, what is left, and what may lie in that."""
     found = comparison.attribution(subject, step)
-    if found is None or not found.causes:
+    if found is None or not (*found.causes, *found.further, *found.not_known):
         return []
-    named = [
-        line(
-            (f"{part.share_text:>9} ", "strong" if part.known else "dim"), part.title, (f"  {part.bounds_text}", "dim")
-        )
-        for part in found.named
+    lines = [
+        line((f"{part.share_text:>5} ", "strong"), part.title, (f"  {part.bounds_text}", "dim")) for part in found.named
     ]
-    return [*named, line((f"{found.unexplained_text:>9} unexplained", "dim"))]
+    if found.further:
+        lines.append(line((f"{found.further_share:>5.0%} {found.further_text}", "")))
+    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in found.of(found.not_known))
+    unclear = f", perhaps {perhaps}" if perhaps else ""
+    return [*lines, line((f"{found.unexplained_text:>5} unexplained{unclear}", "dim"))]
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:
