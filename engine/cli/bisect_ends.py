@@ -63,6 +63,16 @@ def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
     return Count(sum(not sla.passed for sla in slas), len(slas))
 
 
+def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
+    """Why the commit that is tried can be held against neither end; empty where it can be."""
+    if fault != "failed" and (failed := faults.lost(comparison, TRIED)):
+        return f"does not run: {failed[0].text}"
+    ratio = comparison.ratio(TRIED, step, comparison.judged_by(step))
+    if fault == "slower" and ratio is not None and ratio.verdict == "withheld":
+        return f"cannot be judged: {'; '.join(ratio.remarks)}"
+    return ""
+
+
 def with_effect(ratio: Ratio) -> str:
     """The step and by how much it differs."""
     return f"{ratio.step} {effect(ratio)}"

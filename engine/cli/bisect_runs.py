@@ -27,6 +27,7 @@ from engine.report import follow
 
 LOG = "runs.log"
 STOPPED = "stopped; the same command continues the search"
+SPINNER_CHARS = 2
 LOOK_S = 0.2  # between two looks at whether a run's engine is still there
 ENDED = ("finished", "alone", "failed", "damaged")
 
@@ -57,7 +58,9 @@ def logged(folder: Path) -> Iterator[PlainConsole]:
         with terminal.status("") as status:
 
             def show(line: str) -> None:
-                status.update(Text(visible(line), no_wrap=True, overflow="ellipsis"))
+                text = Text(visible(line))
+                text.truncate(terminal.width - SPINNER_CHARS, overflow="ellipsis")
+                status.update(text)
 
             yield PlainConsole(force_terminal=False, file=cast(TextIO, _Log(log, show)))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.analysis import bisection, counted, faults
+from engine.analysis import bisection, counted
 from engine.analysis.bisection import Ends, Judgement
 from engine.analysis.comparison import compare
 from engine.analysis.counted import Counts
@@ -163,7 +163,7 @@ class _Bisection:
         """What is measured of a commit; None where it is passed over."""
         for left in reversed(range(JUDGED_AGAIN + 1)):
             run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
-            if why := self._unlike_both(comparison):
+            if why := bisect_ends.unlike_both(comparison, self.state.fault, self.state.step):
                 self._pass_over(commit, why)
                 return None
             if (judged := self._judged(commit, run, comparison)) is not None:
@@ -175,16 +175,6 @@ class _Bisection:
         raise UserError(
             f"{self.folder / run}: fewer than two pairs of {self.state.step} can be compared; see bench compare"
         )
-
-    def _unlike_both(self, comparison: Comparison) -> str:
-        """Why a commit can be held against neither end; empty where it can be."""
-        state = self.state
-        if state.fault != "failed" and (failed := faults.lost(comparison, TRIED)):
-            return f"does not run: {failed[0].text}"
-        ratio = comparison.ratio(TRIED, state.step, comparison.judged_by(state.step))
-        if state.fault == "slower" and ratio is not None and ratio.verdict == "withheld":
-            return f"cannot be judged: {'; '.join(ratio.remarks)}"
-        return ""
 
     def _judged(self, commit: Commit, run: str, comparison: Comparison) -> Judged | None:
         """What a run says of a commit; None where it is too little."""

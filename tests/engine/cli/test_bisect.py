@@ -25,6 +25,9 @@ LOAD = ("--workload", "pgbench-select", "--pgbench-scale", "1", "--clients", "1"
         "--warmup-seconds", "1", "--set", "shared_buffers=32MB", "--allow-concurrent")  # fmt: skip
 
 
+COUNTS = '{"good": {"seen": 4, "cells": 3}, "bad": {"seen": 3, "cells": 3}}'
+
+
 def bench(*words: str) -> Result:
     return CliRunner().invoke(main, ["bisect", *words])
 
@@ -81,6 +84,11 @@ def test_what_is_not_of_a_search_is_refused(repository: Path, words: tuple[str, 
         ("{", "cannot be read"),
         ('{"format": 1, "asked": "another", "step": "l.x"}', "begun with other options"),
         ('{"format": 1, "asked": "DIGEST", "judged": [{"commit": "../../etc", "pairs": [], "run": "x"}]}', "no commit"),
+        ('{"format": 1, "asked": "DIGEST", "measured": ["../../etc"]}', "no commit"),
+        ('{"format": 1, "asked": "DIGEST", "measured": ["a", "b", "c", "d"]}', "no commit"),
+        ('{"format": 1, "asked": "DIGEST", "under_way": {"run": "/etc", "commits": {}}}', "no commit"),
+        ('{"format": 1, "asked": "DIGEST", "fault": "sla", "step": "l.x"}', "no commit"),
+        (f'{{"format": 1, "asked": "DIGEST", "fault": "sla", "step": "l.x", "counts": {COUNTS}}}', "no commit"),
     ],
 )
 def test_a_state_of_another_search_is_refused(repository: Path, tmp_path: Path, text: str, said: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.analysis.comparison import compare
 from engine.analysis.counted import Count
-from engine.cli.bisect_ends import BAD, GOOD, TRIED, Difference, count, difference
+from engine.cli.bisect_ends import BAD, GOOD, TRIED, Difference, count, difference, unlike_both
 from engine.core.errors import UserError
 from engine.core.model import LEVEL, LOOKS, Cell
 from engine.core.totals import StepTotals
@@ -73,6 +73,22 @@ def test_cells_are_counted_of_the_commit_that_is_tried(tmp_path: Path) -> None:
     comparison = compare([made], GOOD)
     counts = [count(comparison, name, "failed", "") for name in (*ENDS, TRIED)]
     assert counts == [Count(0, 3), Count(0, 3), Count(1, 3)]
+
+
+def test_a_commit_that_is_bad_in_another_way_than_the_bad_end_cannot_be_judged(tmp_path: Path) -> None:
+    three = (*ENDS, TRIED)
+    crashed = compare([make_run(tmp_path / "crash", builds=three, failed={2: CRASH})], GOOD)
+    missed = compare([make_run(tmp_path / "late", builds=three, change=late(TRIED))], GOOD)
+    fine = compare([make_run(tmp_path / "fine", builds=three)], GOOD)
+    both = compare([make_run(tmp_path / "both", builds=three, failed={0: CRASH, 2: CRASH})], GOOD)
+    assert [unlike_both(each, "failed", "qr100") for each in (crashed, fine)] == ["", ""]
+    assert [unlike_both(each, "sla", "qr100") for each in (missed, fine)] == ["", ""]
+    assert [unlike_both(each, "slower", "qr100") for each in (fine, both)] == ["", ""]
+    for fault in ("sla", "slower"):
+        assert unlike_both(crashed, fault, "qr100").endswith(f"failed: {CRASH}")
+    assert unlike_both(crashed, "slower", "qr100").startswith("does not run: left out: tried repeat 1")
+    why = "cannot be judged: SLA: tried kept up its insert rate in 0 of 3 cells"
+    assert unlike_both(missed, "slower", "qr100").startswith(why)
 
 
 def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() -> None:
