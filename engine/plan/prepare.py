@@ -204,7 +204,9 @@ def with_double(prospect: Prospect, pairs: int) -> Prospect:
 def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -> dict[str, Build]:
     """The build of each spec. Where only a prebuilt is available, its label tells."""
     for spec in specs:
-        builds.check(spec)  # all of them before the first is built, which may take minutes
+        checked = builds.check(spec)  # all of them before the first is built, which may take minutes
+        if checked.entry is not None:
+            builds.here(checked)
     resolved: dict[str, Build] = {}
     for spec in specs:
         (build,) = builds.resolve([spec], progress, roots=out / ".builds")

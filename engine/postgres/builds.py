@@ -217,24 +217,30 @@ def _resolve_one(checked: Checked, on_progress: Progress, roots: Path | None, ex
         return from_source.build_source(spec.label, checked.source, on_progress, roots, variants=spec.variants)
     if wanted is None:
         return local_build(spec.label, spec.path)
-    known = {entry.label: entry for entry in catalog()}
-    for entry in _candidates(wanted, known, exact or not spec.plain):
+    entry, at_hand = here(checked, exact)
+    if at_hand is None and (entry.own or not spec.plain):
+        return _made(spec, entry, on_progress, roots)
+    if entry is not wanted:
+        missing = "its source tarball is not available (BENCH_TARBALLS)"
+        on_progress(f"{spec.label}: {missing}; using {entry.label} instead")
+    digest = nix.store_hash(Path(entry.out)) if spec.named else None
+    link = roots / (f"{from_source.LINK}{digest}" if digest else entry.attr) if roots is not None else None
+    build = _record_of(entry, at_hand or nix.realise(entry.label, entry.drv, on_progress, link))
+    return replace(build, label=spec.label) if spec.named else build
+
+
+def here(checked: Checked, exact: bool = False) -> tuple[CatalogEntry, Path | None]:
+    """The entry that a build comes down to here, and where it is if it is at hand. Raises UserError for none."""
+    spec, wanted = checked.spec, checked.entry
+    assert wanted is not None
+    for entry in _candidates(wanted, exact or not spec.plain):
         at_hand = _prefix_at_hand(entry) if spec.plain else None
-        if at_hand is None and not _can_be_realised(entry):
-            continue
-        if at_hand is None and (entry.own or not spec.plain):
-            return _made(spec, entry, on_progress, roots)
-        if entry is not wanted:
-            missing = "its source tarball is not available (BENCH_TARBALLS)"
-            on_progress(f"{spec.label}: {missing}; using {entry.label} instead")
-        digest = nix.store_hash(Path(entry.out)) if spec.named else None
-        link = roots / (f"{from_source.LINK}{digest}" if digest else entry.attr) if roots is not None else None
-        build = _record_of(entry, at_hand or nix.realise(entry.label, entry.drv, on_progress, link))
-        return replace(build, label=spec.label) if spec.named else build
-    source_name = wanted.tarball.name if wanted.tarball else wanted.attr
+        if at_hand is not None or _can_be_realised(entry):
+            return entry, at_hand
+    name = wanted.tarball.name if wanted.tarball else wanted.attr
     raise UserError(
         f"build '{spec.label}' is not available here: there is no prebuilt server of it, and its source cannot be "
-        f"fetched with this package set; put {source_name} into a folder and set BENCH_TARBALLS to that folder"
+        f"fetched with this package set; put {name} into a folder and set BENCH_TARBALLS to that folder"
     )
 
 
@@ -270,8 +276,7 @@ def _beginning(entry: CatalogEntry) -> tuple[str, Change]:
 
 def available(label: str) -> str | None:
     """The label under which a build can be had here: its own, over hostpkgs also the prebuilt one's; None for none."""
-    known = {entry.label: entry for entry in catalog()}
-    candidates = _candidates(known[label], known, False) if label in known else ()
+    candidates = [each for entry in catalog() if entry.label == label for each in _candidates(entry, False)]
     return next((each.label for each in candidates if _prefix_at_hand(each) or _can_be_realised(each)), None)
 
 
@@ -286,10 +291,9 @@ def newest(majors: int) -> tuple[str, ...]:
     return tuple(found[major] for major in sorted(found)[-majors:])
 
 
-def _candidates(wanted: CatalogEntry, known: Mapping[str, CatalogEntry], exact: bool) -> tuple[CatalogEntry, ...]:
+def _candidates(wanted: CatalogEntry, exact: bool) -> list[CatalogEntry]:
     """The build, and the same version prebuilt where a source may be replaced by it."""
-    prebuilt = known.get(wanted.prebuilt_label) if nix.over_hostpkgs() and not exact else None
-    return (wanted, prebuilt) if prebuilt else (wanted,)
+    return [wanted, *(e for e in catalog() if nix.over_hostpkgs() and not exact and e.label == wanted.prebuilt_label)]
 
 
 def unknown_label(spec: str) -> UserError:
@@ -362,9 +366,6 @@ def _record_of(entry: CatalogEntry, prefix: Path) -> Build:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# -- sources -------------------------------------------------------------------------------------------------------
 
 
 def _can_be_realised(entry: CatalogEntry) -> bool:

@@ -49,6 +49,7 @@ LACKING = re.compile(
 )
 COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
 LINKED = re.compile(r"^(?:\S*ccache )?(?:\S*/)?(?:gcc|cc|clang|g\+\+|c\+\+|clang\+\+)(?:-\d+)?\s.*\s-o (\S+)")
+DOWNLOADED = re.compile(r"(?:Downloading from \S+:|trying) https?://([^/\s]+)/(?:\S*/)?([^/\s]+)$")
 ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 POLL_S = 0.5
 SILENCE_S = 10.0
@@ -250,7 +251,9 @@ def telling_lines(log: str) -> tuple[str, ...]:
 
 
 def _shortened(line: str) -> str:
-    """A line of a log that can be shown; of a call of the compiler the file that it compiles or links."""
+    """A line of a log that can be shown; of compilers and downloads what they make or fetch, and from where."""
+    if fetched := DOWNLOADED.search(line):
+        return visible(f"{fetched[2]} from {fetched[1]}")
     compiled, linked = COMPILED.search(line), LINKED.search(line)
     line = visible(compiled[1] if compiled else f"linking {linked[1]}" if linked else line)
     return line if len(line) <= LOG_CHARS else line[: LOG_CHARS - 1] + "…"

@@ -30,7 +30,7 @@ let
         name = "${jarArtifact}-${version}.0.jar";
         tool = maven;
         command = ''
-          mvn --batch-mode --quiet -Duser.home="$HOME" -Dmaven.repo.local="$HOME/repository" \
+          mvn --batch-mode -Duser.home="$HOME" -Dmaven.repo.local="$HOME/repository" \
             org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
             -Dartifact=io.zonky.test.postgres:${jarArtifact}:${version}.0 -DoutputDirectory="$PWD/fetched"
         '';

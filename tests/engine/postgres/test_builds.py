@@ -17,6 +17,8 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.host import programs
 from engine.host.account import unprivileged
+from engine.plan import planfile
+from engine.plan.prepare import prepare
 from engine.postgres import builds, nix
 from probes import requirements
 from tests.support.benchcall import wait_for
@@ -160,6 +162,14 @@ def test_build_that_is_not_available_says_why_in_one_line(servers: Path, label: 
     assert message.startswith(f"build '{label}' is not available here: ")
     assert "BENCH_TARBALLS" in message
     assert "\n" not in message
+
+
+def test_what_is_not_available_is_refused_before_the_first_is_fetched(servers: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    request = planfile.request({"builds": ["16.3", "17beta1"]})
+    with pytest.raises(UserError, match="'17beta1' is not available here"):
+        prepare(request, tmp_path / "runs", said.append)
+    assert said == []
 
 
 # -- the user's own installs ---------------------------------------------------------------------------------------
@@ -356,6 +366,17 @@ def test_failure_stays_one_short_line() -> None:
 )
 def test_progress_says_what_nix_is_at(log: str, doing: str) -> None:
     assert nix.doing_now(log) == doing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Downloading from central: https://mirror.example/maven2/org/postgres/17.11.0/postgres-17.11.0.jar",
+        "trying https://mirror.example/postgres-17.11.0.jar",
+    ],
+)
+def test_progress_of_a_download_says_which_file_and_from_where(line: str) -> None:
+    assert nix.last_line(f"building '{STORE}-x.jar'...\n{line}\n") == "postgres-17.11.0.jar from mirror.example"
 
 
 def test_over_hostpkgs_nix_neither_hides_the_machine_nor_asks_a_cache(

@@ -22,6 +22,7 @@ from engine.observe.stalls import Stall
 from engine.report import export, render, tables
 from engine.report.section import Notes, number
 from tests.support.made_run import SECOND_NS, make_run
+from workloads.histogram import REFERENCE_BUCKETS
 
 LONG = "17beta1-builtin"
 
@@ -375,3 +376,20 @@ def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_pat
     runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
     lines = render.footer(compare(runs))
     assert not [line for line in lines if "one pair" in line]
+
+
+def test_response_times_of_a_role_are_one_table_whatever_buckets_are_used() -> None:
+    labels = [label for label, _ in REFERENCE_BUCKETS]
+    fast = dict.fromkeys(labels, 0.0) | {"256us": 60.0, "1ms": 30.0, "4ms": 9.0, "16ms": 0.5, "64ms": 0.3, "1s": 0.2}
+    slow = dict.fromkeys(labels, 0.0) | {"1ms": 20.0, "256ms": 70.0, "4s": 9.9, "gt": 0.1}
+    columns = tables._joined([fast, slow])
+    assert len(columns) == tables.BUCKETS_ACROSS and list(columns)[-1] == "gt"
+    assert columns["gt"] == ["gt"], "nothing that was shorter is called longer than all"
+    assert sorted(part for parts in columns.values() for part in parts) == sorted(
+        label for label in labels if fast[label] or slow[label]
+    )
+    for label, parts in columns.items():
+        assert label == max(parts, key=labels.index), "each is called by the longest that it holds"
+    for row in (fast, slow):
+        assert sum(row[part] for parts in columns.values() for part in parts) == pytest.approx(100)
+    assert columns["256us"] == ["256us"] and columns["256ms"] == ["256ms", "64ms", "16ms"]
