@@ -67,11 +67,13 @@ def main(words: Sequence[str] | None = None) -> int:
     app.context.replayed = (asked.cell, asked.step) if asked.cell else None
     if asked.guide:
         from tui.demo.guide import GuidedBench
-        from tui.demo.minute import FIRST, MINUTE
+        from tui.demo.minute import minute, stalled
 
         app = GuidedBench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
-        app.guide(MINUTE)
-        app.context.replayed = FIRST
+        assert asked.run is not None
+        first = stalled(asked.run)
+        app.guide(minute(first))
+        app.context.replayed = first[:2]
     app.call_after_refresh(shown)
     app.run()
     if app.return_code == LOST:

@@ -32,7 +32,7 @@ LONG = (*BUSY, *WAITING)
 SECONDS = (*LONG, "--rows-written", "5000")
 PATIENCE_S = 60.0
 CALL_TIMEOUT_S = 240.0
-STALL_END_S = 150.0  # where the machine becomes slower, a stall lasts until a minute of the new rate has passed
+STALL_END_S = 150.0
 
 T = TypeVar("T")
 

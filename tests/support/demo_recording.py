@@ -1,11 +1,14 @@
 """Makes the recording that `bench demo` plays: two builds in slices, with two incidents that it brings about itself.
 
-    python -m tests.support.demo_recording --pg main=git:TREE@BEFORE,patch=git:TREE@AFTER engine/cli/demo.tar.xz
+    python -m tests.support.demo_recording engine/cli/demo.tar.xz
 
-Takes about six minutes, with real servers: a commit of PostgreSQL, and one that makes it slower, so that there is a
-verdict. Both are compiled here, so that their stacks can be sampled, by root. In l.i1 of the second repeat the second
-build's insert backend is stopped for a while (SIGSTOP); later a session of a `nightly report` holds a lock on its
-table. What would tell where it was made is taken out.
+That is all, as root on a Debian-like machine with Nix and nothing else to do: PostgreSQL's source is fetched from
+Debian, a change that makes it slower is planted in it, and both are compiled here, so that their stacks can be sampled:
+about ten minutes, once. The recording takes about ten more. Other builds are given with `--pg BASE,OTHER`.
+
+In l.i1 of the second repeat the second build's insert backend is stopped for a while (SIGSTOP); later a session of a
+`nightly report` holds a lock on its table. What would tell where it was made is taken out. It is written only if it
+shows what the guide tells of: both incidents as long as they were, and a slower build.
 """
 
 from __future__ import annotations
@@ -13,8 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from contextlib import closing
@@ -24,16 +30,67 @@ from typing import Any
 import psycopg
 
 from engine.journal.packed import pack
-from engine.journal.reader import JournalReader
+from engine.journal.reader import FAR_NS, JournalReader
 from engine.journal.rows import Attempt, StepRow
+from engine.postgres.from_source import build_revision
 from engine.postgres.server import SUPERUSER
+from engine.view.events import incident_words, stall_seconds
 from tests.support.benchcall import Bench, wait_for
+from tests.support.smalltree import commit, git
+from tui.demo.minute import stalled
 
 SIZE = ("--rows", "100000", "--rows-written", "340000", "--query-seconds", "8", "--repeats", "4")
 SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")
 REPEAT = 2  # that has the incidents
 WARM_S, HELD_S, BETWEEN_S = 9.0, 4.0, 4.0  # of the step: before the first, of each, and between them
 PATIENCE_S = 900.0
+BUSY = 0.1  # of the CPUs, by others: the recording would show them
+WITHIN_S = 1.5  # an incident is recorded as long as it was
+ROOT = Path(__file__).parents[2]
+MAJOR = "15"
+FETCH = """
+. nix/tarballs.sh
+debian_tarball "$1" "$2" && exit
+version=$(sed -n "s/.*_\\([0-9.]*\\)\\.orig\\.tar\\.bz2'.*/\\1/p" "$2/uris")
+debian_tarball "$version" "$2" || { echo "$why" >&2; exit 1; }
+"""
+# What makes the second build slower: it compares each key of an index several times.
+SLOWER = "src/backend/access/nbtree/nbtsearch.c"
+COMPARES = re.compile(r"^int32\n_bt_compare\((.*?)\)\n\{", re.MULTILINE | re.DOTALL)
+AGAIN = """
+
+int32
+_bt_compare({parameters})
+{{
+\tfor (int again = 0; again < {again}; again++)
+\t\t(void) compare_once(rel, key, page, offnum);
+\treturn compare_once(rel, key, page, offnum);
+}}
+"""
+TIMES = 4
+
+
+def planted(folder: Path) -> str:
+    """PostgreSQL's source as a repository of two commits, the second one slower; the two as `--pg` has them."""
+    subprocess.run(["bash", "-c", FETCH, "fetch", f"{MAJOR}.18", str(folder)], cwd=ROOT, check=True)
+    (tarball,) = folder.glob("postgresql-*.tar.bz2")
+    tree = folder / "postgres"
+    tree.mkdir()
+    subprocess.run(["tar", "-xjf", tarball, "-C", tree, "--strip-components=1"], check=True)
+    git(tree, "init", "--quiet", "--initial-branch=main")
+    before = commit(tree, "PostgreSQL")
+    (tree / SLOWER).write_text(slower((tree / SLOWER).read_text()))
+    return f"main=git:{tree}@{before},patch=git:{tree}@{commit(tree, 'Compare keys several times')}"
+
+
+def slower(source: str) -> str:
+    """The index search with keys compared several times."""
+    (found,) = COMPARES.finditer(source)
+    once = f"static pg_noinline int32\ncompare_once({found[1]})\n{{"
+    declared = f"static int32 compare_once({found[1]});\n"
+    first = source.index("static ")
+    changed = source[:first] + declared + source[first : found.start()] + once + source[found.end() :]
+    return changed + AGAIN.format(parameters=found[1], again=TIMES - 1)
 
 
 def second_build(bench: Bench, build: str) -> tuple[Attempt, StepRow]:
@@ -116,16 +173,58 @@ def _neutral(value: Any) -> Any:
     return found
 
 
+def busy_share(seconds: float = 5.0) -> float:
+    """The share of the CPUs that is used now."""
+
+    def times() -> tuple[int, int]:
+        fields = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4]
+
+    before = times()
+    time.sleep(seconds)
+    every, idle = (now - then for now, then in zip(times(), before, strict=True))
+    return 1 - idle / every
+
+
+def check(run: Path) -> None:
+    """Exits with what the recording lacks of what the guide tells."""
+    _, step, incidents = stalled(run)
+    told = [incident_words(each, FAR_NS) for each in incidents]
+    lengths = [max(stall_seconds(stall, FAR_NS) for stall in each) for each in incidents]
+    wanted = ("is stopped", "nightly report")
+    if step != "l.i1" or len(told) != 2 or not all(word in text for word, text in zip(wanted, told, strict=True)):
+        raise SystemExit(f"not the two incidents that were brought about, but {told or 'none'}")
+    if any(abs(length - HELD_S) > WITHIN_S for length in lengths):
+        raise SystemExit(f"the incidents were of {HELD_S:g} s; recorded are {told}")
+    answer = subprocess.run(
+        [sys.executable, "-m", "engine", "compare", str(run)], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    print(*told, "\n".join(answer.splitlines()[:8]), sep="\n")
+    if "slower" not in answer:
+        raise SystemExit("no verdict: the second build is not slower")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pg", required=True, metavar="BASE,OTHER", help="the two builds")
+    parser.add_argument("--pg", metavar="BASE,OTHER", help="two builds [default: made for it]")
     parser.add_argument("--probes", default="stacks" if os.geteuid() == 0 else "", help="probes [default: stacks]")
     parser.add_argument("to", type=Path, help="file to write")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pgbed-demo-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
-        run = record(asked.pg, asked.probes, Path(folder))
-        neutral(run, asked.pg)
+        builds = asked.pg or planted(Path(folder))
+        out = Path(folder) / "runs"
+        out.mkdir()
+        for build in builds.split(","):  # so that nothing is compiled while it is recorded
+            label, _, tree = build.partition("=git:")
+            if tree:
+                path, _, revision = tree.rpartition("@")
+                build_revision(Path(path), revision, lambda text: print(text, flush=True), label=label)
+        if (busy := busy_share()) > BUSY:
+            raise SystemExit(f"this machine is {busy:.0%} busy: record it on one that has nothing else to do")
+        run = record(builds, asked.probes, out)
+        check(run)
+        neutral(run, builds)
         print(f"{asked.to}: {pack(run, asked.to):,} bytes")
 
 

@@ -23,13 +23,14 @@ from textual.pilot import Pilot
 from engine.cli.demo import RECORDING
 from engine.journal.packed import unpack
 from tui.app import Bench
-from tui.demo.minute import FIRST, QUERIES
+from tui.demo.minute import QUERIES, stalled
 from tui.glyphs import SETS
 
 PATIENCE_S = 60.0
-# A picture: the screen that is opened, the cell and step that are replayed, keys, and what is awaited before each of
-# them and at the end.
-Picture = tuple[str, tuple[str, str], tuple[tuple[str, str], ...], str]
+FIRST = ""
+# A picture: the screen that is opened, the step that is replayed of the cell with stalls (`FIRST`: the one that has
+# them), keys, and what is awaited before each of them and at the end.
+Picture = tuple[str, str, tuple[tuple[str, str], ...], str]
 
 
 def _at(seconds: str) -> tuple[tuple[str, str], ...]:
@@ -72,11 +73,13 @@ async def taken(pilot: Pilot[Any], picture: Picture) -> str:
 
 def draw(name: str, size: tuple[int, int], glyphs: str, to: Path) -> None:
     """One picture, in a folder of its own for the recording."""
-    screen, replayed, _, _ = picture = PICTURES[name]
+    screen, step, _, _ = picture = PICTURES[name]
     with tempfile.TemporaryDirectory() as folder:
         run = unpack(files("engine.cli").joinpath(RECORDING).read_bytes(), "the recording", Path(folder))
         app = Bench(Path(folder), run, SETS[glyphs], screen)
-        app.context.replayed, app.context.show_cost = replayed if screen == "live" else None, False
+        cell, with_stalls, _ = stalled(run)
+        app.context.replayed = (cell, step or with_stalls) if screen == "live" else None
+        app.context.show_cost = False
 
         async def act() -> None:
             async with app.run_test(size=size) as pilot:

@@ -1,6 +1,6 @@
 """The interface with a guide: it presses keys as a person would, and says what there is to see.
 
-Enter goes on, escape ends the guide, and so does any other key, which then does what it always does.
+Enter goes on once that is there; escape ends the guide, and so does any other key, which then does what it always does.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,6 @@ class GuidedBench(Bench):
         self._box: GuideBox | None = None
         self._waits: Timer | None = None
         self._own: list[events.Key] = []  # keys that it has pressed and that are under way
-        self._pressing = self._hurried = False  # keys of a stop are left to press; enter was pressed meanwhile
 
     def on_mount(self) -> None:
         """Begins once the first screen is there."""
@@ -77,9 +76,7 @@ class GuidedBench(Bench):
             self._own = [own for own in self._own if own is not event]
             await super().on_event(event)
         elif event.key == "enter":
-            if self._pressing:  # the next stop begins where all keys of this one lead
-                self._hurried = True
-            else:
+            if self._box is not None:  # else what is told of is still to come
                 self._go_on()
         else:
             await self._end()
@@ -104,7 +101,6 @@ class GuidedBench(Bench):
             self._say_over()
             return
         stop = self._stops[self._stop]
-        self._pressing = bool(stop.keys)
         await self._remove()
         if stop.replay is not None and self.context.run is not None:
             self.replay(self.context.run, *stop.replay)
@@ -114,10 +110,8 @@ class GuidedBench(Bench):
         """One after the other, as fast as one can follow; the words when all are pressed."""
         if not self.guided:
             return
-        self._pressing = bool(keys)
         if not keys:
-            hurried, self._hurried = self._hurried, False
-            self._after(BETWEEN_KEYS_S, self._go_on if hurried else lambda: self._await(PATIENCE))
+            self._after(BETWEEN_KEYS_S, lambda: self._await(PATIENCE))
             return
         event = events.Key(keys[0], keys[0] if len(keys[0]) == 1 else None)
         self._own.append(event)

@@ -1,76 +1,101 @@
-"""What the guided minute shows of the packaged recording."""
+"""What the guided minute shows of a recording. What it says of the stalls is what the record says."""
 
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.journal.reader import FAR_NS, JournalReader
+from engine.journal.rows import EventRow
+from engine.view.events import incident_words, incidents_of
 from tui.demo.guide import Stop
 
-FIRST = ("003-patch-auto-r2", "l.i1")  # the cell and the step that are played first
-QUERIES = (FIRST[0], "qr100")
+QUERIES = "qr100"
+Stalled = tuple[str, str, list[tuple[EventRow, ...]]]  # a cell, its step, what stalled in it
 
-MINUTE = (
-    Stop(
-        7,
-        "Two builds of PostgreSQL under one load, recorded on a small machine. Their servers are up side by side and "
-        "are driven in turns of 50 ms, so that what disturbs one disturbs the other. Each has its signs.",
-        until="REPLAY",
-    ),
-    Stop(
-        6,
-        "A stall: the client has work, and nothing moves. It is marked within two seconds, with its cause. "
-        "There are two here: first a backend is stopped from outside, then one has to wait for a lock.",
-        ("n",),
-        until="STALL",
-    ),
-    Stop(
-        8,
-        "The second one. Enter shows all that is known of it: who held the lock, with which statement, for how long.",
-        ("n", "enter"),
-        until="lock",
-    ),
-    Stop(
-        9,
-        "A query step. The ratio so far stands below the chart, with a 95 % interval that holds however often one "
-        "looks. It closes while the step runs.",
-        ("escape",),
-        until="qr100",
-        replay=QUERIES,
-    ),
-    Stop(
-        8,
-        "Compare: the answer in a sentence, then every ratio with its interval on one axis. The band is the margin "
-        "within which two builds are called the same.",
-        ("3",),
-        until="every cell",
-    ),
-    Stop(
-        7,
-        "Every cell is a dot. Beside them is what may be behind a difference, and whether the two can be compared.",
-        ("end", "up", "up", "up"),
-        until="every cell",
-        top=True,
-    ),
-    Stop(
-        7,
-        "The blocks of a step, two turns of each server: their ratios over time, and how that of all settles.",
-        ("l",),
-        until="blocks",
-    ),
-    Stop(
-        6,
-        "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
-        "A frame with ▼ takes more of each query than in the base.",
-        ("escape", "f", "enter"),
-        until="takes more",
-    ),
-    Stop(
-        6,
-        "The same as a list: the functions whose share has changed most.",
-        ("v",),
-        until="change",
-    ),
-    Stop(
-        6,
-        "History holds all runs. Launch (1) starts one of your own: choose two builds, press enter. The guide ends "
-        "here, and all keys are yours.",
-        ("escape", "5"),
-        until="HISTORY",
-    ),
-)
+
+def stalled(run: Path) -> Stalled:
+    """The step of a run that has most stalls: it is played first."""
+    with JournalReader(run) as reader:
+        found = [
+            (attempt.cell, step.name, incidents_of(reader.events(step.id, kinds=("stall",))))
+            for attempt in reader.attempts(origins=False)
+            for step in reader.steps(attempt.id)
+        ]
+    most = max(found, key=lambda each: len(each[2]), default=None)
+    if most is None or not most[2]:
+        raise UserError(f"{run.name}: it has no stall, which the guide would show")
+    return most
+
+
+def minute(of: Stalled) -> tuple[Stop, ...]:
+    """The stops."""
+    cell, _, incidents = of
+    first, last = (incident_words(each, FAR_NS).removeprefix("STALL ") for each in (incidents[0], incidents[-1]))
+    return (
+        Stop(
+            7,
+            "Two builds of PostgreSQL under one load, recorded on a small machine. Their servers are up side by side "
+            "and are driven in turns of 50 ms, so that what disturbs one disturbs the other. Each has its signs.",
+            until="REPLAY",
+        ),
+        Stop(
+            6,
+            "A stall: the client has work, and nothing moves. It is marked within two seconds, with its cause. "
+            f"The first here is of {first}.",
+            ("n",),
+            until="STALL",
+        ),
+        Stop(
+            8,
+            f"The last, of {last}. Enter shows all that is known of it.",
+            (*("n",) * (len(incidents) - 1), "enter"),
+            until="blocked in",
+        ),
+        Stop(
+            9,
+            "A query step. The ratio so far stands below the chart, with a 95 % interval that holds however often one "
+            "looks. It closes while the step runs.",
+            ("escape",),
+            until="qr100",
+            replay=(cell, QUERIES),
+        ),
+        Stop(
+            8,
+            "Compare: the answer in a sentence, then every ratio with its interval on one axis. The band is the margin "
+            "within which two builds are called the same.",
+            ("3",),
+            until="every cell",
+        ),
+        Stop(
+            7,
+            "Every cell is a dot. Beside them is what may be behind a difference, and whether the two can be compared.",
+            ("end", "up", "up", "up"),
+            until="every cell",
+            top=True,
+        ),
+        Stop(
+            7,
+            "The blocks of a step, two turns of each server: their ratios over time, and how that of all settles.",
+            ("l",),
+            until="blocks",
+        ),
+        Stop(
+            6,
+            "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
+            "A frame with ▼ takes more of each query than in the base.",
+            ("escape", "f", "enter"),
+            until="takes more",
+        ),
+        Stop(
+            6,
+            "The same as a list: the functions whose share has changed most.",
+            ("v",),
+            until="change",
+        ),
+        Stop(
+            6,
+            "History holds all runs. Launch (1) starts one of your own: choose two builds, press enter. The guide ends "
+            "here, and all keys are yours.",
+            ("escape", "5"),
+            until="HISTORY",
+        ),
+    )
