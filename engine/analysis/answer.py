@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from engine.analysis import foreign
-from engine.analysis.cells import ComparedCells, subject_names
+from engine.analysis.cells import ComparedCells
 from engine.core.comparison import CHANGED, CPU, DELETE_PLAN, HEADLINES, MIN_PAIRS, RATE, TIME, Answer, Ratio, Verdict
-from engine.core.model import Subject
+from engine.core.model import Subject, subject_names
 from engine.core.request import PAIRS, further_of
 
 NAMED = 3  # steps that are named with their figures; others are counted

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.analysis.results import CellResult, RunResult, StepResult
 from engine.core.comparison import DELETE_PLAN, FULL_RATE, P99, RATE, Metric
-from engine.core.model import ARMS, LEVEL, Subject, baseline
+from engine.core.model import LEVEL, Subject, baseline
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 
@@ -107,13 +107,3 @@ def pairs(cells: Iterable[CellResult], base: Subject, other: Subject) -> list[Pa
         for (run, repeat, subject), cell in by_place.items()
         if subject == other and (run, repeat, base) in by_place
     ]
-
-
-def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
-    """Names that tell the subjects apart by no more than what differs between them."""
-    parts = ("build", "config", "kernel", "workload")
-    differing = [part for part in parts if len({getattr(subject, part) for subject in subjects}) > 1] or ["build"]
-    return {
-        subject: "/".join(getattr(subject, part) for part in differing) + ARMS.get(subject.arm, f" {subject.arm}")
-        for subject in subjects
-    }

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from engine.analysis import comparability, cpu_wait, published
 from engine.analysis.answer import answer
-from engine.analysis.cells import ComparedCells, subject_names
+from engine.analysis.cells import ComparedCells
 from engine.analysis.results import CellResult, RunResult, load
 from engine.analysis.sweeps import findings, sweeps
 from engine.core.cell_step import CellStep
 from engine.core.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
 from engine.core.errors import UserError, unknown
-from engine.core.model import LEVEL, Subject
+from engine.core.model import LEVEL, Subject, subject_names
 from engine.core.record import converted
 from engine.core.totals import judged_by
 

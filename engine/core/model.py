@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -148,6 +148,16 @@ LOOKS = (Look(4, 0.025), Look(6, 0.012), Look(8, 0.013))
 
 SLICE_MS = (20.0, 1000.0)  # the shortest slices, and the longest
 MOST_MINUTES = 100_000.0  # that a run may be given
+
+
+def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
+    """Names that tell the subjects apart by no more than what differs between them."""
+    parts = ("build", "config", "kernel", "workload")
+    differing = [part for part in parts if len({getattr(subject, part) for subject in subjects}) > 1] or ["build"]
+    return {
+        subject: "/".join(getattr(subject, part) for part in differing) + ARMS.get(subject.arm, f" {subject.arm}")
+        for subject in subjects
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -15,6 +16,7 @@ from textual.pilot import Pilot
 from tests.support.driving import drive
 from tests.support.driving_compare import OLD, compare, compared, on_line, text, until
 from tests.support.made_run import make_run
+from tui import bench
 
 
 def finish(run: Path, cells: int) -> None:
@@ -41,14 +43,30 @@ def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Pa
     compare(recording, script)
 
 
-def test_it_says_so_while_it_compares(recording: Path) -> None:
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """What is waited for before `bench` is asked."""
+    allowed, ask = asyncio.Event(), bench.run
+
+    async def run(*arguments: str, console: Any = None) -> tuple[int, str, str]:
+        await allowed.wait()
+        return await ask(*arguments, console=console)
+
+    monkeypatch.setattr(bench, "run", run)
+    return allowed
+
+
+def test_it_says_so_while_it_compares(recording: Path, answering: asyncio.Event) -> None:
     seen: list[str] = []
 
     async def script(pilot: Pilot[Any]) -> None:
         seen.append(text(pilot))
+        answering.set()
         await compared(pilot)
+        answering.clear()
         await pilot.press("r")
         seen.append(text(pilot))
+        answering.set()
         await compared(pilot)
         seen.append(text(pilot))
 
@@ -155,3 +173,20 @@ def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -
 
     run = make_run(tmp_path / "r", builds=("16.3", hostile), repeats=3, failed={5: f"={hostile}\n2"})
     assert r"[/red]\x1b]0;x\x" in compare(run, script, size=(200, 40))
+
+
+def test_what_was_measured_is_shown_while_it_is_judged(recording: Path, answering: asyncio.Event) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: "Not judged yet" in text(pilot))
+        shown = text(pilot)
+        rate = next(line for line in shown.splitlines() if line.startswith(">l.i0"))
+        assert all(figure.endswith("k") for figure in rate.split()[2:4]), rate
+        assert " being judged" in shown and "comparing..." in shown.splitlines()[1]
+        assert "every cell" in shown and shown.count("●") >= 6
+        await pilot.press("down")  # waits for the verdicts, which bring more lines
+        answering.set()
+        screen = await compared(pilot)
+        await until(pilot, lambda: screen._cursor[0] == 1)
+        assert "Not judged" not in text(pilot) and "being judged" not in text(pilot)
+
+    compare(recording, script)

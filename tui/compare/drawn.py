@@ -172,6 +172,8 @@ def _row(
 
 def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> list[Span]:
     found = comparison.ratio(subject.name, row.step, row.metric)
+    if found is None and not comparison.ratios:  # nothing is judged yet
+        return [(f"  {figure_text(row.metric, comparison.median(subject.name, row.step, row.metric))}", "dim")]
     if found is None or found.ratio is None:
         return [("  -", "dim")]
     return [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]

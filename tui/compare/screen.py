@@ -1,6 +1,8 @@
 """Compare: what got slower, by how much, how sure, and what may be behind it."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,7 +12,7 @@ from engine.core.comparison import HEADLINES, Comparison
 from engine.core.comparison import ComparedSubject as Subject
 from engine.core.errors import UserError
 from engine.core.record import converted, visible_record
-from engine.journal.reader import JournalReader
+from engine.view.measured import finished_cells, measured
 from tui import bench
 from tui.compare import details as comparison_view
 from tui.compare import drawn, forest
@@ -73,6 +75,7 @@ class CompareScreen(BenchScreen):
         self._wanted = ""
         self._digits = False  # instead of drawn intervals
         self._found: Comparison | None = None
+        self._measured: Comparison | None = None  # what is shown until it is judged
         self._rows: list[Row] = []
         self._cursor = (0, 0)  # line, subject
         self._top = 0
@@ -107,13 +110,14 @@ class CompareScreen(BenchScreen):
             return
         runs = self._selected
         if runs != self._runs:
-            self._runs, self._found, self._base, self._finished, self._problem = runs, None, None, (), ""
+            self._runs, self._base, self._finished, self._problem = runs, None, (), ""
+            self._found = self._measured = None
             self._cursor, self._top, self._first = (0, 0), 0, 0
         if not runs:
             self._tell("No run selected: choose one in History (5), or start one in Launch (1)")
             return
         try:
-            finished = tuple(_finished(run) for run in runs)
+            finished = tuple(finished_cells(run) for run in runs)
         except UserError as error:
             self._tell(str(error))
             return
@@ -124,6 +128,10 @@ class CompareScreen(BenchScreen):
     @property
     def _selected(self) -> tuple[Path, ...]:
         return tuple(self.context.compared) or (() if self.context.run is None else (self.context.run,))
+
+    @property
+    def _shown(self) -> Comparison | None:
+        return self._found or (None if self._problem else self._measured)
 
     @property
     def unready(self) -> bool:
@@ -138,9 +146,10 @@ class CompareScreen(BenchScreen):
     @property
     def chosen(self) -> tuple[Comparison, Row, Subject] | None:
         """The comparison with the line and the subject at the cursor, where there are any."""
-        if self._found is None or not self._rows or not self._found.others:
+        shown = self._shown
+        if shown is None or not self._rows or not shown.others:
             return None
-        return self._found, self._rows[self._cursor[0]], self._found.others[self._cursor[1]]
+        return shown, self._rows[self._cursor[0]], shown.others[self._cursor[1]]
 
     def action_move(self, down: int, right: int) -> None:
         """Chooses another line or subject; in the dots, up and down choose the subject."""
@@ -176,18 +185,11 @@ class CompareScreen(BenchScreen):
         self.bench.ask_user(PickScreen("compare with", options, found.base), take)
 
     def action_metrics(self) -> None:
-        titles = {
-            **(comparison_table.titles(self._found) if self._found else {}),
-            "stalls": "stalls",
-            "sla": "insert rate kept up",
-        }
-        options = [(name, titles.get(name, name)) for name in comparison_table.SHORT]
-
         def take(chosen: tuple[str, ...]) -> None:
             self._metrics = chosen
             self._arrange()
 
-        self.bench.ask_user(TickScreen("show of each step", options, self._metrics), take)
+        self.bench.ask_user(TickScreen("show of each step", comparison_table.choices(self._found), self._metrics), take)
 
     def action_sort(self) -> None:
         sorts = comparison_table.SORTS
@@ -277,13 +279,13 @@ class CompareScreen(BenchScreen):
 
     def draw(self) -> None:
         columns = self.size.width
-        if self._found is None:
+        if (shown := self._shown) is None:
             title = line((f" {self.TITLE_WORD} ", "title"))
             message = self._problem or "comparing..."
             instead = [line(), *folded(message, columns, "warning" if self._problem else "dim")]
         else:
-            title = comparison_view.title(self._found, self._sort, self._wanted, self._busy)
-            instead = comparison_view.nothing(self._found)
+            title = comparison_view.title(shown, self._sort, self._wanted, self._busy)
+            instead = comparison_view.nothing(shown)
         self.fill(title=[title])
         if self.chosen is not None:
             self._draw_chosen(*self.chosen)
@@ -305,13 +307,15 @@ class CompareScreen(BenchScreen):
             comparison_view.verdict(found, row, subject, glyphs),
             comparison_view.remark(found, row, subject, glyphs),
         ]
-        if size == "-tall" and remarks[1] != (explained := comparison_view.explained(found, row)):
+        if self._found is None:
+            remarks = [line((" being judged", "dim")), line()]
+        elif size == "-tall" and remarks[1] != (explained := comparison_view.explained(found, row)):
             remarks.append(explained)
         # What has a height of its own: title, heading, two rules, keys.
         left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
-        causes = comparison_view.why(found, row, subject, glyphs, wide - 2, most)
+        causes = comparison_view.why(found, row, subject, glyphs, wide - 2, most) if self._found else []
         checks = comparison_view.comparable(found, subject, glyphs, columns - wide - 1, most)
         why = max(LEAST_WHY, len(causes), len(checks))
         further = comparison_view.further_dots(
@@ -350,7 +354,17 @@ class CompareScreen(BenchScreen):
     def _compare(self) -> None:
         self._busy, self._problem = True, ""
         self.run_worker(self._ask(), group="compare", exclusive=True, exit_on_error=False)
+        if self._found is None and len(self._runs) == 1:
+            self.run_worker(self._read(self._runs), group="measured", exclusive=True, exit_on_error=False)
         self.draw()
+
+    async def _read(self, runs: tuple[Path, ...]) -> None:
+        with suppress(UserError):  # what is wrong is said where it is compared
+            found = await asyncio.to_thread(measured, runs[0])
+            if found is not None and self._found is None and runs == self._runs:
+                self._measured = found
+                self._rows = comparison_table.rows(found, self._metrics, "steps", "")
+                self.draw()
 
     async def _ask(self) -> None:
         try:
@@ -383,8 +397,3 @@ class CompareScreen(BenchScreen):
         before = self._rows[place] if stay and self._rows else None
         self._rows = comparison_table.rows(self._found, self._metrics, self._sort, self._wanted)
         self._move_to(self._rows.index(before) if before in self._rows else place, subject)
-
-
-def _finished(run: Path) -> int:
-    with JournalReader(run) as reader:
-        return sum(attempt.state == "finished" for attempt in reader.attempts(origins=False))

@@ -121,6 +121,12 @@ def titles(comparison: Comparison) -> dict[str, str]:
     return {metric.name: metric.title for metric in comparison.metrics}
 
 
+def choices(comparison: Comparison | None) -> list[tuple[str, str]]:
+    """The metrics that can be shown, each with its title."""
+    known = titles(comparison) if comparison is not None else {}
+    return [(name, {**known, STALLS: STALLS, SLA: "insert rate kept up"}.get(name, name)) for name in SHORT]
+
+
 def step_cells(comparison: Comparison) -> int:
     """How wide the names of steps are, with the cursor before and a blank behind them."""
     return 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
