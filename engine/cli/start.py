@@ -23,9 +23,8 @@ from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import workload_title
 from engine.core.request import Request
-from engine.host import disk, kexec, resume_unit
+from engine.host import disk, kexec, lock, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
-from engine.host.lock import exclusive_run
 from engine.journal.database import database_path
 from engine.journal.lock import holder, is_locked
 from engine.journal.runs import planned, reference
@@ -131,7 +130,7 @@ def start(
         resume_unit.check_free(run)
         agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
     # Checked before anything is written; the engine takes the lock for good.
-    with exclusive_run(concurrent=prospect.manifest.allow_concurrent):
+    with lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
         pass
     create_run(run, prospect.manifest.record())
     connections = prospect.connections
@@ -242,6 +241,8 @@ def _spawn(
     connections: Mapping[str, str],
 ) -> int:
     process: subprocess.Popen[bytes] | None = None
+    for line in lock.others():
+        console.print(f"? {line}", soft_wrap=True)
     console.print("starting the engine", soft_wrap=True)
     try:
         with (run / "engine.log").open("ab") as log, _interrupts_deferred():

@@ -1,40 +1,114 @@
-"""One run at a time measures on a machine."""
+"""One run of a user at a time measures on a machine; of other users' runs one is told: nobody keeps another one off.
+
+The lock is on files that their owner alone can open, so that nobody else can hold it, and it goes with the process that
+does, however that ends. Other network namespaces have the same files. A container has them where it has these folders;
+what else a container does is seen as load only.
+"""
 
 from __future__ import annotations
 
-import socket
+import fcntl
+import os
+import pwd
+import re
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
+from engine.core.text import visible
 
-HOST_LOCK = "\0pgbed-measures"
+# All that the user can use are taken: in one of them somebody else's file may stand now, and be gone later.
+FOLDERS = ("/run", "/run/lock", "/tmp", "/run/user/{}")
+NAME = "pgbed-measures-"  # and the user's number
+_HELD = re.compile(r"^\d+: FLOCK +ADVISORY +WRITE +\S+ ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.M)
 
 
 def is_held() -> bool:
-    """Whether a run has the lock. It is only looked at: who tried to take it would keep a run off meanwhile."""
-    try:
-        names = Path("/proc/net/unix").read_text()
-    except OSError:
-        return False  # who starts a run is told
-    return any(row.endswith(f" {HOST_LOCK.replace(chr(0), '@')}") for row in names.splitlines())
+    """Whether a run of this user's has the lock. It is only looked at: who tried it would keep a run off meanwhile."""
+    return os.geteuid() in _measuring()
+
+
+def others() -> tuple[str, ...]:
+    """A line for each other user whose run measures on this machine."""
+    return tuple(
+        f"a run of user {_name(uid)} is measuring on this machine, too: each disturbs the other's figures"
+        for uid in sorted(_measuring() - {os.geteuid()})
+    )
 
 
 @contextmanager
 def exclusive_run(*, concurrent: bool) -> Iterator[None]:
-    """Keeps other runs off this machine for as long as this one measures, unless it may be `concurrent`.
+    """Keeps the user's other runs off this machine for as long as this one measures, unless it may be `concurrent`.
 
-    Raises UserError when another run is under way. The lock is a name in the kernel's abstract socket space, which
-    goes with the process that holds it, however it ends.
+    Raises UserError when another run is under way.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
-        try:
-            lock.bind(HOST_LOCK)
-        except OSError as error:
-            if not concurrent:
+    with ExitStack() as kept:
+        for folder in _folders(os.geteuid()):
+            lock = _opened(folder / f"{NAME}{os.geteuid()}")
+            if lock is None:
+                continue
+            kept.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if concurrent:
+                    break
+                holder = visible(os.pread(lock, 20, 0).decode(errors="replace").strip())
                 raise UserError(
-                    "another run is measuring on this machine, and each would disturb the other's figures; "
-                    "wait for it (bench watch), or pass --allow-concurrent to run anyway"
-                ) from error
+                    f"another run is measuring on this machine (process {holder or 'unknown'}), and each would disturb "
+                    "the other's figures; wait for it (bench watch), or pass --allow-concurrent to run anyway"
+                ) from None
+            kept.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # else children that have begun would still hold it
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         yield
+
+
+def _folders(uid: int) -> list[Path]:
+    """Those in which nobody else can take a file away."""
+    found = []
+    for folder in (Path(each.format(uid)) for each in FOLDERS):
+        with suppress(OSError):
+            status = folder.stat()
+            shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+            if not shared and status.st_uid in (0, uid):
+                found.append(folder)
+    return found
+
+
+def _opened(path: Path) -> int | None:
+    """The user's own lock file, which is made where it is not there; None where it cannot be, or is another's."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    except OSError:
+        return None
+    status = os.fstat(lock)
+    if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _measuring() -> set[int]:
+    """The users whose lock is held. Their files cannot be opened, but everybody sees which files are locked."""
+    try:
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return set()  # who starts a run is told
+    held = {(os.makedev(int(major, 16), int(minor, 16)), int(inode)) for major, minor, inode in _HELD.findall(locks)}
+    users = set()
+    for path in (path for folder in FOLDERS for path in Path("/").glob(f"{folder.format('*')[1:]}/{NAME}*")):
+        with suppress(OSError):
+            status = path.lstat()
+            if (status.st_dev, status.st_ino) in held and path.name == f"{NAME}{status.st_uid}":
+                users.add(status.st_uid)
+    return users
+
+
+def _name(uid: int) -> str:
+    try:
+        return visible(pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return str(uid)

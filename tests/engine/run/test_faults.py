@@ -231,14 +231,11 @@ def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
 
 
 HOLD_THE_HOST = """
-import socket, sys
-from contextlib import suppress
-from engine.host.lock import HOST_LOCK
-lock = socket.socket(socket.AF_UNIX)
-with suppress(OSError):
-    lock.bind(HOST_LOCK)  # or a real run holds it already
-print("held", flush=True)
-sys.stdin.read()
+import sys
+from engine.host.lock import exclusive_run
+with exclusive_run(concurrent=True):  # or a real run holds it already
+    print("held", flush=True)
+    sys.stdin.read()
 """
 
 
