@@ -44,10 +44,14 @@ CLEARING_TIMEOUT_S = 30.0
 
 def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
     """`prepare` with its progress shown: a spinner on a terminal, lines elsewhere."""
-    if not console.is_terminal:
-        return prepare(request, out, lambda text: echo(text, err=True))
-    with console.status("preparing") as status:
-        return prepare(request, out, lambda text: status.update(Text(text)))
+    try:
+        if not console.is_terminal:
+            return prepare(request, out, lambda text: echo(text, err=True))
+        with console.status("preparing") as status:
+            return prepare(request, out, lambda text: status.update(Text(text)))
+    except KeyboardInterrupt:
+        echo("stopped before the run began; the same command begins it, with what was built by then", err=True)
+        raise
 
 
 def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:

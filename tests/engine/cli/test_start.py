@@ -1,26 +1,36 @@
-"""A run that is started in a terminal, until its first picture."""
+"""Runs that are ended before they begin."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.core.model import Build
-from tests.support.benchcall import LONG, Bench
-from tests.support.terminal import Terminal
+import pytest
+
+from tests.support import smalltree
+from tests.support.benchcall import Bench
+from tests.support.realnix import wrapper_environment
 
 
-def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
-    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
-) -> None:
-    bench = Bench(new_folder() / "runs")
-    terminal = Terminal(bench.command("run", "--pg", build(16).label, "--repeats", "1", *LONG))
-    try:
-        for words in (b"starting the engine", b" has begun; the interface opens", b"REC"):
-            terminal.until(words, patience_s=120)
-        terminal.write(b"q")
-        terminal.until(b"the run continues")
-        assert terminal.wait() == 0
-    finally:
-        terminal.close()
-        bench.stop()
+@pytest.mark.outside  # a Nix build has no git
+@pytest.mark.timeout(300)
+def test_a_run_that_is_ended_while_it_builds_says_how_it_goes_on(new_folder: Callable[[], Path]) -> None:
+    tree = smalltree.make_tree(new_folder() / "postgres")
+    (tree / "configure").write_text(smalltree.CONFIGURE + "sleep 600\n")
+    bench = Bench(new_folder(), {name: os.environ.get(name, value) for name, value in wrapper_environment().items()})
+    command = bench.command("run", "--pg", f"mine={tree}")
+    with subprocess.Popen(
+        command, env=os.environ | bench.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        watchdog = threading.Timer(200, process.kill)
+        watchdog.start()
+        said = next(line for line in process.stderr if line.startswith(("building", "mine: building")))
+        process.terminate()
+        said = process.stderr.read()
+        watchdog.cancel()
+    assert process.returncode == 143
+    assert "stopped before the run began; the same command begins it" in said
