@@ -29,6 +29,7 @@ SHARES = {"step": 0.8, "stretch": 0.2}  # of the level: what came to stay is wan
 FEWEST = 2 * LEAST  # points of a series in which there can be one
 DRAWS = 40_000  # simulated series
 AT_ONCE = 2000  # of them
+WEAK = 16.0  # a squared t that is nothing, of however many points: nothing need be simulated for it
 LONGEST = 60  # simulated series need not be longer: t of the strongest hardly depends on it from there on
 
 Rows = npt.NDArray[np.float64]
@@ -64,6 +65,8 @@ def _within(row: Rows, offset: int, points: int) -> Iterator[tuple[int, float]]:
         return
     for shape, share in SHARES.items():
         (strength,), (first,), (end,) = _strongest(row[None, :], shape)
+        if strength < WEAK:
+            continue
         p = _p(strength, min(len(row), LONGEST), shape) / share * points / len(row)
         if p <= LEVEL:
             edges = [each for each in (int(first), int(end)) if each]

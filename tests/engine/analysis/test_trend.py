@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from engine.analysis import trend_changes
 from engine.analysis.trend import Entry, Found, Series, series
 
 STEPS, POINTS, FOLDERS = 10, 30, 20
@@ -75,3 +76,10 @@ def test_levels_that_differ_by_less_than_the_margin_are_one() -> None:
     rows[0, 10:] += 1.5
     rows[0, 20:] += 10
     assert places(folder(rows)[0]) == [20]
+
+
+@pytest.mark.parametrize("count", [6, 9, 12, 30, 60])
+def test_what_is_called_weak_is_no_change_in_a_series_by_itself(count: int) -> None:
+    for shape, share in trend_changes.SHARES.items():
+        common = trend_changes._p(trend_changes.WEAK, count, shape) / share
+        assert common > trend_changes.LEVEL or count < 3 * trend_changes.LEAST
