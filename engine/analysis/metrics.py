@@ -337,7 +337,7 @@ def saturated(totals: StepTotals) -> tuple[str, ...]:
 
 
 def spill_over_share(totals: StepTotals) -> float | None:
-    """CPU time of servers that were held, as a part of what the step's own server used; None without any."""
+    """CPU time of servers up beside, as a part of what the step's own server used; None without any."""
     return _part(totals.spill_over_ns, 1, totals.server_cpu_ns or 0)
 
 

@@ -96,7 +96,7 @@ def reasons(pair: Pair, step: str) -> list[str]:
     """Why a step of a pair bears no verdict: by its slices, or where it has none, by what others did beside it."""
     counts = [len(cell.steps[step].slices) for cell in pair]
     if not any(counts):
-        return _held_too_little(pair, step)
+        return _spilled_over(pair, step)
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
     rows = [cell.steps[step].slices for cell in pair]
@@ -113,13 +113,13 @@ def reasons(pair: Pair, step: str) -> list[str]:
     return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
 
 
-def _held_too_little(pair: Pair, step: str) -> list[str]:
+def _spilled_over(pair: Pair, step: str) -> list[str]:
     share = max(cell.steps[step].figures["spill_over_share"] or 0.0 for cell in pair)
     if share <= MOST_LEAK:
         return []
     return [
-        f"pair {pair[0].cell.repeat}: other servers used {share:.0%} as much CPU time as the one whose step it was, "
-        f"although they were held ({_tolerated(MOST_LEAK)})"
+        f"pair {pair[0].cell.repeat}: other servers used {share:.0%} as much CPU time as the one whose step it was "
+        f"({_tolerated(MOST_LEAK)})"
     ]
 
 

@@ -139,8 +139,8 @@ class CellStep:
     so many `wait_looks` at all of the role's. `counters` are {role: {event: count per operation}}, by the
     keys of `engine.core.counters`; `server` is all server processes that are no connection's; `instructions_per_op` is
     of all together. `counters_notes` say what was not counted, and why.
-    `spill_over_share` is the CPU time that servers up beside this one used although they were held, as a part of what
-    this one used; null in slices, where `compare --slices` has it.
+    `spill_over_share` is the CPU time that servers up beside this one used, as a part of what this one used: nothing
+    where all of them stood still; null in slices, where `compare --slices` has it.
     """
 
     run: str

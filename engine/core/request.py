@@ -149,9 +149,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     repeats: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
         about(
-            "Cells per build. A verdict needs 3. Whole cells are interleaved ABBA: even numbers balance the order.",
+            "Cells per build. A verdict needs 3. Their order turns round with each repeat: even numbers balance it.",
             metavar="N",
-            unset="4, in slices 5",
+            unset=f"{CELLS}, in slices {PAIRS}",
         ),
     ] = None
     aa: Annotated[bool, about("Run the base against itself too, to see the noise floor.")] = False

@@ -108,8 +108,8 @@ class StepTotals:
     host, device, cluster and memory.
     `beside` are the roles of further loads, and what their rates count. `counters` are events by role, `server` all
     server processes that are no connection's: `engine.core.counters`; `counters_note` says what was not counted,
-    and why. `spill_over_ns` is CPU time that servers up beside this one used in the step although they were held; None
-    without any, and in slices, each of which has its own.
+    and why. `spill_over_ns` is CPU time that servers up beside this one used in the step, 0 where they stood still. It
+    is None without any, and in slices, each of which has its own.
     """
 
     seconds: float
