@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,6 +37,7 @@ from engine.report import (
 from engine.report.section import WHERE, Notes, Section
 from engine.report.tables import headline, sections
 
+VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.verdicts.findings
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
 # What the JSON had under other names is written under both until the next release, ratios and spreads of a renamed
 # metric twice.
@@ -213,11 +215,22 @@ def footer(comparison: Comparison) -> list[str]:
             "have no verdict, an arrow marks those that stand out"
         )
     lines += _of_further(comparison)
-    lines += comparison.findings
+    lines += _gathered(comparison.findings)
     lines += [cell.text for cell in comparison.left_out]
     if not comparison.cells:
         lines.append("no cell has finished yet: nothing to compare")
     return lines
+
+
+def _gathered(findings: Iterable[str]) -> list[str]:
+    """Findings, those of cells that vary as one line at their end."""
+    found = [(finding, VARY.fullmatch(finding)) for finding in findings]
+    varied: dict[str, list[str]] = {}
+    for match in (match for _, match in found if match is not None):
+        varied.setdefault(match[1], []).append(f"{match[2]} {match[3]}")
+    rest = [finding for finding, match in found if match is None]
+    line = "; ".join(f"{step} {', '.join(own)}" for step, own in varied.items())
+    return [*rest, f"cells vary by (CV): {line}"] if varied else rest
 
 
 def _judged(comparison: Comparison) -> str:

@@ -322,6 +322,15 @@ const drawings = {
     })));
     const kinds = [...new Set(marks.map(d => d.kind))], look = kind => MARKS[kind] ?? OTHER_MARK;
     const places = [...new Set(marks.map(d => d.place))];
+    // What every build did at the column that is pointed at.
+    const readout = d => [
+      align === "time" ? `${digits(d.x)} s` : `${number(d.x)} ${step.unit.replace("/s", "")}`,
+      ...names.map(name => [name, d3.least(points.filter(each => each.subject === name), each => Math.abs(each.x - d.x))])
+        .map(([name, at]) => `${short(name)}: ${number(at.mean)} (${number(at.min)} to ${number(at.max)})`),
+    ].join("\n");
+    // Of marks in the same place only the first has its letter.
+    const lettered = marks.filter((d, i) => !marks.slice(0, i).some(each =>
+      each.place === d.place && each.kind === d.kind && Math.abs(each.at - d.at) < 12 * end / width));
     const common = { width, style, marginLeft: Math.max(58, left(places)), marginRight: 12, marginBottom: 40, color: subjectColour };
     const x = { domain: [0, end], label: null };
     const chart = Plot.plot({
@@ -331,6 +340,8 @@ const drawings = {
         Plot.lineY(points, { x: "x", z: "subject", y: "mean", stroke: "subject", strokeWidth: 1.5 }),
         Plot.ruleY([0]),
         Plot.axisX({ label, ticks: 8, labelAnchor: "right" }),
+        Plot.ruleX(points, Plot.pointerX({ x: "x", strokeOpacity: 0.5 })),
+        Plot.tip(points, Plot.pointerX({ x: "x", y: "mean", title: readout, fill: "var(--paper)", stroke: "var(--line)" })),
       ],
     });
     const events = marks.length ? Plot.plot({
@@ -338,7 +349,7 @@ const drawings = {
       x: { ...x, axis: null }, y: { type: "band", domain: places, label: null },
       marks: [
         Plot.ruleY(marks, { y: "place", x1: "at", x2: "until", strokeWidth: 5, strokeOpacity: 0.55, stroke: d => look(d.kind)[1], title: "text" }),
-        Plot.text(marks, { y: "place", x: "at", text: d => look(d.kind)[0], fill: d => look(d.kind)[1], fontWeight: "bold", title: "text" }),
+        Plot.text(lettered, { y: "place", x: "at", text: d => look(d.kind)[0], fill: d => look(d.kind)[1], fontWeight: "bold", title: "text" }),
       ],
     }) : null;
     return {

@@ -85,14 +85,32 @@ const seen = new IntersectionObserver(entries => {
   for (const entry of entries) if (entry.isIntersecting && !entry.target.dataset.drawn) draw(entry.target);
 }, { rootMargin: "600px" });
 for (const figure of figures) seen.observe(figure);
-addEventListener("beforeprint", () => { for (const figure of figures) if (!figure.dataset.drawn) draw(figure); });
+const drawable = figure => figure.offsetParent !== null;  // not in a step that is folded
+addEventListener("beforeprint", () => { for (const figure of figures) if (drawable(figure) && !figure.dataset.drawn) draw(figure); });
+
+const folds = [...document.querySelectorAll(".fold")], unfold = document.querySelector("#unfold");
+const openTarget = () => {
+  const fold = folds.find(each => each.parentElement.id === decodeURIComponent(location.hash.slice(1)));
+  if (fold) fold.open = true;
+};
+addEventListener("hashchange", openTarget);
+for (const link of document.querySelectorAll("a[href^='#']")) link.addEventListener("click", () => setTimeout(openTarget));
+openTarget();
+if (unfold) {
+  unfold.hidden = false;
+  unfold.addEventListener("click", () => {
+    const all = folds.every(each => each.open);
+    for (const each of folds) each.open = !all;
+    unfold.textContent = all ? "open all" : "close all";
+  });
+}
 let resizing;
 addEventListener("resize", () => {
   clearTimeout(resizing);
   resizing = setTimeout(() => {
     for (const figure of figures) {
       const width = Math.max(280, Math.floor(figure.querySelector(".plot").clientWidth));
-      if (figure.dataset.drawn && Number(figure.dataset.drawn) !== width) draw(figure);
+      if (drawable(figure) && figure.dataset.drawn && Number(figure.dataset.drawn) !== width) draw(figure);
     }
   }, 150);
 });

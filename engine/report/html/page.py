@@ -32,7 +32,7 @@ from engine.report.html.charts import charts
 from engine.report.origins import Origins
 from engine.report.policy import policy
 from engine.report.recorded import Recorded
-from engine.report.section import ARROWS, Notes, Section, bounds, ratio_text
+from engine.report.section import ARROWS, MARK, Notes, Section, bounds, ratio_text
 from engine.report.tables import value_text
 
 LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
@@ -51,6 +51,7 @@ class Part:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()  # what its marks mean
 
     @property
     def words(self) -> tuple[bool, ...]:
@@ -98,7 +99,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
     drawn = flame.library() if graphs else {}
     scripts = [*libraries, *(drawn[name] for name in flame.LIBRARY[1:] if drawn), *(_own(name) for name in OWN)]
     ids = step_ids(comparison.steps)
-    by_step, others = parted(sections, comparison.steps)
+    by_step, others = parted(sections, comparison.steps, notes.lines())
     steps = [
         StepPart(
             name=step,
@@ -125,7 +126,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
         subjects=_part(known.sections[0]) if known.sections else None,
         further=[*others, *map(_part, known.sections[1:])],
         commands=known.commands,
-        notes=[*notes.lines(), *render.footer(comparison)],
+        notes=render.footer(comparison),
         statistics=statistics_tables.TITLE,
         overview=any(each["ratio"] is not None for each in data["overview"]),
     )
@@ -207,8 +208,13 @@ def step_ids(steps: Sequence[str]) -> dict[str, str]:
     return {step: step if step in plain else f"step-{place}" for place, step in enumerate(steps, 1)}
 
 
-def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str, list[Part]], list[Part]]:
-    """The tables of each step, and those that are of none: a row of one cell, a step's name, begins its rows."""
+def parted(
+    sections: Iterable[Section], steps: Sequence[str], notes: Sequence[str] = ()
+) -> tuple[dict[str, list[Part]], list[Part]]:
+    """The tables of each step, and those that are of none: a row of one cell, a step's name, begins its rows.
+
+    Each has the `notes` whose marks are in it.
+    """
     by_step: dict[str, list[Part]] = {}
     others = []
     for section in sections:
@@ -225,10 +231,16 @@ def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str,
         for name, own in rows.items():
             columns = (section.columns[0].replace("step and ", "").replace("step, ", ""), *section.columns[1:])
             if name:
-                by_step.setdefault(name, []).append(Part(section.title, columns, tuple(own)))
+                by_step.setdefault(name, []).append(Part(section.title, columns, tuple(own), marked(own, notes)))
             else:
-                others.append(Part(section.title, section.columns, tuple(own)))
+                others.append(Part(section.title, section.columns, tuple(own), marked(own, notes)))
     return by_step, others
+
+
+def marked(rows: Iterable[Sequence[str]], notes: Sequence[str]) -> tuple[str, ...]:
+    """Those of the numbered notes whose marks are in these rows."""
+    numbers = {int(mark) for cells in rows for cell in cells for mark in MARK.findall(cell)}
+    return tuple(note for number, note in enumerate(notes, 1) if number in numbers)
 
 
 def grid_cell(ratio: Ratio | None) -> GridCell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sqlite3
@@ -17,6 +18,8 @@ from click.testing import CliRunner
 
 from engine.analysis.comparison import compare
 from engine.cli.main import main
+from engine.core.model import Cell
+from engine.core.totals import StepTotals
 from engine.journal.packed import unpack
 from engine.journal.reader import JournalReader
 from engine.report import flame, origins, render
@@ -204,6 +207,26 @@ def command_of(run: Path) -> str:
         return list(origins.commands(reader.manifest))[-1]
 
 
+def test_what_a_mark_means_stands_at_its_table(library: Path, tmp_path: Path) -> None:
+    def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:  # so that its verdict is withheld
+        missed = step == "qr100" and cell.subject.build == "17.0"
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    text = written(make_run(tmp_path / "r", change=late), tmp_path / "r.html", library=library)
+    tables = re.split(r'<div class="table">', text)
+    marked = [set(re.findall(r" \((\d)\)</t[dh]>", each)) for each in tables]
+    told = [set(re.findall(r'class="note">\((\d)\) ', each)) for each in tables]
+    assert any(marked) and marked == told
+    assert not re.search(r"<li>\(\d\)", text), "and nowhere else"
+
+
+def test_cells_that_vary_are_one_line(recorded: Path) -> None:
+    known = compare([recorded])
+    lines = [line for line in render.footer(known) if "(CV)" in line]
+    assert len([text for text in known.findings if "(CV)" in text]) > 1
+    assert len(lines) == 1 and all(f"{step} main" in lines[0] for step in ("l.i0", "l.i1"))
+
+
 @pytest.mark.parametrize(
     ("allowed", "threads", "bound"),
     [("2-3,7", 8, "8 threads, bound to CPU 2-3,7"), ("0-7", 8, ""), ("0,2-4", 4, ""), ("<b>-1", 8, "")],
@@ -261,6 +284,36 @@ WITHOUT_LABEL = """[...document.querySelectorAll('figure svg')].flatMap(svg => [
 }).map(axis => `${svg.ariaLabel}: ${axis}`))"""
 
 
+def printed(browser: Browser) -> int:
+    """How many pages of A4 it is on paper."""
+    pdf = base64.b64decode(browser.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+def hovered(browser: Browser, figure: str) -> str:
+    """What is said in the middle of a figure's chart while the mouse is there."""
+    chart = f"document.querySelector('{figure} .plot svg')"
+    browser.evaluate(f"{chart}.scrollIntoView({{ block: 'center' }})")
+    box = f"(({{ left, top, width, height }}) => [left + width / 2, top + height / 2])({chart}.getBoundingClientRect())"
+    x, y = browser.evaluate(box)
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    said = f"{chart}.querySelector('[aria-label=tip]').textContent"
+    told: str = browser.evaluate(f"new Promise(done => setTimeout(() => done({said}), 300))")
+    return told
+
+
+@pytest.mark.outside
+def test_a_link_to_a_step_opens_it(recorded: Path, tmp_path: Path) -> None:
+    written(recorded, tmp_path / "r.html")
+    with Browser() as browser:
+        browser.open(tmp_path / "r.html")
+        opened = "folds.filter(each => each.open).map(each => each.parentElement.id)"
+        assert browser.evaluate(opened) == []
+        browser.evaluate("document.querySelector('#grid tbody a').click()")
+        assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened}), 300))") == ["l.i0"]
+        assert browser.problems == []
+
+
 @pytest.mark.outside
 def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
     written(recorded, tmp_path / "r.html")
@@ -269,6 +322,10 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         # The first screen: the answer, every step, whether cells are comparable.
         for part in (".answer", "#grid tr:last-child", "#comparability"):
             assert browser.evaluate(f"document.querySelector('{part}').getBoundingClientRect().top") < 800
+        assert browser.evaluate("document.documentElement.scrollHeight") < 3000, "steps are folded"
+        assert printed(browser) <= 2, "the first page, not fifty"
+        browser.evaluate("document.querySelector('#unfold').click()")
+        assert browser.evaluate("folds.every(each => each.open)")
         browser.evaluate("dispatchEvent(new Event('beforeprint'))")
         marks = "svg g :is(path, rect, circle, line)"
         empty = f"[...document.querySelectorAll('figure')].filter(f => f.querySelectorAll('{marks}').length < 2)"
@@ -282,6 +339,8 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         assert browser.evaluate(f"{links}.filter(a => a[0] !== '#' || !document.getElementById(a.slice(1)))") == []
         browser.evaluate("location.hash = 'qr100'")
         assert 0 <= browser.evaluate("document.getElementById('qr100').getBoundingClientRect().top") < 200
+        told = hovered(browser, "[data-step=qr100][data-chart=rate]")
+        assert re.search(r" s\W*main: [\d,.]+ \([\d,.]+ to [\d,.]+\)\W*patch: ", told), told
         # Figures behind a chart, and their copy.
         rows = "document.querySelector('[data-step=qr100][data-chart=ratio] details').open = true"
         browser.evaluate(f"{rows}; new Promise(done => setTimeout(done, 200))")
@@ -307,6 +366,7 @@ def test_a_browser_runs_nothing_of_a_hostile_record(tmp_path: Path) -> None:
         browser.open(tmp_path / "r.html")
         browser.evaluate("dispatchEvent(new Event('beforeprint'))")
         browser.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        browser.evaluate("dispatchEvent(new Event('beforeprint'))")
         browser.evaluate("new Promise(done => setTimeout(done, 500))")
         assert browser.evaluate("typeof owned") == "undefined"
         assert browser.evaluate("document.querySelectorAll('img').length") == 0
