@@ -24,6 +24,8 @@ class FlameGraph:
     The base's are to be multiplied by `scale` before they are compared with the other's; `compared` says what that
     makes equal: `per statement`, or `as shares of all samples`. Where there is no other, its samples are 0.
     `offcpu`: counted are microseconds off the CPU.
+    `certain` are the frames (functions from the outermost on, joined by `;`) and `certain_functions` the functions, by
+    what they took themselves, that changed by more than chance: see `engine.analysis.stack_changes`.
     `innermost_only`: the binaries keep no frame pointers, so a stack is the function that ran and nothing else.
     """
 
@@ -36,3 +38,5 @@ class FlameGraph:
     innermost_only: bool
     stacks: tuple[tuple[str, int, int], ...]
     offcpu: bool = False
+    certain: tuple[str, ...] = ()
+    certain_functions: tuple[str, ...] = ()

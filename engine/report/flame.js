@@ -26,7 +26,8 @@ function draw(index) {
     .setDetailsElement(element("details"));
   if (data.differential) {
     // Under another name than its own: where a node's changes add up to 0, the library would take that of the node alone.
-    chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(flamegraph.colorMapper.differentialColorMapper);
+    chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(
+      (d, own) => d.highlight || d.data.certain ? flamegraph.colorMapper.differentialColorMapper(d, own) : "rgb(220,220,220)");
   }
   d3.select("#chart").datum(structuredClone(tree)).call(chart);
 }

@@ -1,8 +1,9 @@
 """Flame graphs of a run's stacks: one page that holds all it needs, drawn by the library d3-flame-graph.
 
 In a differential one a frame's width is its part of the second profile (or, by a button, of the first), its colour how
-that part has changed. The first profile's samples are scaled before: to the same number of statements where both are
-known, so that a statement that costs more is seen to; else to the same number of samples, which shows shares only.
+that part has changed; grey, what has not by more than chance (`engine.analysis.stack_changes`). The first profile's
+samples are scaled before: to the same number of statements where both are known, so that a statement that costs more is
+seen to; else to the same number of samples, which shows shares only.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from engine.analysis import results
+from engine.analysis import results, stack_changes
 from engine.analysis.results import CellResult, RunResult
+from engine.analysis.stack_changes import CellStacks
 from engine.core.errors import UserError, unknown
 from engine.core.flame import FlameGraph, Sampled
 from engine.core.model import Subject
@@ -41,6 +43,8 @@ RENAMED: Mapping[str, str] = {
     "CommitTransactionCommandInternal": "CommitTransactionCommand",
 }
 
+GREY = "Grey has not changed by more than chance: of what is coloured one in twenty has not, either"
+
 Node = dict[str, Any]
 
 
@@ -48,7 +52,7 @@ Node = dict[str, Any]
 class Profile:
     """The samples of one role in one step: folded line -> count. `statements` is None when they were not counted.
 
-    With `offcpu` they are microseconds off the CPU.
+    With `offcpu` they are microseconds off the CPU. `cells` are the same by cell.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Profile:
     statements: int | None = None
     label: str = ""  # its name without that of the run
     offcpu: bool = False
+    cells: tuple[CellStacks, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -102,18 +107,29 @@ def profile(
     `known` are its results. Raises UserError when that is nothing.
     """
     probe = stacks.FOLDERS[offcpu]
-    folded = under_main_loop(stacks.read_folded(run, subject, step, role, cell, probe))
+    by_cell = stacks.read_by_cell(run, subject, step, role, cell, probe)
     sampled = {
         path.parents[1].name
         for (owner, named, _), paths in stacks.recorded(run, probe).items()
         for path in paths
         if (owner, named) == (subject, step) and cell in (None, path.parents[1].name)
     }
-    counts = [
-        _statements(found, step, role) for found in (known or results.load(run)).cells if found.cell.id in sampled
+    cells = [
+        CellStacks(under_main_loop(by_cell.get(found.cell.id, {})), _statements(found, step, role) or None)
+        for found in (known or results.load(run)).cells
+        if found.cell.id in sampled
     ]
-    name = f"{subject.name} ({run.name})"
-    return Profile(name, folded, sum(counts) if all(counts) else None, subject.name, offcpu)
+    return profile_of(f"{subject.name} ({run.name})", cells, subject.name, offcpu=offcpu)
+
+
+def profile_of(name: str, cells: Sequence[CellStacks], label: str = "", *, offcpu: bool = False) -> Profile:
+    """The profile of all these cells; its statements are known where all of theirs are."""
+    folded: Counter[str] = Counter()
+    for each in cells:
+        folded.update(each.folded)
+    counts = [each.statements for each in cells if each.statements]
+    statements = sum(counts) if len(counts) == len(cells) else None
+    return Profile(name, folded, statements, label, offcpu, tuple(cells))
 
 
 def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
@@ -171,23 +187,35 @@ def counted(profile: Profile) -> str:
 
 def tree(folded: Mapping[str, int]) -> Node:
     """The nested form: each node's `value` is all its samples. Kernel functions are marked as such."""
-    return _tree({line: (float(count), 0.0) for line, count in folded.items()}, differential=False)
+    return _tree({line: (float(count), 0.0) for line, count in folded.items()})
 
 
 def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
     """The nested forms that are as wide as the second and as the first profile, and how they were made comparable.
 
-    `change` of a node is what changed in it alone, second less first, in samples of the profile that sets the width.
+    `change` of a node is what changed in it alone, second less first, in samples of the profile that sets the width;
+    `certain`, whether it and what it calls changed by more than chance.
     """
-    scale, text = _scale(base, new)
+    certain = changed(base, new, stack_changes.frames)
+    factor, text = scale(base, new)
     before, after = Counter(under_one_name(base.folded)), Counter(under_one_name(new.folded))
     lines = {*before, *after}
-    as_new = {line: (float(after[line]), after[line] - before[line] * scale) for line in lines}
-    as_base = {line: (float(before[line]), after[line] / scale - before[line]) for line in lines}
-    return _tree(as_new, differential=True), _tree(as_base, differential=True), text
+    as_new = {line: (float(after[line]), after[line] - before[line] * factor) for line in lines}
+    as_base = {line: (float(before[line]), after[line] / factor - before[line]) for line in lines}
+    return _tree(as_new, certain), _tree(as_base, certain), text
 
 
-def _scale(base: Profile, new: Profile) -> tuple[float, str]:
+def changed(base: Profile, new: Profile, of: Callable[[Mapping[str, int]], Counter[str]]) -> frozenset[str]:
+    """The frames or functions, as later versions call them, that changed by more than chance."""
+    before, after = (
+        [replace(cell, folded=under_one_name(cell.folded)) for cell in side.cells]
+        or [CellStacks(under_one_name(side.folded), side.statements)]
+        for side in (base, new)
+    )
+    return stack_changes.changed(before, after, of, timed=new.offcpu)
+
+
+def scale(base: Profile, new: Profile) -> tuple[float, str]:
     """What the first profile's samples are multiplied by, and what that makes equal."""
     if base.statements and new.statements:
         return new.statements / base.statements, "per statement"
@@ -203,12 +231,18 @@ def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> Fl
         for each in (base, new)
         if each is not None
     ]
-    scale, compared = _scale(base, new) if new is not None else (1.0, "")
+    factor, compared = scale(base, new) if new is not None else (1.0, "")
     before = Counter(under_one_name(base.folded) if new is not None else base.folded)
     after = Counter(under_one_name(new.folded)) if new is not None else Counter[str]()
     lines = tuple((text, before[text], after[text]) for text in sorted({*before, *after}))
     other = sides[1] if new is not None else None
-    return FlameGraph(step, role, sides[0], other, scale, compared, is_flat(base, new), lines, base.offcpu)
+    certain, own = (
+        tuple(sorted(changed(base, new, of))) if new is not None else ()
+        for of in (stack_changes.frames, stack_changes.functions)
+    )
+    return FlameGraph(
+        step, role, sides[0], other, factor, compared, is_flat(base, new), lines, base.offcpu, certain, own
+    )
 
 
 def is_flat(*profiles: Profile | None) -> bool:
@@ -231,7 +265,7 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
         title = f"{role} in {step}: {new.name} against {base.name}"
         note = (
             f"{counted(new)} against {counted(base)}, compared {how}. Red takes more than in {base.name}, blue "
-            "less; the paler, the less has changed"
+            f"less; the paler, the less has changed. {GREY}"
         )
         graphs = [
             {"label": f"as wide as in {new.name}; orange is new", "tree": as_new},
@@ -257,21 +291,24 @@ def _own(name: str) -> str:
     return files("engine.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _tree(lines: Mapping[str, tuple[float, float]], name: str = "all", *, differential: bool) -> Node:
-    """A node of the stacks (count, change) that go on below it; the empty one ends in it."""
+def _tree(
+    lines: Mapping[str, tuple[float, float]], certain: Collection[str] | None = None, name: str = "all", path: str = ""
+) -> Node:
+    """A node of the stacks (count, change) that go on below it; the empty one ends in it. `certain` frames changed."""
     below: dict[str, dict[str, tuple[float, float]]] = {}
     for line, found in sorted(lines.items()):
         if line:
             child, _, rest = line.partition(";")
             below.setdefault(child, {})[rest] = found
     value = sum(count for count, _ in lines.values())
+    before = f"{path};" if path else ""
     node: Node = {
         "name": name,
         "value": round(value, 2) if value % 1 else int(value),
-        "children": [_tree(own, child, differential=differential) for child, own in below.items()],
+        "children": [_tree(own, certain, child, f"{before}{child}") for child, own in below.items()],
     }
-    if differential:
-        node["change"] = round(lines.get("", (0, 0))[1], 2)
+    if certain is not None:
+        node |= {"change": round(lines.get("", (0, 0))[1], 2), "certain": path in certain}
     if name.endswith("_[k]"):
         node["libtype"] = "kernel"
     return node

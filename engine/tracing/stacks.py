@@ -46,7 +46,17 @@ def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int]
 def read_folded(
     run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
 ) -> dict[str, int]:
-    """The stacks of a step and role over all repeats of a subject, or of one cell of it, samples added up.
+    """The same as `read_by_cell`, samples of all cells added up."""
+    merged = Counter[str]()
+    for folded in read_by_cell(run, subject, step, role, cell, probe).values():
+        merged.update(folded)
+    return merged
+
+
+def read_by_cell(
+    run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
+) -> dict[str, Counter[str]]:
+    """The stacks of a step and role by cell: of all repeats of a subject, or of one cell of it.
 
     A role is a name (`query2`) or the word for several workers (`query`). Raises UserError when there are none; says
     whether the run has none at all, or others.
@@ -62,15 +72,15 @@ def read_folded(
     roles = {name for _, named, name in own if named == step}
     if role not in roles and role not in map(role_kind, roles):
         raise unknown(f"role in {step}", role, roles)
-    merged = Counter[str]()
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for (_, named, name), files in own.items():
         if named == step and role in (name, role_kind(name)):
             for path in files:
-                if cell is None or path.parents[1].name == cell:
-                    merged.update(parse(path))
-    if not merged:
+                if cell in (None, path.parents[1].name):
+                    found[path.parents[1].name].update(parse(path))
+    if not any(found.values()):
         raise UserError(f"{run.name}: no stacks of {role} were sampled in {step} of cell {cell}")
-    return merged
+    return dict(found)
 
 
 def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]], probe: str) -> str:

@@ -22,16 +22,24 @@ STACKS = st.dictionaries(
 )
 
 
-def graph(stacks: dict[str, tuple[int, int]], *, differential: bool = True, scale: float = 1.0) -> FlameGraph:
+def graph(
+    stacks: dict[str, tuple[int, int]],
+    certain: tuple[str, ...] = (),
+    *,
+    differential: bool = True,
+    scale: float = 1.0,
+) -> FlameGraph:
     base = sum(one for one, _ in stacks.values())
     other = sum(two for _, two in stacks.values())
     return FlameGraph(
         "l.i1", "insert", Sampled("16.3", base, 10), Sampled("17.0", other, 10) if differential else None, scale,
         "per statement" if differential else "", False, tuple((line, *counts) for line, counts in stacks.items()),
+        certain=certain, certain_functions=tuple(path.rpartition(";")[2] for path in certain),
     )  # fmt: skip
 
 
 TWO = {"main;exec;scan": (60, 60), "main;exec;plan": (20, 60), "main;sort": (20, 0)}
+SURE = ("main;exec", "main;exec;plan")  # of them
 
 
 def test_a_frame_has_the_samples_of_what_it_calls() -> None:
@@ -77,15 +85,32 @@ def test_what_functions_took_themselves_adds_up_to_all(stacks: dict[str, tuple[i
 
 
 def test_what_changed_most_comes_first_with_its_sign() -> None:
-    shown = graph(TWO)
+    shown = graph(TWO, ("main;exec;plan", "main;sort"))
     root = tree.tree(shown)
-    found = tree.functions(root, differential=True)
+    found = tree.functions(root, shown.certain_functions, differential=True)
     assert [each.name for each in found][:3] == ["plan", "sort", "scan"]
     lines = texts(text.functions(shown, root, found, 0, 0, 5, 80, ASCII))
     assert "base" in lines[0] and "other" in lines[0] and "change" in lines[0]
     assert lines[1].startswith(">plan") and "v+33 %" in lines[1] and lines[1].endswith("#" * 20)
     assert lines[2].startswith(" sort") and "^-17 %" in lines[2]
     assert max(map(len, lines)) <= 80
+
+
+def test_what_chance_explains_has_no_mark_and_comes_last() -> None:
+    shown = graph({"main;big": (100, 160), "main;small": (20, 40)}, ("main;small",))
+    root = tree.tree(shown)
+    found = tree.functions(root, shown.certain_functions, differential=True)
+    assert [(each.name, each.certain) for each in found] == [("small", True), ("big", False), ("main", False)]
+    made = text.functions(shown, root, found, 0, 0, 5, 80, ASCII)
+    small, big = texts(made)[1:3]
+    assert "v+10 %" in small and "+30 %" in big and "v" not in big
+    assert {mark for _, mark in made[2]} <= {"", "dim", "chosen"}
+    rows = tree.layout(root, 60, "other")
+    (line,) = texts([text.row(rows[2], 60, 200, root, (), ASCII, differential=True)])
+    assert "|big" in line and "|vsmall" in line
+    said = " ".join(texts(text.told(shown, root.children["main"].children["big"], root, "other", ASCII)))
+    assert "+30 %, no more than chance" in said and "v+30" not in said
+    assert "than chance explains" in " ".join(texts(text.compared(shown, root, "other", 80, ASCII)))
 
 
 def test_frames_that_are_found_count_once_where_one_lies_in_another() -> None:
@@ -101,13 +126,13 @@ def test_signs_and_marks_tell_more_from_less_without_colour() -> None:
         "more", "more_little", "", "less_little", "less",
     ]  # fmt: skip
     assert [text.change_sign(part, ASCII) for part in (0.05, 0.0, -0.05)] == ["v", "", "^"]
-    root = tree.tree(graph(TWO))
+    root = tree.tree(graph(TWO, SURE))
     (line,) = texts([text.row(tree.layout(root, 60, "other")[2], 60, 120, root, (), ASCII, differential=True)])
     assert "|vexec" in line
 
 
 def test_a_frame_is_told_in_words() -> None:
-    shown = graph(TWO)
+    shown = graph(TWO, SURE)
     root = tree.tree(shown)
     said = " ".join(texts(text.told(shown, root.children["main"].children["exec"], root, "other", ASCII)))
     assert "exec  100.0 %" in said and "base 67 %, other 100 %: v+33 %" in said and "itself 0.00 %" in said

@@ -81,13 +81,13 @@ def minute(of: Stalled) -> tuple[Stop, ...]:
         Stop(
             6,
             "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
-            "A frame with ▼ takes more of each query than in the base.",
+            "A frame with ▼ takes more of each query than in the base, and than chance explains.",
             ("escape", "f", "enter"),
             until="takes more",
         ),
         Stop(
             6,
-            "The same as a list: the functions whose share has changed most.",
+            "The same as a list, first the functions whose share has changed by more than chance.",
             ("v",),
             until="change",
         ),

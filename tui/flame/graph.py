@@ -129,7 +129,7 @@ class FlameScreen(BenchScreen):
         self._graph, self._root = graph, tree.tree(graph)
         self._zoomed, differential = self._root, graph.other is not None
         self._side = "other" if differential else "base"
-        self._functions = tree.functions(self._root, differential=differential)
+        self._functions = tree.functions(self._root, set(graph.certain_functions), differential=differential)
         self._by_function = self._by_function or graph.innermost_only
         self._chosen = self._root
         self._found, self._match = tree.matching(self._root, self._wanted), 0

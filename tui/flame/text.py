@@ -9,6 +9,7 @@ from tui.marks import Line, Span, cut, joined, line
 
 PALE, DEEP = 0.001, 0.02  # of all samples: a change that is shown at all, and one that is shown strongly
 SHARE_CELLS, BAR_CELLS = 9, 20
+NO_MORE = ", no more than chance"
 NAME_CELLS = 60  # at most; bars have what is over
 
 
@@ -22,6 +23,12 @@ def change_mark(change: float) -> str:
 def change_sign(change: float, glyphs: Glyphs) -> str:
     """More work is drawn as what got worse is: downwards."""
     return "" if abs(change) < PALE else glyphs.worse if change > 0 else glyphs.better
+
+
+def certain_mark(change: float, glyphs: Glyphs, *, certain: bool) -> tuple[str, str]:
+    """How a change is written, and its sign: neither for what may be chance."""
+    sign = change_sign(change, glyphs) if certain else ""
+    return ("dim" if not sign else "worse" if change > 0 else "better"), sign
 
 
 def percent(part: float) -> str:
@@ -58,7 +65,7 @@ def row(
     for place, box in enumerate(boxes):
         frame, wide = box.frame, box.end - box.start
         spans.append((" " * (box.start - at), ""))
-        change = frame.change / total if total else 0.0
+        change = frame.change / total if total and frame.certain else 0.0
         mark = change_mark(change) if differential else ""
         mark = mark or f"{'same' if differential else 'frame'}{'_next' * (place % 2)}"
         sign = change_sign(change, glyphs) if differential else ""
@@ -82,8 +89,8 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
         return [(*head, (f" of {counted(graph, graph.base.samples)}", "dim")), line((parts[0], ""))]
     whole = root.other or 1.0
     change = frame.change / whole
-    mark = "worse" if change >= PALE else "better" if change <= -PALE else "dim"
-    text = f"{change_sign(change, glyphs)}{signed(change)}"
+    mark, sign = certain_mark(change, glyphs, certain=frame.certain)
+    text = f"{sign}{signed(change)}{'' if frame.certain else NO_MORE}"
     told_change = f"  base {percent(frame.base / whole)}, other {percent(frame.other / whole)}: "
     return [line(*head, (told_change, ""), (text, mark)), line((parts[0], ""))]
 
@@ -102,7 +109,7 @@ def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: G
     legend = line(
         (f" {glyphs.worse} takes more", "worse"),
         (f"  {glyphs.better} takes less", "better"),
-        (f"  of {graph.other.name}'s {'time off the CPU' if graph.offcpu else 'samples'}; widths: {of.name}", "dim"),
+        (f"  than chance explains; widths: {of.name}", "dim"),
     )
     return [line((cut(samples + per, columns, glyphs), "dim")), legend]
 
@@ -136,8 +143,8 @@ def functions(
         spans.append((text, ""))
         mark = "rate"
         if differential:
-            mark = "worse" if change >= PALE else "better" if change <= -PALE else "dim"
-            spans.append((f"{change_sign(change, glyphs) + signed(change):>{SHARE_CELLS + 2}}", mark))
+            mark, sign = certain_mark(change, glyphs, certain=each.certain)
+            spans.append((f"{sign + signed(change):>{SHARE_CELLS + 2}}", mark))
         bar = round(_size(each, differential=differential) / widest * longest)
         spans += [(" ", ""), (glyphs.done * bar, mark)]
         made.append(tuple(spans))

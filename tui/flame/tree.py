@@ -6,7 +6,7 @@ a cell is not drawn. Counts of the base are scaled so that they can be compared 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,7 +18,10 @@ MOST_FRAMES = 400  # of one stack; deeper ones are cut
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A function as it was called here: samples in it and in what it called, and in itself alone."""
+    """A function as it was called here: samples in it and in what it called, and in itself alone.
+
+    `certain`: the first of these changed by more than chance.
+    """
 
     name: str
     parent: Frame | None = None
@@ -26,6 +29,7 @@ class Frame:
     other: float = 0.0
     own_base: float = 0.0
     own_other: float = 0.0
+    certain: bool = False
     children: dict[str, Frame] = field(default_factory=dict)
 
     def samples(self, side: Side) -> float:
@@ -67,6 +71,12 @@ def tree(graph: FlameGraph) -> Frame:
             at.other += other
         at.own_base += scaled
         at.own_other += other
+    for path in graph.certain:
+        frame: Frame | None = root
+        for name in path.split(";")[:MOST_FRAMES]:
+            frame = frame.children.get(name) if frame is not None else None
+        if frame is not None:
+            frame.certain = True
     return root
 
 
@@ -132,21 +142,23 @@ def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function wherever it was called: samples in itself, and with what it called."""
+    """A function wherever it was called: samples in itself, which may have changed by more than chance (`certain`), and
+    with what it called."""
 
     name: str
     own_base: float
     own_other: float
     base: float
     other: float
+    certain: bool = False
 
     @property
     def change(self) -> float:
         return self.own_other - self.own_base
 
 
-def functions(root: Frame, *, differential: bool) -> list[Function]:
-    """All functions: what changed most first, or of one side what took most itself."""
+def functions(root: Frame, certain: Collection[str] = (), *, differential: bool) -> list[Function]:
+    """All functions: those that changed with certainty first, the largest change before; of one side what took most."""
     sums: dict[str, list[float]] = {}
     waiting: list[tuple[Frame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
     while waiting:
@@ -159,7 +171,7 @@ def functions(root: Frame, *, differential: bool) -> list[Function]:
             found[3] += frame.other
         inside = above | {frame.name}
         waiting += [(child, inside) for child in frame.children.values()]
-    every = [Function(name, *found) for name, found in sums.items()]
+    every = [Function(name, found[0], found[1], found[2], found[3], name in certain) for name, found in sums.items()]
     if differential:
-        return sorted(every, key=lambda each: (-abs(each.change), -each.own_other, each.name))
+        return sorted(every, key=lambda each: (not each.certain, -abs(each.change), -each.own_other, each.name))
     return sorted(every, key=lambda each: (-each.own_base, -each.base, each.name))

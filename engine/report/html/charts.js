@@ -9,6 +9,8 @@ const MARKS = {
 };
 const OTHER_MARK = ["!", "var(--pale)"];
 const signColour = sign => sign === "better" ? "var(--better)" : sign === "worse" ? "var(--worse)" : "var(--same)";
+// Grey where nothing changed by more than chance, unless it was searched for.
+const beyondChance = (d, own) => d.highlight || d.data.certain ? flamegraph.colorMapper.differentialColorMapper(d, own) : "rgb(220,220,220)";
 const arrow = sign => ({ better: "▲ ", worse: "▼ " })[sign] ?? (sign.trim() ? sign + " " : "");
 const digits = d3.format(".4~g");
 const number = value => Math.abs(value) >= 1000 ? d3.format(",.0f")(value) : digits(value);
@@ -156,11 +158,11 @@ const drawings = {
     const chart = flamegraph().width(width).cellHeight(17).minFrameSize(1).sort(true).transitionDuration(0).resetHeightOnZoom(true)
       .label(d => `${d.data.name}: ${number(d.value)} ${given.unit}, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
       .setDetailsElement(details);
-    if (given.differential) chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(flamegraph.colorMapper.differentialColorMapper);
+    if (given.differential) chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(beyondChance);
     d3.select(drawn).datum(structuredClone(tree)).call(chart);
     return {
       node, count: `${given.note}; functions below 0.2 % are left out`,
-      columns: ["function itself", ...(given.differential ? [`${given.unit} of the base`, given.unit] : [given.unit])],
+      columns: ["function itself", ...(given.differential ? [`${given.unit} of the base`, given.unit, "beyond chance"] : [given.unit])],
       rows: given.functions.map(each => given.differential ? each : each.slice(0, 2)),
     };
   },

@@ -5,12 +5,11 @@ First those that were sampled on the CPUs, then those of the time off them, wher
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import results
+from engine.analysis import results, stack_changes
 from engine.core.comparison import Comparison
 from engine.core.errors import UserError
 from engine.core.totals import role_place
@@ -63,13 +62,8 @@ def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: s
         for run, files in there.items()
         if (subject, step, role) in files
     ]
-    folded = Counter[str]()
-    for each in own:
-        folded.update(each.folded)
-    if not folded.total():
-        return None
-    statements = [each.statements for each in own]
-    return Profile(name, folded, None if None in statements else sum(filter(None, statements)), name, offcpu)
+    cells = [cell for each in own for cell in each.cells]
+    return flame.profile_of(name, cells, name, offcpu=offcpu) if any(cell.folded for cell in cells) else None
 
 
 def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> Iterable[dict[str, Any]]:
@@ -90,7 +84,7 @@ def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> I
             "differential": True,
             "unit": unit,
             "note": f"n = {_amount(profile)} against {_amount(base)}, compared {how}; red takes more than in "
-                    f"{base.name}, blue less{_only(profile, base)}",
+                    f"{base.name}, blue less. {flame.GREY}{_only(profile, base)}",
             "functions": functions(base, profile),
             "graphs": [
                 {"label": f"as wide as in {name}", "tree": pruned(as_new)},
@@ -104,13 +98,23 @@ def _amount(profile: Profile) -> str:
 
 
 def functions(base: Profile, new: Profile | None) -> list[list[Any]]:
-    """The functions that most samples were in themselves: [name, samples of the base, of the other]."""
-    own = [Counter[str](), Counter[str]()]
-    for counts, side in zip(own, (base, new), strict=True):
-        for line, count in (side.folded if side else {}).items():
-            counts[line.rpartition(";")[2]] += count
-    most = sorted({*own[0], *own[1]}, key=lambda name: (-max(own[0][name], own[1][name]), name))
-    return [[name, own[0][name], own[1][name] if new else None] for name in most[:NAMED]]
+    """The functions that most samples were in themselves: [name, samples of the base, of the other, what is certain].
+
+    Those that changed by more than chance come first, with `more` or `less`.
+    """
+    own = [stack_changes.functions(side.folded if side else {}) for side in (base, new)]
+    if new is None:
+        return [[name, count, None, ""] for name, count in sorted(own[0].items(), key=_most)[:NAMED]]
+    own = [stack_changes.functions(flame.under_one_name(side.folded)) for side in (base, new)]
+    scale, certain = flame.scale(base, new)[0], flame.changed(base, new, stack_changes.functions)
+    words = {name: "more" if own[1][name] > own[0][name] * scale else "less" for name in certain}
+    most = {name: max(own[0][name], own[1][name]) for name in (*own[0], *own[1])}
+    ordered = sorted(most.items(), key=lambda each: (each[0] not in certain, *_most(each)))
+    return [[name, own[0][name], own[1][name], words.get(name, "")] for name, _ in ordered[:NAMED]]
+
+
+def _most(named: tuple[str, int]) -> tuple[int, str]:
+    return -named[1], named[0]
 
 
 def _only(*profiles: Profile) -> str:

@@ -22,6 +22,7 @@ from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
 from engine.report import flame
 from engine.report.flame import Profile
+from engine.report.html.flames import functions
 from engine.tracing import stacks
 from tests.support.benchcall import Bench
 from tests.support.browser import Browser
@@ -131,6 +132,29 @@ def test_samples_are_compared_per_statement_when_both_are_known() -> None:
     shares, _, how = flame.difference(Profile("old", same), Profile("new", same, 500))
     assert inner(shares, "main")["change"] == 0
     assert how.startswith("as shares")
+
+
+def test_nodes_say_which_changed_by_more_than_chance_and_the_rest_is_grey(library: Path) -> None:
+    old, new = ({"main;exec;plan": plan, "main;exec;run": 80, "main;gone": 12} for plan in (10, 90))
+    base, other = (Profile(name, folded, 1000) for name, folded in (("old", old), ("new", new)))
+    for tree in flame.difference(base, other)[:2]:
+        assert inner(tree, "main", "exec", "plan")["certain"] and inner(tree, "main")["certain"]
+        assert not inner(tree, "main", "exec", "run")["certain"] and not inner(tree, "main", "gone")["certain"]
+    graph = flame.graph("l.i1", "delete", base, other)
+    assert graph.certain_functions == ("plan",) and "main;exec;plan" in graph.certain
+    assert flame.graph("l.i1", "delete", base, base).certain == () == flame.graph("l.i1", "delete", base).certain
+    page = flame.page("l.i1", "delete", other, base)
+    assert "Grey has not changed by more than chance" in page and "d.data.certain" in page
+    rows = functions(base, other)
+    assert rows[0] == ["plan", 10, 90, "more"] and [row[3] for row in rows[1:]] == ["", ""]
+
+
+def test_cells_are_kept_apart_as_what_they_differ_by_is_no_change(runs: Path) -> None:
+    run = runs / "one"
+    found = flame.profile(run, Subject("16.3", "auto"), "l.i1", "delete")
+    assert [cell.folded for cell in found.cells] == [OLD, OLD]
+    assert found.folded == {line: 2 * count for line, count in OLD.items()}
+    assert found.statements == sum(cell.statements or 0 for cell in found.cells)
 
 
 def test_a_function_that_is_gone_can_be_seen_in_the_widths_of_the_first() -> None:

@@ -139,7 +139,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
     assert {each["title"] for each in drawn["l.i1"]} >= {"insert: patch against main"}
     profile = flame.profile(recorded, known.subject(known.base).subject, "l.i1", "insert")
     assert drawn["l.i1"][0]["graphs"][0]["tree"]["value"] == profile.samples
-    assert sum(count for _, count, _ in drawn["l.i1"][0]["functions"]) <= profile.samples
+    assert sum(count for _, count, *_ in drawn["l.i1"][0]["functions"]) <= profile.samples
     assert flames.pruned({"name": "all", "value": 1000, "change": 1, "children": [
         {"name": "a", "value": 999, "change": 2, "children": []},
         {"name": "b", "value": 1, "change": 4, "children": []},

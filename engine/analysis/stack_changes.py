@@ -1,0 +1,160 @@
+"""What changed between two sides' stacks by more than chance: frames with what they called, functions by themselves.
+
+A side's rate of a frame is p = sum x / sum m, with x its samples in a cell and m the cell's statements, or all its
+samples where those are unknown. By chance alone x scatters by its mean p m (a count), and a share of all samples by
+p m (1 - p). Samples of one cell are no independent ones, so that a cell is a cluster: besides, the cells of a side
+differ by a factor, the same for all frames, whose variance c^2 is estimated from all frames together by moments
+(var x = p m + c^2 p^2 m^2, as of the negative binomial distribution). A frame whose cells scatter by certainly more
+than that is judged by their own scatter. The difference of both rates, less Yates' half sample, over its error is held
+against Student's t with Satterthwaite's degrees of freedom: as many as there are cells, less the two sides, for what
+cells add, and any number for chance.
+
+With one cell on each side nothing is known of clusters: chance is taken to be `ALONE` times as large then. Time off the
+CPU is no count of samples: its error is the scatter of cells alone, and without two on both sides nothing is certain.
+
+Of the frames that are called changed one in twenty is not, on average (Benjamini and Hochberg 1995); of two equal
+sides' any is called so in one of twenty graphs. Frames with the same samples, as of a chain of calls, are one test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.analysis import statistics
+
+LEAST = 10  # samples of both sides: fewer show nothing among so many frames
+ALONE = 2.0
+MANY = 1e6  # degrees of freedom of what is known
+UNLIKE = 0.05  # how improbable a frame's own scatter must be
+
+Folded = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CellStacks:
+    """The samples of one cell, or its microseconds off the CPU, by folded line. `statements` is None if unknown."""
+
+    folded: Folded
+    statements: int | None = None
+
+
+def frames(folded: Folded) -> Counter[str]:
+    """Samples by frame, which is called by the functions on its way from the outermost one, with what it called."""
+    found: Counter[str] = Counter()
+    for line, count in folded.items():
+        path = ""
+        for name in line.split(";"):
+            path = f"{path};{name}" if path else name
+            found[path] += count
+    return found
+
+
+def functions(folded: Folded) -> Counter[str]:
+    """Samples by function, in itself alone."""
+    found: Counter[str] = Counter()
+    for line, count in folded.items():
+        found[line.rpartition(";")[2]] += count
+    return found
+
+
+def changed(
+    base: Sequence[CellStacks],
+    other: Sequence[CellStacks],
+    of: Callable[[Folded], Counter[str]],
+    *,
+    timed: bool = False,
+) -> frozenset[str]:
+    """The frames, or functions, that changed by more than chance; `timed`: what is counted is time off the CPU."""
+    per_statement = all(cell.statements for cell in (*base, *other))
+    exposed = [
+        [float(cell.statements or 0) if per_statement else float(sum(cell.folded.values())) for cell in side]
+        for side in (base, other)
+    ]
+    if not all(map(sum, exposed)) or (timed and min(map(len, exposed)) < 2):
+        return frozenset()
+    counted = [[of(cell.folded) for cell in side] for side in (base, other)]
+    tests: dict[tuple[tuple[int, ...], ...], list[str]] = {}
+    for name in dict.fromkeys(name for side in counted for cell in side for name in cell):
+        counts = tuple(tuple(cell[name] for cell in side) for side in counted)
+        if sum(map(sum, counts)) >= LEAST:
+            tests.setdefault(counts, []).append(name)
+    sides = [[_Side(own, m) for own, m in zip(counts, exposed, strict=True)] for counts in tests]
+    factor = 0.0 if timed else _factor(sides, per_statement)
+    p_values = [_timed_p(both) if timed else _p(both, factor, per_statement) for both in sides]
+    level = statistics.benjamini_hochberg_level(p_values)
+    return frozenset(name for names, p in zip(tests.values(), p_values, strict=True) if p <= level for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A frame's samples in each cell of a side, and what those are held against."""
+
+    counts: Sequence[int]
+    exposed: Sequence[float]
+
+    @property
+    def rate(self) -> float:
+        return sum(self.counts) / sum(self.exposed)
+
+    @property
+    def squares(self) -> float:
+        """The sum over cells of (x - p m)^2 / (p m): chance makes it as large as there are cells, less one."""
+        means = [self.rate * m for m in self.exposed]
+        return sum((x - mean) ** 2 / mean for x, mean in zip(self.counts, means, strict=True) if mean)
+
+    @property
+    def weight(self) -> float:
+        """How much of c^2 is in these squares."""
+        whole = sum(self.exposed)
+        return sum(self.rate * m * (1 - m / whole) for m in self.exposed)
+
+
+def _chance(rate: float, per_statement: bool) -> float:
+    """The variance of a count, of its mean."""
+    return 1.0 if per_statement else max(0.0, 1.0 - rate)
+
+
+def _factor(tests: Sequence[Sequence[_Side]], per_statement: bool) -> float:
+    """c^2: how far the cells' factors scatter."""
+    every = [side for both in tests for side in both if len(side.counts) > 1]
+    over = sum(side.squares - (len(side.counts) - 1) * _chance(side.rate, per_statement) for side in every)
+    weight = sum(side.weight for side in every)
+    return max(0.0, over / weight) if weight else 0.0
+
+
+def _p(both: Sequence[_Side], factor: float, per_statement: bool) -> float:
+    exposed = [sum(side.exposed) for side in both]
+    rate = sum(sum(side.counts) for side in both) / sum(exposed)  # as if it were the same
+    chance, degrees = _chance(rate, per_statement), sum(len(side.counts) - 1 for side in both)
+    by_chance = sum(rate * chance / whole for whole in exposed)
+    by_cells = sum(factor * sum((rate * m / sum(side.exposed)) ** 2 for m in side.exposed) for side in both)
+    variance = (by_chance + by_cells) * (1.0 if degrees else ALONE)
+    if variance <= 0:
+        return 1.0
+    known = degrees * ((by_chance + by_cells) / by_cells) ** 2 if by_cells else MANY
+    if degrees:
+        weight = sum(side.weight for side in both)
+        usual = degrees * chance + factor * weight
+        unlike = sum(side.squares for side in both) / usual if usual else 1.0
+        if unlike > 1 and statistics.f_tail(unlike, degrees, MANY) < UNLIKE:
+            variance, known = variance * unlike, degrees
+    half = 0.5 * sum(1 / whole for whole in exposed)
+    apart = max(0.0, abs(both[1].rate - both[0].rate) - half)
+    return statistics.t_tails(apart / math.sqrt(variance), min(known, MANY))
+
+
+def _timed_p(both: Sequence[_Side]) -> float:
+    """Welch's test of two ratio estimators, whose errors are the scatter of cells."""
+    parts = []
+    for side in both:
+        count = len(side.counts)
+        squares = sum((x - side.rate * m) ** 2 for x, m in zip(side.counts, side.exposed, strict=True))
+        parts.append((squares * count / (count - 1) / sum(side.exposed) ** 2, count - 1))
+    variance = sum(part for part, _ in parts)
+    if variance <= 0:
+        return 1.0
+    degrees = variance**2 / sum(part**2 / own for part, own in parts)
+    return statistics.t_tails((both[1].rate - both[0].rate) / math.sqrt(variance), degrees)
