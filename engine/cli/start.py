@@ -132,6 +132,7 @@ def start(
         disk.check(out, prospect.guess.needed_bytes)
     if prospect.manifest.rebooting:
         resume_unit.check_free(run)
+        resume_unit.check_code()
         agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
     # Checked before anything is written; the engine takes the lock for good.
     with lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
@@ -195,6 +196,7 @@ def resume(
     if manifest.rebooting:
         kexec.check()
         resume_unit.check_free(run)
+        resume_unit.check_code()
         agree("Boot this machine for each cell that is left, from now on?", yes)
     return _spawn(run, console, detach=detach, glyphs=glyphs, connections=connections)
 

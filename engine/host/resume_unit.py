@@ -1,11 +1,16 @@
-"""A unit of systemd that goes on with a run at every boot, for as long as the run needs boots."""
+"""A unit of systemd that goes on with a run at every boot, for as long as the run needs boots.
+
+Root runs it unasked: so it has a Python, modules and programs that root alone can change, or the run does not begin.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import stat
+import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -19,7 +24,12 @@ ROOT = Path("/")
 UNIT = "etc/systemd/system/pgbed-resume.service"
 SCRIPT = "var/lib/pgbed/resume"
 RUN = "var/lib/pgbed/resume.run"  # the folder of the run
-PASSED_ON = ("PATH", "PYTHONPATH", "HOME", "LANG", "TZ")
+PASSED_ON = ("PATH", "HOME", "LANG", "TZ")
+PLACES = ("PGBED_OUT", "PGBED_SOCKETS", "PGBED_CCACHE")  # nothing in them is run
+CODE = Path(__file__).parents[2]
+STORE = Path("/nix/store")
+MANAGED, LOCAL = (STORE, Path("/usr")), Path("/usr/local")  # what is in them comes of root's own packages
+MOST_LINKS = 40
 
 
 def _text() -> str:
@@ -46,6 +56,64 @@ def check_place(run: Path) -> None:
             raise UserError(f"{folder}: another user can change what is in it, and root goes on with it at every boot")
 
 
+def check_code() -> None:
+    """Raises UserError where anybody but root could change what root would run at every boot."""
+    exports = _exports()
+    _check_roots(Path(sys.executable))
+    asked = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
+    found = subprocess.run(asked, env=exports, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise UserError(f"{sys.executable} does not start without this environment, and could not after a boot")
+    for place in found.stdout.splitlines():
+        _check_roots(Path(place), below=True)
+    for name, value in exports.items():
+        for part in value.split(":") if name not in PLACES else ():
+            if part.startswith("/"):
+                _check_roots(Path(part))
+            elif name == "PATH":
+                raise UserError(f"PATH holds {visible(part) or 'an empty part'}, which is another place in each folder")
+
+
+def _check_roots(path: Path, *, below: bool = False) -> None:
+    """Raises UserError unless root alone can change what a path leads to; with `below` also all that is in it."""
+    todo, seen = [path], set[Path]()
+    while todo:
+        asked = todo.pop()
+        for place in _way(asked):
+            if place in seen:
+                continue
+            seen.add(place)
+            status = place.lstat()
+            writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            builders = place == STORE and writable == stat.S_IWGRP and status.st_mode & stat.S_ISVTX
+            code = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+            if code and (status.st_uid != 0 or (writable and not builders)):
+                raise UserError(
+                    f"{visible(str(place))}: others than root can change it, and root would run what is there at every "
+                    "boot: use a pgbed, and a PATH, in places of root's alone, such as the Nix store or /usr"
+                )
+        managed = any(place.is_relative_to(each) and not place.is_relative_to(LOCAL) for each in MANAGED)
+        if below and not managed and asked.is_dir():
+            todo += [each for each in place.iterdir() if each not in seen and each.name != ".git"]
+
+
+def _way(path: Path) -> Iterator[Path]:
+    """All that decides what a path leads to, from / on, over symlinks; it ends before what is not there."""
+    at, left, links = Path("/"), list(path.parts[1:]), 0
+    yield at
+    while left:
+        part = left.pop(0)
+        place = at.parent if part == ".." else at / part
+        if place.is_symlink() and links < MOST_LINKS:
+            target, links = place.readlink(), links + 1
+            at, left = Path("/") if target.is_absolute() else at, [*target.parts[target.is_absolute() :], *left]
+        elif os.path.lexists(place):
+            at = place
+            yield at
+        else:
+            return
+
+
 def check_free(run: Path, root: Path = ROOT) -> None:
     """Raises UserError where another run goes on with the next boot; one that is not there any more does not."""
     going = run_of(root)
@@ -57,11 +125,13 @@ def check_free(run: Path, root: Path = ROOT) -> None:
 def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
     """From now on every boot runs a command of pgbed's Python, whose output goes to `log`.
 
-    Raises UserError, also where another run goes on with the next boot. What was begun then, `remove` takes away.
+    Raises UserError, also where another run goes on with the next boot, or others could change what would be run. What
+    was begun then, `remove` takes away.
     """
     check_free(run, root)
-    names = [name for name in os.environ if name in PASSED_ON or (name.startswith("PGBED_") and name.isidentifier())]
-    exports = "".join(f"export {name}={shlex.quote(os.environ[name])}\n" for name in names)
+    if root == ROOT:
+        check_code()
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in _exports().items())
     command = shlex.join([sys.executable, *words])
     script, unit = root / SCRIPT, root / UNIT
     try:
@@ -77,6 +147,16 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
     if root == ROOT and not unit.is_symlink():
         systemctl("daemon-reload")
         systemctl("enable", unit.name)
+
+
+def _exports() -> dict[str, str]:
+    """The environment of what is run. Whoever began the run may have had Python look anywhere: that is left out."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or (name.startswith("PGBED_") and name.isidentifier())
+    }
+    return kept | {"PYTHONPATH": str(CODE), "PYTHONSAFEPATH": "1"}
 
 
 def remove(run: Path, root: Path = ROOT) -> None:
