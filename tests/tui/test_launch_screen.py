@@ -355,3 +355,16 @@ def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monke
         await until(pilot, lambda: "looking" not in shown())
 
     launched(act, tmp_path, ready=False)
+
+
+def test_a_large_terminal_shows_all_builds_and_the_words_of_configs(answers: None, tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        shown = pilot.app.screen_text()  # type: ignore[attr-defined]
+        builds = screen.query_one("#builds", Panel)
+        rows = [line[:84] for line in shown.splitlines()]
+        assert sum(row.count("[ ]") for row in rows[5 : 5 + builds.size.height - 1]) == len(builds.items())
+        assert "June 2022 post, first runs: small s" in shown
+        await pilot.press("right", "space")
+        assert screen.plan.builds == (builds.items()[1].name,)
+
+    launched(act, tmp_path, (200, 50))

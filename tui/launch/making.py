@@ -32,11 +32,12 @@ from tui.screens.over import LineScreen
 from tui.widgets.find_line import FindLine
 from tui.widgets.lines import Lines
 
+WIDEST_COLUMNS = 170
 SETTLED_S = 0.3  # after the last change before it is counted what the plan comes to
 LOOKS: dict[str, Look] = {
     "ready": Look("ready", columns=3, inline=True),
-    "builds": Look("builds", "b base + own / find", name_cells=13, groups=True),
-    "configs": Look("configs", "+ file"),
+    "builds": Look("builds", "b base + own / find", wide_columns=2, wide_at=80, name_cells=13, groups=True),
+    "configs": Look("configs", "+ file", aside_at=20),
     "kernels": Look("kernels"),
     "probes": Look("probes"),
     "load": Look("workload", fields=True),
@@ -50,6 +51,7 @@ class PlanScreen(BenchScreen):
     """A plan in the making; `LaunchScreen` does something with it."""
 
     LOOK_S: ClassVar[float] = 2.0
+    HORIZONTAL_BREAKPOINTS = [*BenchScreen.HORIZONTAL_BREAKPOINTS, (WIDEST_COLUMNS, "-widest")]  # noqa: RUF012
     JUMPS: ClassVar[dict[str, str]] = {
         "ready": "r", "builds": "b", "configs": "c", "kernels": "k", "probes": "p", "load": "w", "steps": "s",
         "design": "d", "checks": "f",
@@ -69,6 +71,10 @@ class PlanScreen(BenchScreen):
     PlanScreen #builds { width: 34fr; height: 1fr; }
     PlanScreen #configs { width: 20fr; height: 1fr; }
     PlanScreen #beside { width: 26fr; height: 1fr; }
+    PlanScreen.-wide #builds { width: 49; }
+    PlanScreen.-widest #builds { width: 84; }
+    PlanScreen.-wide #configs, PlanScreen.-widest #configs { width: 1fr; }
+    PlanScreen.-wide #beside, PlanScreen.-widest #beside { width: 1fr; }
     PlanScreen #kernels { height: 2; }
     PlanScreen #probes { height: 1fr; }
     PlanScreen #load { width: 28fr; height: 1fr; }
@@ -299,7 +305,7 @@ class PlanScreen(BenchScreen):
         change = panel.item.lesser if by < 0 else panel.item.greater
         if change is not None:
             self._take(change)
-        elif panel.look.columns > 1:
+        elif panel.grid[0] > 1:
             panel.move_to(panel.cursor + by)
 
     def action_choose(self) -> None:

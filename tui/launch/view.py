@@ -16,20 +16,22 @@ from tui.marks import Line, fit, line, width
 
 Grid = tuple[int, range]  # in how many columns items are laid out, and which rows of them are seen
 
-ASIDE_AT = 28  # where these begin
-ASIDE_CELLS = 40  # a panel as wide as this has room for a few words after each name
+ASIDE_CELLS = 36  # a panel as wide as this has room for a few words after each name
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """How a panel's items are laid out: in `columns` of a grid, as fields (name, then value), or `inline`: beside the
-    title, in one row. Names of `name_cells` put what comes after them into a column; `groups` stand before them.
+    title, in one row. Names of `name_cells` put what comes after them into a column; `groups` stand before them, and
+    words aside begin at `aside_at`. A panel of `wide_at` cells has `wide_columns`.
     """
 
     title: str
     hint: str = ""
     columns: int = 1
     wide_columns: int = 1
+    wide_at: int = 100
+    aside_at: int = 28
     fields: bool = False
     inline: bool = False
     name_cells: int = 0
@@ -71,7 +73,7 @@ def grid(look: Look, count: int, cursor: int, cells: int, rows: int, top: int = 
     """How a panel of that size lays so many items out: from its `top` row on, unless the cursor's is not seen then."""
     if look.inline:
         return max(1, count), range(1)
-    columns = max(1, min(look.wide_columns if cells >= 100 else look.columns, count))
+    columns = max(1, min(look.wide_columns if cells >= look.wide_at else look.columns, count))
     deep, room = -(-count // columns), max(1, rows - 1)
     at = cursor // columns
     if not top <= at < top + room:
@@ -239,7 +241,7 @@ def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
         gap = "  " if look.columns == 1 else " "
         spans = (*spans, (gap + item.text, "dim"))
     if item.aside and cells >= ASIDE_CELLS:
-        spans = (*spans, (" " * max(1, ASIDE_AT - width(spans)) + item.aside, "dim"))
+        spans = (*spans, (" " * max(1, look.aside_at - width(spans)) + item.aside, "dim"))
     return fit(spans, cells - 1, glyphs.ellipsis)
 
 
