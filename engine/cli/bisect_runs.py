@@ -21,6 +21,7 @@ from engine.host.files import is_name
 from engine.journal.lock import is_locked
 from engine.journal.runs import is_run, reference
 from engine.plan import planfile
+from engine.plan.prepare import prepare
 from engine.postgres import builds
 from engine.postgres.history import Commit
 from engine.report import follow
@@ -47,24 +48,6 @@ class _Log(io.TextIOBase):
         self._file.flush()
 
 
-@contextmanager
-def logged(folder: Path) -> Iterator[PlainConsole]:
-    """A console that writes to the log in a folder; on a terminal its newest line is shown, too."""
-    terminal = PlainConsole(stderr=True)
-    with (folder / LOG).open("a") as log:
-        if not terminal.is_terminal:
-            yield PlainConsole(force_terminal=False, file=log)
-            return
-        with terminal.status("") as status:
-
-            def show(line: str) -> None:
-                text = Text(visible(line))
-                text.truncate(terminal.width - SPINNER_CHARS, overflow="ellipsis")
-                status.update(text)
-
-            yield PlainConsole(force_terminal=False, file=cast(TextIO, _Log(log, show)))
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a search builds and runs: its repository, its folder, where it says what happens, and what runs print."""
@@ -74,11 +57,39 @@ class Place:
     say: Callable[[str], None]
     console: PlainConsole
 
+    def note(self, text: str) -> None:
+        """Prints a line of progress."""
+        self.console.print(text, soft_wrap=True)
+
+
+@contextmanager
+def placed(repository: Path, folder: Path, say: Callable[[str], None]) -> Iterator[Place]:
+    """A search's place, with a log in its folder; on a terminal the newest line of that is shown, too."""
+    terminal = PlainConsole(stderr=True)
+    with (folder / LOG).open("a") as log:
+        if not terminal.is_terminal:
+            yield Place(repository, folder, say, PlainConsole(force_terminal=False, file=log))
+            return
+        with terminal.status("") as status:
+
+            def show(line: str) -> None:
+                text = Text(visible(line))
+                text.truncate(terminal.width - SPINNER_CHARS, overflow="ellipsis")
+                status.update(text)
+
+            def say_between(text: str) -> None:
+                status.stop()  # which takes its line off the screen
+                say(text)
+                status.start()
+
+            console = PlainConsole(force_terminal=False, file=cast(TextIO, _Log(log, show)))
+            yield Place(repository, folder, say_between, console)
+
 
 def build(place: Place, name: str, commit: Commit) -> str:
     """Builds a commit where it is not there yet; what --pg calls it."""
     spec = f"{name}=git:{place.repository}@{commit.hash}"
-    builds.resolve([spec], lambda text: place.console.print(text, soft_wrap=True), place.folder / ".builds")
+    builds.resolve([spec], place.note, place.folder / ".builds")
     return spec
 
 
@@ -87,7 +98,7 @@ def measured(
 ) -> str:
     """Makes a run of commits, by what each is called in it; its name, which `begun` is told before it begins."""
     request = planfile.request({**entries, "builds": [build(place, name, commit) for name, commit in commits.items()]})
-    prospect = start.prepare_shown(request, place.folder, place.console)
+    prospect = prepare(request, place.folder, place.note)
     begun(prospect.manifest.run)
     code = start.start(prospect, place.folder, place.console, detach=False)
     if code == start.STOPPED:

@@ -67,12 +67,11 @@ def run(search: Search, *, again: bool) -> Found:
         raise unknown("step", search.step, steps)
     folder = search.out / f"bisect-{commits[0].hash[:SHOWN_HEX]}-{commits[-1].hash[:SHOWN_HEX]}"
     folder.mkdir(parents=True, exist_ok=True)
-    with bisect_runs.logged(folder) as console:
-        place = Place(search.repository, folder, search.say, console)
+    with bisect_runs.placed(search.repository, folder, search.say) as place:
         try:
             return _Bisection(search, commits, place, again=again).run()
         except KeyboardInterrupt:
-            search.say(bisect_runs.STOPPED)
+            place.say(bisect_runs.STOPPED)
             raise
 
 
@@ -87,7 +86,7 @@ class _Bisection:
         self.state = State(FORMAT, digest) if again else bisect_state.read(self.folder / STATE, digest, known)
 
     def run(self) -> Found:
-        say, state, commits = self.search.say, self.state, self.commits
+        say, state, commits = self.place.say, self.state, self.commits
         say(f"{self.count} commits from {commits[0].text} (good)")
         say(f"to {commits[-1].text} (bad)")
         log = bisect_runs.LOG
@@ -103,7 +102,7 @@ class _Bisection:
         return self._conclude(found)
 
     def _search(self) -> range:
-        state, say = self.state, self.search.say
+        state, say = self.state, self.place.say
         most = PATIENCE * (2 + math.ceil(math.log2(self.count + 1))) + len(state.judged)
         while True:
             after = self.places.get(state.after, 0)
@@ -127,7 +126,7 @@ class _Bisection:
             self._judge(place, found)
 
     def _judge(self, place: int, found: range | None) -> None:
-        state, commit, say = self.state, self.commits[place], self.search.say
+        state, commit, say = self.state, self.commits[place], self.place.say
         say(f"commit {place} of {self.count}: {commit.text}")
         for name, end in ((GOOD, self.commits[0]), (BAD, self.commits[-1])):
             bisect_runs.build(self.place, name, end)  # a failure here says nothing of the commit
@@ -169,7 +168,7 @@ class _Bisection:
             if (judged := self._judged(commit, run, comparison)) is not None:
                 return judged
             if left:
-                self.search.say(
+                self.place.say(
                     "  too few pairs can be compared, for the machine changed meanwhile; measuring them again"
                 )
         raise UserError(
@@ -194,7 +193,7 @@ class _Bisection:
 
     def _pass_over(self, commit: Commit, why: str) -> None:
         """The commit is not told apart from the next one that can be judged."""
-        self.search.say(f"  {why}")
+        self.place.say(f"  {why}")
         self.state.broken[commit.hash] = why
         self._write()
 
@@ -215,7 +214,7 @@ class _Bisection:
             chosen = bisect_ends.difference(comparison, steps, self.search.step, level, last=last, where=where)
             if chosen is not None:
                 break
-            self.search.say("  not sure yet that the ends differ; measuring them again")
+            self.place.say("  not sure yet that the ends differ; measuring them again")
             state.measured.append(self._measure(ends)[0])
             self._write()
         state.fault, state.step, state.counts, state.ends_text = chosen.fault, chosen.step, chosen.counts, chosen.text
@@ -226,7 +225,7 @@ class _Bisection:
     def _conclude(self, found: range) -> Found:
         state, search = self.state, self.search
         commit, parent = self.commits[found[-1]], self.commits[found[0] - 1]
-        search.say(f"beside its parent: {commit.text}")
+        self.place.say(f"beside its parent: {commit.text}")
         run, comparison = self._measure({"parent": parent, "found": commit}, probes=True)
         now = bisection.belief(self.count, self._weighed(), self.places.get(state.after, 0))
         counts = tuple(bisect_ends.count(comparison, name, state.fault, state.step) for name in ("parent", "found"))
