@@ -18,6 +18,7 @@ from engine.postgres import history
 from tests.support import slowtree, smalltree
 from tests.support.benchcall import Bench, wait_for
 from tests.support.realnix import wrapper_environment
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.outside  # a Nix build has no git
 
@@ -185,3 +186,19 @@ def test_a_search_that_is_ended_while_it_builds_says_how_it_goes_on(new_folder: 
         process.terminate()
         text, _ = process.communicate()
     assert process.returncode == 143 and text.rstrip().endswith("stopped; the same command continues the search")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("wrapped")
+def test_on_a_terminal_builds_and_runs_show_how_far_they_are(new_folder: Callable[[], Path]) -> None:
+    _, bench, words = searching(new_folder(), [0, 1])
+    terminal = Terminal(bench.command(*words))
+    try:
+        for shown in (b"1 commits from ", b"building ", b"bad: ready", b"cell 1/6  good r1  starting the server"):
+            terminal.until(shown, patience_s=120)
+        terminal.write(b"\x03")
+        terminal.until(b"stopped; the same command continues the search", patience_s=60)
+        assert terminal.wait() == 130
+    finally:
+        terminal.close()
+        bench.stop()
