@@ -35,7 +35,7 @@ PLAN = click.Option(
     ["--plan"],
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Plan file (TOML); command-line options override it.",
+    help="Plan file (TOML), whose config files lie in its folder; command-line options override it.",
 )
 
 
