@@ -26,9 +26,10 @@ HEAD = ("step", "build", "base", "ratio", "95 %", "verdict")
 BUILD, BASE = 1, 2  # their places there
 WORDS = ("step", "build", "verdict", "step, build and role")  # stand to the left
 TIMES = ("step, build and role", "p50", "p99", "max")  # of the response times
-MOST_ANSWERS, MOST_FACTS, MOST_LEGEND = 14, 8, 8  # lines
+MOST_ANSWERS, MOST_FACTS, MOST_LEGEND = 14, 10, 8  # lines
 KEPT = 15  # lines that a table of many steps leaves to what comes below it
 FIRM = re.compile(r"\[[^\[\]]{1,40}\]|[±+-]?[\d.,]+ (?:%|[kMGT]?B\b|[mu]?s\b)")  # is never torn at a line's end
+DRIFT = "drift at "  # begins what is said of a cell's machine
 SHORTEST = 9  # that a name is made
 NO_BREAK = "\N{NO-BREAK SPACE}"
 Line = tuple[str, ...]  # the cells of a table's line
@@ -54,8 +55,7 @@ def text(comparison: Comparison, known: Origins) -> str:
     left -= len(below)
     causes = _listed("What stands out:", _causes(comparison), left - KEPT // 3)
     left -= len(causes) + 1
-    known_too = sorted(comparison.findings, key=lambda each: each.startswith("drift"))  # which is the least of it
-    findings = _listed("To be known:", [*(cell.text for cell in comparison.left_out), *known_too], left)
+    findings = _listed("To be known:", _findings(comparison), left)
     left -= len(findings) + 1
     whole = []  # what is there as a whole or not at all
     for part in (_command(known), _times(comparison)):
@@ -140,6 +140,14 @@ def _causes(comparison: Comparison) -> list[str]:
                 told.append(attribution.text)
             found += [f"{name}: {'; '.join(told)}"] if told else []
     return found
+
+
+def _findings(comparison: Comparison) -> list[str]:
+    """What is left out, and what else a reader must know; of drift, which many cells have, the first is told."""
+    drifts = [text for text in comparison.findings if text.startswith(DRIFT)]
+    others = [text for text in comparison.findings if text not in drifts]
+    more = f"; {len(drifts) - 1} more of drift: see the page" if len(drifts) > 1 else ""
+    return [*(cell.text for cell in comparison.left_out), *others, *(f"{text}{more}" for text in drifts[:1])]
 
 
 def _times(comparison: Comparison) -> list[str]:

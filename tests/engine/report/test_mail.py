@@ -85,3 +85,9 @@ def test_no_figure_is_torn_from_its_unit() -> None:
     for firm in ("-25.3 %", "[-33.0, -16.7]", "±15.6 %", "23.5 GB", "3.25 ms"):
         for length in range(40, 60):
             assert firm in "\n".join(mail._folded(f"{words[:length]} {firm} and more of it"))
+
+
+def test_of_drift_the_first_is_told_and_how_much_more_there_is(recording: Path) -> None:
+    text, known = mailed(recording), compare([recording])
+    drifts = [finding for finding in known.findings if finding.startswith("drift at ")]
+    assert len(drifts) > 2 and text.count("drift at ") == 1 and f"; {len(drifts) - 1} more of drift" in text
