@@ -29,6 +29,7 @@ from tui.starting import MODES
 from tui.stylesheet import FrugalStylesheet
 
 NOT_OWN = ("app.", "screen.copy_text")  # what Textual binds on every screen; the second gives way to our ctrl+c
+PALETTE_COLUMNS, PALETTE_FRAME = 64, 6
 LOOK_S = 2.0  # between two looks whether the run has ended
 
 
@@ -60,9 +61,12 @@ class Bench(BenchApp):
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
     # The palette of the framework without what is not on every terminal: its emoji, its half blocks.
-    CSS = """
+    CSS = (
+        f"""
+    CommandPalette > Vertical {{ max-width: {PALETTE_COLUMNS}; }}
+    """
+        """
     BenchScreen, Lines { background: $background; }
-    CommandPalette > Vertical { max-width: 64; }
     CommandPalette #--input, CommandPalette CommandList { border: round $primary; }
     .-ascii CommandPalette #--input, .-ascii CommandPalette CommandList, .-ascii Over > Vertical {
         border: ascii $primary;
@@ -70,6 +74,7 @@ class Bench(BenchApp):
     CommandPalette CommandList { scrollbar-size-vertical: 0; }
     CommandPalette SearchIcon, CommandPalette LoadingIndicator { display: none; }
     """
+    )
 
     def __init__(
         self,
@@ -134,10 +139,13 @@ class Bench(BenchApp):
         return binding.key_display or keys.shown(binding.key)
 
     def get_system_commands(self, screen: Screen[Any]) -> Any:
-        """What the command palette offers: every key of the screen in front, by its words."""
+        """What the command palette offers: every key of the screen in front, by its words; the key at the right."""
+        cells = min(PALETTE_COLUMNS, self.size.width) - PALETTE_FRAME
         for active, pressed in keys.holding(screen).values():
             act = partial(self.run_action, active.binding.action, active.node)
-            yield SystemCommand(active.binding.description, f"key {' '.join(pressed)}", act)
+            words, key = active.binding.description, " ".join(pressed)
+            entry = f"{words:<{cells - len(key) - 1}} {key}".replace("[", "\\[")  # which is no markup
+            yield SystemCommand(entry, "", act)
 
     def action_command_palette(self) -> None:
         if not CommandPalette.is_open(self):  # type: ignore[arg-type]  # it wants an app of any type

@@ -129,7 +129,7 @@ def test_a_wide_screen_tells_the_whole_load_and_all_steps() -> None:
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
     text = shown(tmp_path / "nowhere")
-    assert "no runs yet, 1 (Launch) makes one" in text
+    assert "no runs yet, 1 (Launch) makes one" in text and "bench demo" in text
 
 
 # -- what changes while it is looked at

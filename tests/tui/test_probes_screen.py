@@ -119,7 +119,7 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)
-    assert "No run selected: choose one in History (5)" in shown(None)
+    assert "No run selected: choose one in History (5); bench demo" in shown(None)
 
     async def remove(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         shutil.rmtree(recording)

@@ -26,7 +26,7 @@ from tui.compare.words import label
 from tui.flame.graph import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
-from tui.screens.base import WIDE_COLUMNS, BenchScreen
+from tui.screens.base import DEMO, WIDE_COLUMNS, BenchScreen
 from tui.screens.over import LineScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
@@ -114,7 +114,7 @@ class CompareScreen(BenchScreen):
             self._found = self._measured = None
             self._cursor, self._top, self._first = (0, 0), 0, 0
         if not runs:
-            self._tell("No run selected: choose one in History (5), or start one in Launch (1)")
+            self._tell("No run selected: choose one in History (5)" + DEMO)
             return
         try:
             finished = tuple(finished_cells(run) for run in runs)

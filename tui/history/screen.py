@@ -17,7 +17,7 @@ from tui.history.listing import Listing, run_of
 from tui.history.text import Column, counted
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import LEAST, BenchScreen, Jump
+from tui.screens.base import DEMO, LEAST, BenchScreen, Jump
 from tui.screens.over import AskScreen, LineScreen
 from tui.widgets.lines import Lines
 from tui.widgets.rows import Rows
@@ -163,7 +163,7 @@ class HistoryScreen(BenchScreen):
         return (
             "no cell has started yet"
             if listing.of_cells
-            else f"no runs yet, 1 (Launch) makes one; looked in {self.context.out}"
+            else f"no runs yet, 1 (Launch) makes one{DEMO}; looked in {self.context.out}"
         )
 
     def small(self) -> Sequence[Line]:

@@ -14,6 +14,7 @@ from engine.view.view_state import ViewState
 from tui.keys import key
 from tui.live.charts import ROOMY
 from tui.live.painting import Painting
+from tui.screens.base import DEMO
 
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
@@ -144,7 +145,7 @@ class LiveScreen(Painting):
         if player is not None:
             self._try(lambda: self._take(player.look()))
         elif self.context.run is None:
-            self._show_error("No run selected: start one in Launch (1), or choose one in History (5)")
+            self._show_error("No run selected: start one in Launch (1), or choose one in History (5)" + DEMO)
 
     def _take(self, view: ViewState) -> None:
         if self.view is None or self.view.step is None or view.step is None:

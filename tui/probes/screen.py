@@ -26,7 +26,7 @@ from tui.probes import text as probe_text
 from tui.probes import view as probe_view
 from tui.probes.states import AT_START, ProbeRow, probe_rows
 from tui.probes.view import OFFCPU, STACKS, WINDOWS, Moment
-from tui.screens.base import WIDE_COLUMNS, BenchScreen, Jump
+from tui.screens.base import DEMO, WIDE_COLUMNS, BenchScreen, Jump
 from tui.screens.over import AskScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
@@ -280,7 +280,7 @@ class ProbesScreen(BenchScreen):
 
     def _no_run(self) -> str:
         if self._run is None:
-            return "No run selected: choose one in History (5)"
+            return "No run selected: choose one in History (5)" + DEMO
         return "reading" if self._reading else "no step has started yet"
 
     def small(self) -> Sequence[Line]:

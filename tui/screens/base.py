@@ -25,6 +25,7 @@ from tui.widgets.lines import Lines
 from tui.widgets.tabs import Tabs
 
 WHOLE = (72, 24)  # columns, rows: from here on every screen is complete
+DEMO = "; bench demo shows a recording"  # what somebody without a run may look at
 LEAST = (60, 18)  # below this only the one figure that matters is shown
 WIDE_COLUMNS = 110
 TALL_ROWS = 30

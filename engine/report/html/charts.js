@@ -343,7 +343,7 @@ const drawings = {
         Plot.ruleY([0]),
         Plot.axisX({ label, ticks: 8, labelAnchor: "right" }),
         Plot.ruleX(points, Plot.pointerX({ x: "x", strokeOpacity: 0.5 })),
-        Plot.tip(points, Plot.pointerX({ x: "x", y: "mean", title: readout, fill: "var(--paper)", stroke: "var(--line)" })),
+        Plot.tip(points, Plot.pointerX({ x: "x", y: "mean", title: readout, lineHeight: 1.3, fill: "var(--paper)", stroke: "var(--line)" })),
       ],
     });
     const events = marks.length ? Plot.plot({
