@@ -42,7 +42,7 @@ CLUSTER_BYTES = 64 << 20
 WRITTEN = 1.5  # what tables may grow by where rows are replaced
 SETUP_CONNECTIONS = 2  # of pgbench before its clients connect, and of who watches that
 CHECK_S = 10
-SLICED_SECONDS = 6  # of each server, where no length is asked for
+SLICED_SECONDS = 4  # of each server, where no length is asked for
 # Options whose steps cannot be driven in slices, and why: pgbench is stopped while it is another server's turn.
 NOT_SLICED = {
     "rate": "transactions become due while their server is stopped",

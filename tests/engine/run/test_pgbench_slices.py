@@ -166,5 +166,5 @@ def test_what_cannot_be_sliced_is_refused_or_takes_whole_cells(bench: Bench, pai
 def test_steps_are_as_long_as_those_of_the_insert_benchmark_in_as_many_pairs(bench: Bench, pair: str) -> None:
     planned = json.loads(bench("--pg", pair, "--workload", "pgbench-simple", "--dry-run", "--json").stdout)
     manifest = planned["manifest"]
-    assert manifest["interleave"] == "slices" and manifest["repeats"] == 5
-    assert {step.get("seconds") for step in manifest["workload"]["steps"][1:]} == {6} and planned["query_step_s"] == 12
+    assert manifest["interleave"] == "slices" and manifest["repeats"] == 6
+    assert {step.get("seconds") for step in manifest["workload"]["steps"][1:]} == {4} and planned["query_step_s"] == 8
