@@ -44,11 +44,7 @@ def find(progress: Progress, roots: Path) -> Tools:
         raise UserError(f"guests with other kernels are made on x86-64 only, and this is {platform.machine()}")
     drv = os.environ.get("PGBED_GUEST_TOOLS")
     place = f"{nix.realise('guest-tools', drv, progress, roots / 'guest-tools')}/bin" if drv else None
-    search = place or f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
-    wanted = PACKAGES | OPTIONAL
-    absent = {name: package for name, package in wanted.items() if shutil.which(name, path=search) is None}
-    if not drv:
-        packages.install(absent, progress)
+    search = place or _system()
     found = {name: shutil.which(name, path=search) for name in PACKAGES}
     missing = [PACKAGES[name] for name, path in found.items() if path is None]
     if missing:
@@ -59,6 +55,16 @@ def find(progress: Progress, roots: Path) -> Tools:
             raise UserError(f"{busybox} needs libraries, and a guest begins without any: install busybox-static")
     erofs = shutil.which(EROFS, path=search)
     return Tools(qemu, busybox, mkfs, _version(qemu), Path(erofs) if erofs else None)
+
+
+def provide(progress: Progress) -> None:
+    """Has those of the machine's own installed that are not there, where that can be done."""
+    wanted = {} if os.environ.get("PGBED_GUEST_TOOLS") else PACKAGES | OPTIONAL
+    packages.install({name: wanted[name] for name in wanted if shutil.which(name, path=_system()) is None}, progress)
+
+
+def _system() -> str:
+    return f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
 
 
 def _version(qemu: Path) -> str:

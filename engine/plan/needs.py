@@ -23,6 +23,7 @@ def provide(request: Request, probes: Selection, progress: Progress, roots: Path
         selection.admit(probes, ())
     if request.in_guests:
         selection.admit(probes, (), selection.in_guest())
+        tools.provide(progress)
         tools.find(progress, roots)
     if request.counters == "hardware" and not perf.find():
         packages.install({"perf": "linux-perf"}, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,8 +17,13 @@ DELETE = ("--preset", "planner-delete", "--pg", "14.10,16.3", "--dry-run")
 
 
 def without_bpftrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`bench` as its wrapper starts it, on a machine that has no bpftrace."""
-    hidden = ("unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd "$0" && exec "$@"', str(bpftrace.find()))
+    """`bench` on a machine that has no bpftrace."""
+    return without(str(bpftrace.find()), *arguments, **environment)
+
+
+def without(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`bench` as its wrapper starts it, on a machine that has not this program."""
+    hidden = ("unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd "$0" && exec "$@"', program)
     return subprocess.run(
         [*hidden, os.environ["PGBED_BENCH"], *arguments],
         env=os.environ | {"HOME": "/root"} | environment,
@@ -60,3 +66,17 @@ def test_what_cannot_be_installed_says_why(tmp_path: Path) -> None:
     assert done.returncode == 2
     _, why, refused = done.stderr.splitlines()
     assert why == "not installed: E: Unable to locate package bpftrace" and "bpftrace not found" in refused
+
+
+def test_what_guests_are_made_of_is_installed_once_and_only_where_arguments_are_right(tmp_path: Path) -> None:
+    installer, erofs = tmp_path / "install", shutil.which("mkfs.erofs")
+    assert erofs is not None
+    installer.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
+    installer.chmod(0o755)
+    environment = {"PGBED_INSTALL": str(installer)}
+    plan = ("--pg", "16.3", "--kernel", "6.1-distro,6.12-distro", "--accelerator", "tcg", "--dry-run")
+    for memory, code in (("1X", 2), ("1GB", 0)):
+        done = without(erofs, *plan, "--guest-memory", memory, "--out", str(tmp_path / "runs"), **environment)
+        assert done.returncode == code, done.stderr
+        assert (tmp_path / "asked").exists() == (code == 0)
+    assert (tmp_path / "asked").read_text() == "mkfs.erofs=erofs-utils\n"
