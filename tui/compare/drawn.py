@@ -155,7 +155,9 @@ def _row(
         value = comparison.median(subject.name, row.step, row.metric)
         spans.append((f"{figure_text(row.metric, value):<{at.value}}", ""))
     for place, width in enumerate(at.subjects, at.first):
-        own = padded(_ratio(comparison, row, comparison.others[place], glyphs), width - 1)
+        other = comparison.others[place]
+        unjudged = not comparison.ratios and not at.value  # then its own figure is shown where there is room for one
+        own = padded(_median(comparison, row, other) if unjudged else _ratio(comparison, row, other, glyphs), width - 1)
         here_too = here and place == chosen
         spans += [(text, "cursor" if here_too else mark) for text, mark in own]
         spans.append((" ", ""))
@@ -172,11 +174,14 @@ def _row(
 
 def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> list[Span]:
     found = comparison.ratio(subject.name, row.step, row.metric)
-    if found is None and not comparison.ratios:  # nothing is judged yet
-        return [(f"  {figure_text(row.metric, comparison.median(subject.name, row.step, row.metric))}", "dim")]
     if found is None or found.ratio is None:
         return [("  -", "dim")]
     return [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]
+
+
+def _median(comparison: Comparison, row: Row, subject: Subject) -> list[Span]:
+    value = comparison.median(subject.name, row.step, row.metric)
+    return [(f"  {figure_text(row.metric, value)}", "dim")]
 
 
 def _base(comparison: Comparison, row: Row, room: int) -> list[Span]:
