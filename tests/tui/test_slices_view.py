@@ -51,14 +51,26 @@ def test_dots_stand_at_their_blocks_the_running_ratio_is_a_line_and_one_a_dashed
     shown = pair(0.9, 1.0, 0.9, 0.96)
     drawn = text(slices_view.ratios(shown, 8, 13, SETS["ascii"]))
     low, high = slices_view.scale(shown)
-    assert (low, high) == pytest.approx((0.89, 1.01))
-    assert drawn[0].split() == ["1.010"] and drawn[-1].split() == ["0.890"]
-    assert drawn[1].split()[0] == "1.000" and drawn[1].count("o") == 1 and "-" in drawn[1]
+    assert (low, high) == pytest.approx((0.88, 1.02)), "round ones"
+    assert drawn[0].split() == ["1.020"] and drawn[-1].split() == ["0.880"]
+    (one,) = [each for each in drawn if each.startswith(" 1.000")]
+    assert one.count("o") == 1 and "-" in one
     (bottom,) = [each for each in drawn if each.count("o") == 2]
-    assert bottom.index("o") < drawn[1].index("o") < bottom.rindex("o")
+    assert bottom.index("o") < one.index("o") < bottom.rindex("o")
     (line,) = [each for each in drawn if "=" in each]
     assert line[7:].startswith("======="), "from the first block to the last"
-    assert 0.89 + (12 - drawn.index(line)) / 12 * 0.12 == pytest.approx(0.95, abs=0.006)
+    assert 0.88 + (12 - drawn.index(line)) / 12 * 0.14 == pytest.approx(0.95, abs=0.006)
+
+
+def test_a_block_is_four_dots_of_braille_where_there_is_room() -> None:
+    def dots(count: int) -> int:
+        shown = pair(*[0.9, 1.1] * count)
+        shown = replace(shown, blocks=tuple(replace(block, running=None) for block in shown.blocks))
+        drawn = "".join(text(slices_view.ratios(shown, 20, 8, SETS["braille"])))
+        return sum((ord(sign) - 0x2800).bit_count() for sign in drawn if 0x2800 < ord(sign) < 0x2900)
+
+    assert 12 <= dots(2) <= 16, "some fall on one another"
+    assert dots(30) <= 60
 
 
 def test_a_wild_block_does_not_flatten_the_others_and_is_drawn_at_the_edge() -> None:

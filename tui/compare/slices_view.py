@@ -1,5 +1,7 @@
 """The slices of a step as lines: each block's ratio as a dot over time, below it what others did on the machine."""
 
+from math import ceil, floor
+
 from engine.core.format import short, three
 from engine.core.sliced_step import SlicedCheck, SlicedPair
 from engine.view.envelope import columns_of, envelope
@@ -13,6 +15,9 @@ LABEL_CELLS = 7  # left of the charts, whose columns are the same moments
 OUTSIDE = 0.05  # of the blocks at either end may lie outside the scale: one wild block would flatten all others
 LEAST_SPAN = 0.02
 MARGIN = 0.1  # of the scale, above and below
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+MOST_TICKS = 10
+THICK = 2  # so many blocks a column are drawn as four dots of braille each: one is hardly to be seen
 
 
 def end_s(pair: SlicedPair) -> float:
@@ -22,14 +27,18 @@ def end_s(pair: SlicedPair) -> float:
 
 
 def scale(pair: SlicedPair) -> tuple[float, float]:
-    """The ratios at the lower and the upper edge: 1, most of the blocks and the running ratio's end lie between."""
+    """The ratios at the lower and the upper edge, round ones: 1, most of the blocks and the running ratio's end lie
+    between.
+    """
     ratios = sorted(block.ratio for block in pair.blocks if block.ratio is not None)
     cut = int(OUTSIDE * len(ratios))
     inner = ratios[cut : len(ratios) - cut]
     shown = [1.0, *([pair.ratio] if pair.ratio is not None else []), *inner[:1], *inner[-1:]]
     low, high = min(shown), max(shown)
     margin = max(MARGIN * (high - low), (LEAST_SPAN - (high - low)) / 2)
-    return max(0.0, low - margin), high + margin
+    low, high = max(0.0, low - margin), high + margin
+    tick = next((tick for tick in TICKS if high - low <= MOST_TICKS * tick), TICKS[-1])
+    return floor(low / tick) * tick, ceil(high / tick) * tick
 
 
 def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
@@ -47,6 +56,9 @@ def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
         for block in pair.blocks
         if block.ratio is not None
     ]
+    if glyphs.name == "braille" and len(dots) <= THICK * cells:
+        right, above = 1 / (cells * across), 1 / (rows * up)
+        dots = [(min(1.0, x + dx), min(1.0, y + dy)) for x, y in dots for dx in (0.0, right) for dy in (0.0, above)]
     running = _running(pair, end, cells * across)
     means = [(x, height(ratio)) for x, ratio in running.items()]
     line_cells = {(x // across, level(y, 1.0, rows * up) // up) for x, y in means}
@@ -109,7 +121,7 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
 
 def legend(glyphs: Glyphs) -> Line:
     """What the signs of the chart of ratios mean."""
-    dot, mean = ("⠂", "⠒⠒") if glyphs.name == "braille" else (glyphs.dot, "==")
+    dot, mean = ("⠛", "⠒⠒") if glyphs.name == "braille" else (glyphs.dot, "==")
     return line(
         (f" {dot} a block, at the edge: beyond  ", "dim"),
         (mean, "rate"),
