@@ -1,0 +1,44 @@
+"""Means over a step that has ended, from its totals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.journal.rows import RoleRow
+from engine.view.moment import machine_over, role_means
+from engine.view.step_series import SECOND_NS
+from engine.view.view_state import machine
+from tests.support.made_run import made_totals
+
+TOTALS = replace(made_totals("l.i1", "write", 20_000.0, 1), seconds=20.0)
+ROLES = [RoleRow(1, 1, 1, "insert", 41, 42), RoleRow(2, 1, 1, "delete", 43, 44)]
+
+
+def test_roles_are_means_over_the_step() -> None:
+    insert = replace(
+        TOTALS.roles["insert"], backend_cpu_ns=5 * SECOND_NS, backend_runq_ns=SECOND_NS, waits={"": 3, "IO:WALSync": 7}
+    )
+    totals = replace(TOTALS, roles={"delete": TOTALS.roles["delete"], "insert": insert})
+    first, second = role_means(totals, ROLES, "insert", ())
+    assert (first.name, first.backend_pid, second.name, second.backend_pid) == ("insert", 41, "delete", 43)
+    assert first.rate_per_s == pytest.approx(insert.rows / 20)
+    assert (first.cpu_percent, first.runq_percent) == (25.0, 5.0)
+    assert first.cpu_us_per_op == pytest.approx(5_000_000 / insert.rows)
+    assert first.wait_event == "IO:WALSync" and first.in_flight_s == 0.0
+
+
+def test_the_machine_is_a_mean_and_states_are_those_of_the_last_second() -> None:
+    last = {"host": (SECOND_NS, {"user_ns": 1, "dirty_bytes_now": 7}), "server": (SECOND_NS, {"processes_now": 9})}
+    found = machine(machine_over(TOTALS, last), 1000.0)
+    assert found.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
+    assert found.host_busy_percent == pytest.approx(25), "10 of 40 s"
+    assert found.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 20)
+    assert (found.dirty_bytes, found.server_processes) == (7, 9)
+
+
+def test_in_slices_the_machine_is_seen_over_the_pauses_too() -> None:
+    found = machine(machine_over(replace(TOTALS, wall_seconds=40.0), {}), 1000.0)
+    assert found.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
+    assert found.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 40)
