@@ -1,7 +1,7 @@
 """The answer to what was asked, in a sentence for each subject: slower or faster, in which steps, by how much.
 
-The sentences rest on the verdicts, which hold as a family (`engine.analysis.verdicts`), so each may be
-quoted as a whole.
+The sentences rest on the verdicts: that a step differs holds for all that are named together, and so does that steps
+are the same; the intervals of the steps that differ are their joint bounds (`engine.analysis.verdicts`).
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _effects(ratios: Sequence[Ratio]) -> str:
     ordered = sorted(ratios, key=_size, reverse=True)
     named = [
         f"{ratio.step} {_percent(ratio.ratio)} %{' in time' if ratio.metric == TIME else ''} "
-        f"[{_percent(ratio.low)}, {_percent(ratio.high)}]"
+        f"[{_percent(ratio.joint_low or ratio.low)}, {_percent(ratio.joint_high or ratio.high)}]"
         for ratio in ordered[:NAMED]
     ]
     return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
@@ -167,13 +167,14 @@ def _widths(ratios: Sequence[Ratio]) -> str:
 def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
     """What would settle the steps that are not known: pairs, and how long they take."""
     wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
-    if len(wanted) < len(unknown):
-        return "too much scatter for more pairs to help"
+    if not wanted:
+        return "too much scatter, or too near the margin, for more pairs to help"
     pairs = max(wanted)
     together = max if cells.runs[0].manifest.sliced else sum  # cells abreast take their time side by side
     took_s = [together(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
     minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
-    return f"{pairs} more pair{'s' if pairs > 1 else ''}, about {minutes} minute{'s' if minutes != 1 else ''}"
+    settled = f" for {len(wanted)} of them" if len(wanted) < len(unknown) else ""
+    return f"{pairs} more pair{'s' if pairs > 1 else ''}{settled}, about {minutes} minute{'s' if minutes != 1 else ''}"
 
 
 def _visible(unknown: Sequence[Ratio]) -> str:

@@ -14,7 +14,7 @@ from engine.analysis.sweeps import findings, sweeps
 from engine.core.cell_step import CellStep
 from engine.core.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
 from engine.core.errors import UserError, unknown
-from engine.core.model import LEVEL, Subject, subject_names
+from engine.core.model import Subject, subject_names
 from engine.core.record import converted
 from engine.core.totals import judged_by
 
@@ -72,6 +72,8 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
 
 def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:
     """The finished cells of the runs, which are of one workload. Raises UserError as `compare` does."""
+    from engine.analysis import interim  # loads scipy
+
     runs = tuple(load(path) for path in dict.fromkeys(path.resolve() for path in paths))
     if not runs:
         raise UserError("no run given: bench compare RUN…; `bench list runs` lists them")
@@ -91,7 +93,7 @@ def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCe
         steps=tuple(dict.fromkeys(step for cell in planned for step in cell.steps)),
         cells=tuple(cell for cell in planned if cell.state == "finished"),
         margin=runs[0].manifest.margin,
-        level=min((run.level for run in runs if run.level is not None), default=LEVEL),
+        level=interim.level(runs),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look found: the steps that are not known yet, and others whose verdicts no more pairs will give."""
+    """What a look found: the steps that are not known yet, and others whose verdicts no more pairs will give.
 
+    `level` is that of the verdicts.
+    """
+
+    level: float
     unknown: tuple[str, ...]
     withheld: tuple[str, ...]
 
 
-def look(run: Path, level: float) -> Seen:
-    """The steps whose rates would be inconclusive for a subject, were these its pairs and `level` that of verdicts.
+def look(run: Path) -> Seen:
+    """The steps whose rates are inconclusive for a subject, judged by the pairs that there are.
 
     A step with too few pairs to judge is not known, nor is one whose verdict is withheld by what may be otherwise in
     later pairs: the machine changed in each so far, or slices strayed. One that is withheld for another reason, or has
@@ -30,7 +34,7 @@ def look(run: Path, level: float) -> Seen:
     from engine.analysis import verdicts  # loads scipy, between repeats only
     from engine.analysis.comparison import compared_cells
 
-    cells = replace(compared_cells([run]), level=level)
+    cells = compared_cells([run])
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.arm]
     unknown = {
         ratio.step
@@ -42,6 +46,7 @@ def look(run: Path, level: float) -> Seen:
     withheld = {ratio.step for ratio in rates if ratio.verdict == "withheld"} - unknown
     steps = dict.fromkeys(ratio.step for ratio in rates)
     return Seen(
+        cells.level,
         tuple(step for step in steps if step in unknown),
         tuple(step for step in steps if step in withheld),
     )

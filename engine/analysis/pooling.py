@@ -106,7 +106,7 @@ def machines_of(cells: ComparedCells) -> dict[str, str]:
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
     """How pairs of several machines were pooled, which of them disagrees, and what was measured in a sandbox."""
-    boxed = [run.name for run in cells.runs if (run.manifest.environment.get("host") or {}).get("sandbox")]
+    boxed = [run.name for run in cells.runs if run.sandboxed]
     found = [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []
     pooled = [(ratio, ratio.machines) for ratio in judged if ratio.machines and ratio.metric in HEADLINES]
     if not pooled:

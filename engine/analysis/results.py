@@ -16,7 +16,7 @@ from engine.core.text import visible
 from engine.core.totals import StepTotals, progress
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
-from engine.journal.rows import Attempt, EventRow, SliceRow, StepRow
+from engine.journal.rows import Attempt, EngineStart, EventRow, SliceRow, StepRow
 
 Environment = dict[str, Any]
 MOST_FIGURE = 1e30  # nothing that can be measured is more, or less than one over it
@@ -83,14 +83,18 @@ class RunResult:
     path: Path
     manifest: Manifest
     cells: tuple[CellResult, ...]
+    span_ns: tuple[int, int] = (0, 0)  # when its first cell began and its last ended, Unix time
 
     @property
-    def level(self) -> float | None:
-        """The level that its verdicts are given at; None for the usual one."""
-        whole = {cell.cell.repeat for cell in self.cells} - {
-            cell.cell.repeat for cell in self.cells if cell.state != "finished"
-        }
-        return self.manifest.level(len(whole))
+    def whole_repeats(self) -> int:
+        """The number of repeats whose cells have all finished."""
+        unfinished = {cell.cell.repeat for cell in self.cells if cell.state != "finished"}
+        return len({cell.cell.repeat for cell in self.cells} - unfinished)
+
+    @property
+    def sandboxed(self) -> bool:
+        """Whether it was measured in the sandbox of a Nix build, as a block of a farm."""
+        return bool((self.manifest.environment.get("host") or {}).get("sandbox"))
 
     @property
     def name(self) -> str:
@@ -109,11 +113,21 @@ def load(path: Path) -> RunResult:
     A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
     """
     with JournalReader(path) as reader:
-        attempts = outcome.chosen(reader.manifest, reader.attempts(origins=False))
+        every = reader.attempts(origins=False)
+        attempts = outcome.chosen(reader.manifest, every)
         planned = outcome.wanted(reader.manifest, reader.decisions(), attempts)
         finished = outcome.finished(reader.manifest, list(attempts.values()))
         cells = tuple(_cell(reader, cell, attempts.get(cell.id), finished) for cell in planned)
-        return RunResult(path, reader.manifest, cells)
+        return RunResult(path, reader.manifest, cells, _span_ns(reader.sessions(), every))
+
+
+def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tuple[int, int]:
+    """When the first of the attempts began and the last ended, Unix time; (0, 0) without any."""
+    start = {session.id: session for session in sessions}
+    known = [(start[each.session_id], each) for each in attempts if each.session_id in start]
+    began = [session.wall(each.started_ns) for session, each in known]
+    ended = [session.wall(each.ended_ns or each.started_ns) for session, each in known]
+    return (min(began), max(ended)) if known else (0, 0)
 
 
 def steps_of(result: RunResult) -> Iterable[tuple[CellResult, StepResult]]:

@@ -4,18 +4,22 @@ A sample is a cell; cells of one repeat make a pair, and the ratio of the two is
 on log ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
 together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's
 paired t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. How well the
-intervals cover the truth, and how often a family errs, is simulated in tests/perf/statistics_coverage.py.
+intervals cover the truth, and how often a family errs, is simulated in tests/perf/statistics_coverage.py; what judging
+the same pairs again and again does to it, in tests/perf/interim_looks.py.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean, median, stdev
 from typing import Literal
 
+import numpy as np
 from scipy import special  # not scipy.stats, which costs half a second to import
 
 from engine.core.comparison import MIN_PAIRS, Ratio, Verdict
@@ -24,6 +28,9 @@ from engine.core.slices import ratio_of
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
+SAME = ALPHA / 2  # at most, for `same`: then the 95 % interval, which is printed, lies inside the margin
+POWER = 0.8  # how often an advised number of pairs, or an effect that is said to be visible, leads to a verdict
+GRID = 401  # points of a density in `spent_level`; twice as many change no level by a thousandth of it
 MOST_LOG_EFFECT = 7.0  # a thousandfold: more than that says that nothing can be seen
 MOST_PAIRS = 200  # more than this is no advice
 
@@ -51,8 +58,8 @@ class Judgement:
     """A verdict and what it rests on.
 
     `faster` and `slower` are meant as the user feels it: where less is better (CPU per operation), fewer is
-    `faster`. `none`: one pair, a ratio without a verdict. `more_pairs` is set for `inconclusive`: about how many
-    further pairs would settle it if mean and scatter stay as they are; None when more than `MOST_PAIRS`.
+    `faster`. `none`: one pair, a ratio without a verdict. `more_pairs` is set for `inconclusive`: how many further
+    pairs settle it four times in five, if mean and scatter are what they seem; None when more than `MOST_PAIRS`.
     """
 
     verdict: Verdict
@@ -153,6 +160,20 @@ def p_value(evidence: Evidence) -> float:
     return 2 * float(special.stdtr(found.degrees, -abs(found.mean) / error)) if error else 0.0
 
 
+def same_p_value(evidence: Evidence, margin: float) -> float:
+    """How probable such pairs are, at most, if the sides differ by the margin or more: two one-sided t tests.
+
+    1 for a single pair.
+    """
+    found = _estimate(evidence)
+    if found.pairs == 1:
+        return 1.0
+    low, high = _log_bounds(margin)
+    room = min(found.mean - low, high - found.mean)
+    error = found.sd / math.sqrt(found.pairs)
+    return float(special.stdtr(found.degrees, -room / error)) if error else float(room <= 0)
+
+
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     """The level for each test of a family: rejected are those whose p-value is at most that (Holm 1979).
 
@@ -172,17 +193,52 @@ def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) ->
     return max((p for rank, p in enumerate(ordered, 1) if p <= alpha * rank / len(ordered)), default=0.0)
 
 
+@cache
+def spent_level(*analyses: tuple[int, float]) -> float:
+    """Two-sided level of the last of several analyses of pairs that grow in number, each of which spends an error.
+
+    `analyses` are pairs so far and the error spent, in order. If each is held against the level that this gives it,
+    equal sides are called different in any of them as often as the errors add up to. Between them the sum of log ratios
+    is a random walk with normal steps; its density, where no analysis has called it different, is known on a grid
+    (Armitage, McPherson and Rowe 1969). An analysis without new pairs is that before it.
+    """
+    before, level = 0, 1.0
+    at: _Grid = np.zeros(1)  # values of the sum, in standard deviations of a pair
+    density: _Grid = np.ones(1)  # at first all of it is at 0
+    for pairs, spent in analyses:
+        if pairs <= before:
+            level = spent if level == 1.0 else level
+            continue
+        step = math.sqrt(pairs - before)
+
+        def excess(bound: float, at: _Grid = at, density: _Grid = density, step: float = step) -> float:
+            beyond = special.ndtr((at - bound) / step) + special.ndtr((-at - bound) / step)
+            return float(_integral(density * beyond, at))
+
+        low, high = 0.0, 10 * math.sqrt(pairs)
+        while high - low > 1e-6:
+            bound = (low + high) / 2
+            low, high = (bound, high) if excess(bound) > spent else (low, bound)
+        level = 2 * float(special.ndtr(-high / math.sqrt(pairs)))
+        grid = np.linspace(-high, high, GRID)
+        moves = np.exp(-(((grid[:, None] - at[None, :]) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
+        at, density, before = grid, _integral(moves * density, at), pairs
+    return level
+
+
 def judge(
     evidence: Evidence,
     margin: float,
     better: Literal["more", "less"] = "more",
     level: float = ALPHA,
-    alpha: float = ALPHA,
+    same_level: float = SAME,
+    shrink: Callable[[int], float] = lambda _: 1.0,
 ) -> Judgement:
     """The verdict on pairs of one metric. `margin` is the smallest effect to call faster or slower: 0.02 is 2 %.
 
     faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
-    margin. same: the interval at 1 - 2 `alpha` (90 %) lies inside 1 -/+ margin, which is two one-sided tests.
+    margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `shrink` says by what
+    factor both levels are smaller once so many pairs are added.
     """
     found = _estimate(evidence)
     interval = paired_interval(found)
@@ -192,31 +248,45 @@ def judge(
         effect = interval.ratio - 1
         if p_value(found) <= level and abs(effect) >= margin:
             return Judgement("faster" if (effect > 0) == (better == "more") else "slower", interval)
-        if paired_interval(found, 1 - 2 * alpha).within(1 - margin, 1 + margin):
+        if same_p_value(found, margin) <= min(same_level, SAME):
             return Judgement("same", interval)
-    return Judgement("inconclusive", interval, pairs_needed(found, margin, level, alpha))
+    return Judgement("inconclusive", interval, pairs_needed(found, margin, level, same_level, shrink))
 
 
-def pairs_needed(evidence: Evidence, margin: float, level: float = ALPHA, alpha: float = ALPHA) -> int | None:
-    """How many further pairs would settle an inconclusive comparison if mean and scatter stay as they are.
+def pairs_needed(
+    evidence: Evidence,
+    margin: float,
+    level: float = ALPHA,
+    same_level: float = SAME,
+    shrink: Callable[[int], float] = lambda _: 1.0,
+) -> int | None:
+    """How many further pairs settle an inconclusive comparison four times in five, if mean and scatter are the truth.
 
     None when that is more than `MOST_PAIRS` in all, or for a single pair; and over several machines, of which there
-    would have to be more.
+    would have to be more. The arguments are those of `judge`.
     """
     found = _estimate(evidence)
     if found.pairs < 2 or found.machines > 1:
         return None
-    for count in range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1):
-        error, degrees = found.sd / math.sqrt(count), found.of(count).degrees
-        differs = abs(found.mean) >= _t(1 - level, degrees) * error and abs(ratio_of(found.mean) - 1) >= margin
-        half = _t(1 - 2 * alpha, degrees) * error
-        if differs or (found.mean - half > math.log(1 - margin) and found.mean + half < math.log(1 + margin)):
-            return count - found.pairs
-    return None
+
+    low, high = _log_bounds(margin)
+
+    def settles(count: int) -> bool:
+        error, degrees = max(found.sd, 1e-12) / math.sqrt(count), found.of(count).degrees
+        factor = shrink(count - found.pairs)
+        least = max(_t(1 - level * factor, degrees) * error, high if found.mean > 0 else -low)
+        half = -float(special.stdtrit(degrees, min(same_level, SAME) * factor)) * error
+        rooms = (found.mean - low - half, high - found.mean - half)
+        same = sum(float(special.stdtr(degrees, room / error)) for room in rooms) - 1
+        return max(float(special.stdtr(degrees, (abs(found.mean) - least) / error)), same) >= POWER
+
+    counts = range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1)
+    place = bisect_left(counts, True, key=settles)
+    return counts[place] - found.pairs if place < len(counts) else None
 
 
 def smallest_visible_effect(
-    evidence: Evidence, pairs: int | None = None, level: float = ALPHA, power: float = 0.8
+    evidence: Evidence, pairs: int | None = None, level: float = ALPHA, power: float = POWER
 ) -> float | None:
     """The effect, as a fraction, that so many pairs (default: as many as given) with this scatter would show.
 
@@ -273,6 +343,19 @@ def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, floa
     ordered = sorted(values)
     place = max(range(1, len(ordered)), key=lambda place: ordered[place][0] - ordered[place - 1][0])
     return ordered[:place], ordered[place:]
+
+
+_Grid = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def _integral(values: _Grid, at: _Grid) -> _Grid:
+    """The integral over the last axis; of a single point, all of whose weight is there, its value."""
+    return values[..., 0] if len(at) == 1 else np.asarray(np.trapezoid(values, at, axis=-1))
+
+
+def _log_bounds(margin: float) -> tuple[float, float]:
+    """Logs of the ratios between which two sides are the same; with a margin of all or more nothing is below them."""
+    return math.log1p(-margin) if margin < 1 else -math.inf, math.log1p(margin)
 
 
 def _logs(ratios: Sequence[float]) -> list[float]:

@@ -1,12 +1,17 @@
 """From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
 
-Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps,
-each of which names a difference where there is none in at most 5 % of comparisons (Holm's procedure). Rates of further
-loads belong to the first family: whoever reads that any rate differs may be wrong that often, whichever load it is of;
-the p99 of their transactions are a family of their own, and so are instructions per operation, and the time that
-planning a DELETE takes. All other metrics are
-causes: they have no verdict, and those that differ by the margin or more are marked (by Benjamini and
-Hochberg's procedure, 5 %).
+Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps.
+Each names a difference where there is none in at most 5 % of comparisons, and calls something the same that differs by
+the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
+`engine.analysis.interim`). Rates of further loads belong to the first family: whoever reads that any rate differs may
+be wrong that often, whichever load it is of; the p99 of their transactions are a family of their own, and so are
+instructions per operation and the time that planning a DELETE takes. All other metrics are causes: they have no
+verdict, and those that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
+
+An interval that is printed beside a verdict is a 95 % one by itself. Those of the differences that are named also have
+joint bounds: of R named among m they are (1 - R level / m) intervals, so that of the bounds that are quoted because
+something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical Association
+100, 2005).
 
 A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
 sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
@@ -23,10 +28,10 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from engine.analysis import comparability, foreign, kernels, pooling, sliced, slices, statistics
+from engine.analysis import comparability, foreign, interim, kernels, pooling, sliced, slices, statistics
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.results import StepResult
 from engine.core.comparison import CHANGED, FAMILIES, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
@@ -70,6 +75,15 @@ class _Measured:
         return RATE if figure in HEADLINES else figure if figure in FAMILIES else "", self.blank.arm
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A ratio's place in its family: the levels at which it differs and at which it is the same, and of how many."""
+
+    differs: float
+    same: float
+    tests: int
+
+
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     """The ratio of every step, subject and metric."""
     metrics = cells.metrics
@@ -86,21 +100,32 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     for each in measured:
         if len(each.quotients) > 1:
             families.setdefault(each.family, []).append(each)
-    levels: dict[int, tuple[float, int]] = {}  # of a ratio: its level, the tests of its family
+    places: dict[int, _Place] = {}
     for (headline, _), tests in families.items():
         p_values = [statistics.p_value(test.evidence) for test in tests]
-        own = (
-            statistics.holm_levels(p_values, cells.level)
-            if headline
-            else [statistics.benjamini_hochberg_level(p_values)] * len(tests)
-        )
-        levels |= {id(test): (level, len(tests)) for test, level in zip(tests, own, strict=True)}
-    found = [_judged(each, cells, *levels.get(id(each), (cells.level, 1))) for each in measured]
-    floors = {_place(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.arm == "aa"}
-    return tuple(replace(ratio, noise_floor=floors.get(_place(ratio))) for ratio in found)
+        if headline:
+            same = statistics.holm_levels(
+                [statistics.same_p_value(test.evidence, cells.margin) for test in tests], cells.level
+            )
+            own = zip(tests, statistics.holm_levels(p_values, cells.level), same, strict=True)
+            places |= {id(test): _Place(differs, same, len(tests)) for test, differs, same in own}
+        else:
+            marked = statistics.benjamini_hochberg_level(p_values)
+            places |= {id(test): _Place(marked, 0.0, len(tests)) for test in tests}
+    shrink = interim.shrink(cells.runs)
+    alone = _Place(cells.level, cells.level, 1)
+    judged = {id(each): _judged(each, cells, places.get(id(each), alone), shrink) for each in measured}
+    for tests in (tests for (headline, _), tests in families.items() if headline):
+        named = [test for test in tests if judged[id(test)].verdict in CHANGED]
+        for test in named:
+            bounds = statistics.paired_interval(test.evidence, 1 - cells.level * len(named) / len(tests))
+            judged[id(test)] = replace(judged[id(test)], joint_low=bounds.low, joint_high=bounds.high)
+    found = list(judged.values())
+    floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.arm == "aa"}
+    return tuple(replace(ratio, noise_floor=floors.get(_of(ratio))) for ratio in found)
 
 
-def _place(ratio: Ratio) -> tuple[str, ...]:
+def _of(ratio: Ratio) -> tuple[str, ...]:
     return ratio.step, ratio.metric, ratio.config, ratio.kernel, ratio.workload
 
 
@@ -222,8 +247,8 @@ def _over_machines(cells: ComparedCells, measured: list[_Measured]) -> list[_Mea
     return found
 
 
-def _judged(measured: _Measured, cells: ComparedCells, level: float, tests: int) -> Ratio:
-    """A ratio with its interval and, for a headline, its verdict; `level` is what its family leaves it."""
+def _judged(measured: _Measured, cells: ComparedCells, place: _Place, shrink: Callable[[int], float]) -> Ratio:
+    """A ratio with its interval and, for a headline, its verdict, at the levels that its place in its family gives."""
     evidence, metric, blank = measured.evidence, measured.metric, measured.blank
     if not measured.quotients:
         return blank
@@ -235,25 +260,34 @@ def _judged(measured: _Measured, cells: ComparedCells, level: float, tests: int)
     if foreign.unjudged(cells):
         return replace(blank, reasons=(*blank.reasons, foreign.NO_VERDICT))
     if not measured.family[0]:
-        certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= level
+        certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= place.differs
         withheld = bool(blank.reasons)
         stands_out = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
         return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", stands_out=stands_out)
-    judgement = statistics.judge(evidence, cells.margin, metric.better, level, cells.level)
+    judgement = statistics.judge(evidence, cells.margin, metric.better, place.differs, place.same, shrink)
     verdict, reasons = judgement.verdict, blank.reasons
     if verdict in (*CHANGED, "same"):
         reasons = (*reasons, *_modes(cells, measured))
     if reasons and verdict != "none":
         verdict = "withheld"
-    elif verdict == "inconclusive" and interval.excludes_one() and statistics.p_value(evidence) > level:
-        reasons = (f"the interval excludes 1, but it is one of {tests}: not certain enough among them",)
+    open_still = verdict == "inconclusive"
     return replace(
         blank,
         verdict=verdict,
         reasons=reasons,
-        more_pairs=judgement.more_pairs if verdict == "inconclusive" else None,
-        visible_effect=statistics.smallest_visible_effect(evidence, level=cells.level / tests),
+        missing=_missing(measured, interval, cells.margin, place) if open_still else "",
+        more_pairs=judgement.more_pairs if open_still else None,
+        visible_effect=statistics.smallest_visible_effect(evidence, level=cells.level / place.tests),
     )
+
+
+def _missing(measured: _Measured, interval: statistics.Interval, margin: float, place: _Place) -> str:
+    """What an interval that seems to say something lacks for a verdict; empty for one that says nothing."""
+    among = f"not sure among {place.tests}" if place.tests > 1 else "not sure"
+    if interval.excludes_one():
+        certain = statistics.p_value(measured.evidence) <= place.differs
+        return f"differs, maybe under {100 * margin:.3g} %" if certain else f"differs, {among}"
+    return f"within {100 * margin:.3g} %, {among}" if interval.within(1 - margin, 1 + margin) else ""
 
 
 def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Sequence[Pair]) -> list[str]:
@@ -341,10 +375,10 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += pooling.findings(cells, judged)
     found += foreign.findings(cells)
     found += sliced.findings(cells)
-    if cells.level < statistics.ALPHA:
+    if cells.level < 0.99 * interim.FIRST:  # which is found to six digits
         found.append(
-            f"verdicts are at {cells.level:.1%}, not at 5%: the run was to end as soon as all was known, "
-            "so it was looked at more than once"
+            f"verdicts are at {cells.level:.1%}, as these pairs may be judged more than once: all analyses together "
+            "call equal servers different in at most 5% of comparisons"
         )
     found += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "

@@ -91,8 +91,10 @@ class Ratio:
     `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
     throughput and for more CPU per operation, too (people read `more` there: see `COSTS`); `none`: a single pair,
     nothing to judge, or a cause, which has no verdict. `stands_out` marks a cause that differs by the margin or more,
-    tested among all causes. `reasons` say why the verdict was withheld, why there is no ratio, or why an interval that
-    excludes 1 is inconclusive. `more_pairs` goes with `inconclusive`.
+    tested among all causes. `reasons` say why the verdict was withheld, or why there is no ratio. `missing` and
+    `more_pairs` go with `inconclusive`: what an interval that seems to say something lacks, and how many pairs would
+    settle it four times in five. `joint_low` and `joint_high` bound a difference that is named: of such bounds at most
+    5 % are wrong, although only these are quoted.
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base against itself strays in this step and metric, when A/A was run. `left_out` says
     which pairs are not part of it and why; `pairs_without_figure` is how many of those lack the figure in a cell.
@@ -121,6 +123,9 @@ class Ratio:
     visible_effect: float | None = None
     workload: str = ""
     machines: MachineEffect | None = None
+    missing: str = ""
+    joint_low: float | None = None
+    joint_high: float | None = None
 
     @property
     def sign(self) -> str:
@@ -136,11 +141,12 @@ class Ratio:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words: `slower`, of a cost `more`, `inconclusive, +3 pairs`, `stands out`, or empty."""
+        """The verdict in words: `slower`, of a cost `more`, `differs, not sure among 10, +3 pairs`, `stands out`."""
         if self.stands_out:
             return "stands out"
-        if self.verdict == "inconclusive" and self.more_pairs is not None:
-            return f"inconclusive, +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}"
+        if self.verdict == "inconclusive":
+            more = f", +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}" if self.more_pairs else ""
+            return f"{self.missing or 'inconclusive'}{more}"
         return "" if self.verdict == "none" else COSTS.get(self.metric, {}).get(self.verdict, self.verdict)
 
 

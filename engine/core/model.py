@@ -135,15 +135,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A moment at which a run may end because all is known: after so many pairs, with verdicts at `level`."""
+    """A moment at which a run may end because all is known: after so many pairs; `level` is its share of the error."""
 
     pairs: int
     level: float
 
 
-# Of --until-known. The levels add up to 5 %, so that a run that ends at any look is wrong no more often than others.
+# Of --until-known: in the proportion of these levels looks share what a run may spend: see `engine.analysis.interim`.
 # Numbers of pairs are even: then each server was the first as often as the other.
-LOOKS = (Look(4, 0.025), Look(6, 0.012), Look(8, 0.013))
+LOOKS = (Look(4, 0.02), Look(6, 0.01), Look(8, 0.01))
 
 
 SLICE_MS = (20.0, 1000.0)  # the shortest slices, and the longest
@@ -227,11 +227,6 @@ class Manifest:
     def build(self, label: str) -> Build:
         """The build of a label."""
         return next(build for build in self.builds if build.label == label)
-
-    def level(self, pairs: int) -> float | None:
-        """The level of verdicts after so many pairs: of the look that they are at or on the way to; None without."""
-        ahead = [look.level for look in self.looks if pairs <= look.pairs]
-        return ahead[0] if ahead else self.looks[-1].level if self.looks else None
 
     def workload_of(self, subject: Subject) -> dict[str, Any]:
         """The workload of a subject."""

@@ -27,7 +27,7 @@ BUILD, BASE = 1, 2  # their places there
 WORDS = ("step", "build", "verdict", "step, build and role")  # stand to the left
 TIMES = ("step, build and role", "p50", "p99", "max")  # of the response times
 MOST_ANSWERS, MOST_FACTS, MOST_LEGEND = 14, 10, 8  # lines
-KEPT = 15  # lines that a table of many steps leaves to what comes below it
+KEPT = 12  # lines that a table of many steps leaves to what comes below it
 FIRM = re.compile(r"\[[^\[\]]{1,40}\]|[±+-]?[\d.,]+ (?:%|[kMGT]?B\b|[mu]?s\b)")  # is never torn at a line's end
 DRIFT = "drift at "  # begins what is said of a cell's machine
 SHORTEST = 9  # that a name is made
@@ -81,7 +81,7 @@ def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
             ratio = comparison.ratio(subject.name, step, metric)
             if ratio is not None:
                 base = value_text(metric, comparison.median(comparison.baseline_of(subject.name), step, metric))
-                verdict = f"{ratio.verdict_text}{notes.mark(ratio.remarks)}".strip()
+                verdict = f"{ratio.missing or ratio.verdict_text}{notes.mark(ratio.remarks)}".strip()
                 figures = (base if metric == TIME else f"{base} {unit}", ratio_text(ratio), bounds(ratio))
                 found.append((ratio.verdict, (step, visible(subject.name), *figures, verdict)))
     return found

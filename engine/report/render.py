@@ -2,7 +2,7 @@
 
 Arrows are the user's view: down for less throughput (`slower`) and for more CPU per operation (`more`), too.
 
-The JSON (`--json`) is `engine.core.comparison.Comparison`, of which keys are only ever added; see `OLD_KEYS`.
+The JSON (`--json`) is `engine.core.comparison.Comparison`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import io
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -39,16 +38,6 @@ from engine.report.tables import headline, sections
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.verdicts.findings
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
-# What the JSON had under other names is written under both until the next release, ratios and spreads of a renamed
-# metric twice.
-OLD_METRICS = {"server_cpu_us_per_op": "dbms_cpu_us_per_op"}
-OLD_KEYS = {
-    "": {"comparability": "likeness"},
-    "workload": {"non_default": "departures"},
-    "spreads": {"bimodal": "two_modes"},
-    "cells": OLD_METRICS,
-}
-OLD_STALL_KEYS = {"max_in_flight_ns": "greatest_in_flight_ns", "missed_rows": "rows_not_done"}
 
 
 def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
@@ -96,19 +85,8 @@ def _print_lines(lines: Iterable[str], console: Console, plain: bool) -> None:
 
 
 def to_json(comparison: Comparison) -> str:
-    """The documented JSON, and the same under the names of `OLD_KEYS`."""
-    record: dict[str, Any] = msgspec.to_builtins(comparison)
-    for part, names in OLD_KEYS.items():
-        place = record if not part else record[part]
-        for each in place if isinstance(place, list | tuple) else (place,):
-            each |= {old: each[name] for name, old in names.items()}
-    for cell in record["cells"]:
-        for stall in cell["stalls"]:
-            stall |= {old: stall[name] for name, old in OLD_STALL_KEYS.items()}
-    for part in ("ratios", "spreads"):
-        old_metrics = [{**each, "metric": old} for each in record[part] if (old := OLD_METRICS.get(each["metric"]))]
-        record[part] = [*record[part], *old_metrics]
-    return json.dumps(record, indent=1, allow_nan=False).replace("\x7f", "\\u007f")
+    """The documented JSON."""
+    return json.dumps(msgspec.to_builtins(comparison), indent=1, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -209,10 +187,9 @@ def footer(comparison: Comparison) -> list[str]:
         lines.append("ratios with 95 % intervals, each by itself; there are no verdicts")
     elif comparison.pairs:
         lines.append(
-            f"verdicts hold together: in at most 1 of 20 comparisons of equal servers any {_judged(comparison)} is "
-            "called different, and "
-            f"in at most 1 any server CPU{_counted(comparison)}; each interval is a 95 % one by itself; other figures "
-            "have no verdict, an arrow marks those that stand out"
+            f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
+            f"equal, 1 in 20 any the same that is not; so for server CPU{_counted(comparison)}; intervals: 95 % each, "
+            "in the answer for all that it names; elsewhere an arrow marks what stands out"
         )
     lines += _of_further(comparison)
     lines += _gathered(comparison.findings)
@@ -253,8 +230,8 @@ def _of_further(comparison: Comparison) -> list[str]:
 
 def _counted(comparison: Comparison) -> str:
     judged = {ratio.metric for ratio in comparison.ratios}
-    words = {INSTRUCTIONS: "any instructions per operation", DELETE_PLAN: "any planning of a DELETE"}
-    return "".join(f", in at most 1 {text}" for metric, text in words.items() if metric in judged)
+    words = {INSTRUCTIONS: "instructions per operation", DELETE_PLAN: "planning a DELETE"}
+    return "".join(f", {text}" for metric, text in words.items() if metric in judged)
 
 
 def all_sections(

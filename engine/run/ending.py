@@ -81,7 +81,7 @@ class Ending:
 
     def _look(self, passed: int, at: Look) -> None:
         """Ends the run if all is known after so many pairs."""
-        seen = look(self._run, at.level)
+        seen = look(self._run)
         unknown = list(seen.unknown)
         later = [other.pairs for other in self._manifest.looks if other.pairs > at.pairs]
         if unknown:
@@ -93,7 +93,7 @@ class Ending:
         self._looked.append(at.pairs)
         self._known = not unknown
         repeats = self.repeats if unknown else passed
-        self._record(repeats, text, pairs=at.pairs, level=at.level, unknown=unknown)
+        self._record(repeats, text, pairs=at.pairs, level=seen.level, unknown=unknown)
 
     def _record(self, repeats: int, text: str, **found: Any) -> None:
         t_ns = time.monotonic_ns()

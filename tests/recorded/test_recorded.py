@@ -100,8 +100,7 @@ def test_it_is_compared_in_every_form(recorded: tuple[str, Path]) -> None:
     assert comparison.values(comparison.base, "l.i0", "rate_per_s")[0] == pytest.approx(rates[0])
     assert {ratio.metric for ratio in comparison.ratios} >= {"rate_per_s", "server_cpu_us_per_op", "heap_bytes"}
     assert all(math.isfinite(ratio.ratio) for ratio in comparison.ratios if ratio.ratio is not None)
-    record = json.loads(render.to_json(comparison))
-    assert record["cells"][0]["dbms_cpu_us_per_op"] == record["cells"][0]["server_cpu_us_per_op"]
+    assert json.loads(render.to_json(comparison))["cells"][0]["server_cpu_us_per_op"]
     assert "### Throughput" in render.to_markdown(comparison, published=True)
     assert "rate_per_s" in render.to_csv(comparison)
 
