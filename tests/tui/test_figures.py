@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,16 @@ def test_the_axis_of_a_step_under_way_is_as_long_as_the_step_will_be(
         view = seen(live)
     axis = axes.of(view)
     assert (axis.end - axis.start) / SECOND_NS == length_s
+
+
+def test_the_axis_does_not_go_to_and_fro_with_the_speed(tmp_path: Path) -> None:
+    lengths = []
+    with growing(tmp_path) as live:
+        for second in range(24):
+            live.second(insert=3300 if second % 2 else 3366)  # for 100,000 rows about thirty seconds
+            axis = axes.of(seen(live))
+            lengths.append((axis.end - axis.start) / SECOND_NS)
+    assert sum(one != other for one, other in pairwise(lengths)) <= 4, lengths
 
 
 def test_a_checkpoint_is_not_told_by_its_end_before_that(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The axes of time of a step's charts: the whole of it, a part of it, and where stalls lie on them. All in ns."""
 
+from math import log
+
 from engine.core.format import clock, span
 from engine.journal.rows import EventRow, StepRow
 from engine.view.abreast import Abreast
@@ -16,26 +18,27 @@ LENGTHS_S = (
     28800, 43200, 57600, 86400, 172800, 604800,
 )  # fmt: skip
 EARLY_S = 2.0  # before that nothing is expected of the speed so far
+GROWTH = 1.5  # from one time at which the speed is looked at to the next: what is expected never goes to and fro
 
 
-def whole(step: StepRow, at_ns: int, fraction: float | None = None) -> Axis:
+def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
     """The whole step; while its end is not known, its planned length, or that which follows from what is done of it."""
     start = step.started_ns
     at = min(at_ns, step.ended_ns or at_ns)
     if step.ended_ns is not None:
         return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
     begun_s, planned_s = (at - start) / SECOND_NS, OVER * float(step.plan.get("seconds") or 0)
-    length_s = planned_s if planned_s >= begun_s else _expected_s(begun_s, fraction)
+    length_s = planned_s if planned_s >= begun_s else _roomy_s(max(begun_s, expected_s))
     return Axis(start, start + int(length_s * SECOND_NS), at)
 
 
-def active(abreast: Abreast, fraction: float | None = None) -> Axis:
+def active(abreast: Abreast, expected_s: float = 0.0) -> Axis:
     """The active time of servers side by side, from 0: as long as any of them worked, or is to work. At the shown's."""
     at = abreast.lane.active_at(abreast.at_ns)
     worked = max(lane.active_ns for lane in abreast.slices.lanes)
     if all(side.step.ended_ns is not None for side in abreast.sides):
         return Axis(0, max(worked, SECOND_NS), at)
-    length_s = abreast.planned_s or _expected_s(worked / SECOND_NS, fraction)
+    length_s = abreast.planned_s or _roomy_s(max(worked / SECOND_NS, expected_s))
     return Axis(0, max(worked, int(length_s * SECOND_NS)), at)
 
 
@@ -43,14 +46,25 @@ def of(view: ViewState) -> Axis:
     """The axis of what is shown; there is a step."""
     assert view.step is not None
     if view.abreast is not None:
-        return active(view.abreast, view.fraction)
-    return whole(view.step, view.at_ns, view.fraction)
+        return active(view.abreast, _expected_s(view))
+    return whole(view.step, view.at_ns, _expected_s(view))
 
 
-def _expected_s(begun_s: float, fraction: float | None) -> float:
-    """A length of `LENGTHS_S` that has room for the step at its speed so far."""
-    wanted_s = begun_s / fraction if fraction and begun_s >= EARLY_S else begun_s
-    return next((length for length in LENGTHS_S if length >= wanted_s), wanted_s)
+def _expected_s(view: ViewState) -> float:
+    """How long the step will be, by its speed when that was looked at last; 0 where nothing is expected."""
+    series = view.series
+    if series is None or not view.fraction or view.fraction >= 1:
+        return 0.0
+    worked_s = series.worked_s(view.at_ns)
+    if worked_s < EARLY_S:
+        return 0.0
+    looked_s = EARLY_S * GROWTH ** int(log(worked_s / EARLY_S) / log(GROWTH))
+    now, then = (series.done_after(view.headline, at_s) for at_s in (worked_s, looked_s))
+    return looked_s * now / then / view.fraction if now and then else 0.0
+
+
+def _roomy_s(length_s: float) -> float:
+    return next((length for length in LENGTHS_S if length >= length_s), length_s)
 
 
 def window(axis: Axis, seconds: int) -> Axis:
