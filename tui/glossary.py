@@ -39,7 +39,7 @@ GLOSSARY = (
           r"\bCV\b|\bvary by\b"),
     Entry("bimodal", "repeats fall into two groups with a gap between, such as two plans: no mean stands for both"),
     Entry("A/A", "the base compared with itself: the noise of this machine, below which nothing can be seen"),
-    Entry("inconclusive", "the interval holds both a difference and none: nothing is known yet"),
+    Entry("inconclusive", "neither a difference nor sameness is certain enough among all steps"),
     Entry("withheld", "no verdict, because cells are not comparable: the machine drifted, or the work was unequal"),
     Entry("drift", "the machine changed between cells: clock, temperature, other load", r"\bdrift(ed)?\b"),
     # the run
