@@ -8,6 +8,7 @@ from typing import Self
 
 from engine.core.errors import UserError
 from engine.core.model import Manifest
+from engine.core.text import visible
 from engine.elsewhere.channel import Lost
 from engine.elsewhere.host import ClientHost, connected
 from engine.plan import routes
@@ -15,7 +16,7 @@ from workloads import workload
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 class Elsewhere:
