@@ -66,6 +66,13 @@ def test_what_is_asked_for_is_on_top_of_a_preset() -> None:
     assert known.repeats is None, "which exclude each other"
 
 
+def test_planning_of_deletes_is_measured_in_whole_cells() -> None:
+    """In slices the analyze of one server, in those of the other, would withhold all its verdicts."""
+    entries = {"preset": "planner-delete", "builds": ["16.3-prebuilt"]}
+    assert planfile.request(entries).interleave == "cells"
+    assert planfile.request(entries | {"interleave": "slices"}).interleave == "slices"
+
+
 def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> None:
     request = planfile.request({"preset": "insert-2024-05"})
     assert request.builds == ("16.3", "17.0", "17.0-builtin")

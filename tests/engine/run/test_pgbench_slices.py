@@ -32,9 +32,10 @@ def pair(build: Callable[[int | str], Build]) -> str:
 def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     """A run of two builds, as it is without a word about slices."""
     bench = Bench(new_folder() / "runs")
-    script = bench.out.parent / "two.sql"
+    read, script = (bench.out.parent / name for name in ("read.sql", "two.sql"))
+    read.write_text("\\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n")
     script.write_text("SELECT count(*) FROM generate_series(1, 100000);\nSELECT 1;\n")
-    load = f"pgbench:select-only@99,{script}"
+    load = f"pgbench:{read}@99,{script}"
     # Of few logged transactions none may have been in flight at a stop.
     words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "--log-every", "4", *SMALL)
     found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
