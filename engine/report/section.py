@@ -58,7 +58,8 @@ class Notes:
         """Puts what each mark means below the first of these tables that has it."""
         left = dict(enumerate(self.lines(), 1))
         for section in sections:
-            marks = {int(mark) for cells, _ in section.rows for cell in cells for mark in MARK.findall(cell)}
+            texts = [*section.columns, *(cell for cells, _ in section.rows for cell in cells)]
+            marks = {int(mark) for text in texts for mark in MARK.findall(text)}
             section.notes += [left.pop(mark) for mark in sorted(marks & left.keys())]
 
 

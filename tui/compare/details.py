@@ -160,7 +160,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
         return line(head, ("; ".join(found.remarks) or "no ratio", "dim"))
     spans = line(head, (f"{sign(found, glyphs)}{ratio_text(found.ratio)}", MARKS.get(found.sign, "")))
     interval = f" {bounds_text(found, whole=True)}" if found.low is not None else ""
-    words = verdict_words(found)
+    words = ", ".join(filter(None, (found.missing, verdict_words(found))))
     floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not subject.arm else ""
     pairs = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(found.sign, "")),
