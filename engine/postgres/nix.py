@@ -159,6 +159,8 @@ def _there(label: str, drv: Path) -> Path:
     """What a derivation makes, if it is in the store already."""
     made = OUTPUT.search(drv.read_text()) if drv.is_file() else None
     if made is None or not _finished(Path(made[1])):
+        if shutil.which("nix") is None:
+            raise no_nix()
         raise UserError(
             f"'{label}' is not in the Nix store, to which {getpass.getuser()} may not write: let {STATE.owner()}, "
             "whose it is, run a plan with it once, or install Nix with its daemon"

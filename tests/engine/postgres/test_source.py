@@ -12,6 +12,8 @@ from engine.postgres.history import commits_between, message_of
 from engine.postgres.source import files_of, revision_of, tree_at
 from tests.support import smalltree
 
+pytestmark = pytest.mark.outside  # git is not there in a Nix build
+
 # What git runs by a repository's own configuration. A signed commit, a promised object and a submodule are there below.
 NAMED = (
     "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "diff.external", "diff.evil.command",

@@ -95,8 +95,8 @@ def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, labe
 
 def test_options_of_another_workload_are_refused_in_one_line(toy: Bench, label: str) -> None:
     for words, told in (
-        (("--workload", "toy", "--rows", "5000"), "unknown option 'rows'"),
-        (("--questions", "5"), "unknown option 'questions'"),
+        (("--workload", "toy", "--rows", "5000"), "workload toy has no option --rows"),
+        (("--questions", "5"), "workload insert has no option --questions"),
         (("--workload", "toys"), "unknown workload 'toys' (nearest: toy"),
     ):
         done = toy("run", "--pg", label, *words, "--dry-run")
