@@ -76,25 +76,30 @@ def check_code() -> None:
 
 def _check_roots(path: Path, *, below: bool = False) -> None:
     """Raises UserError unless root alone can change what a path leads to; with `below` also all that is in it."""
-    todo, seen = [path], set[Path]()
+    todo, seen, walked = [path], set[tuple[Path, bool]](), set[Path]()
     while todo:
         asked = todo.pop()
-        for place in _way(asked):
-            if place in seen:
+        way = list(_way(asked))
+        for place in way:
+            passed = place != way[-1]
+            if (place, passed) in seen:
                 continue
-            seen.add(place)
+            seen.add((place, passed))
             status = place.lstat()
-            writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            builders = place == STORE and writable == stat.S_IWGRP and status.st_mode & stat.S_ISVTX
-            code = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-            if code and (status.st_uid != 0 or (writable and not builders)):
+            link, sticky = stat.S_ISLNK(status.st_mode), status.st_mode & stat.S_ISVTX
+            writable = not link and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            builders = place == STORE and writable == stat.S_IWGRP and sticky
+            harmless = builders or (passed and sticky)  # nobody else can exchange what is root's there
+            code = link or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+            if code and (status.st_uid != 0 or (writable and not harmless)):
                 raise UserError(
                     f"{visible(str(place))}: others than root can change it, and root would run what is there at every "
                     "boot: use a pgbed, and a PATH, in places of root's alone, such as the Nix store or /usr"
                 )
         managed = any(place.is_relative_to(each) and not place.is_relative_to(LOCAL) for each in MANAGED)
-        if below and not managed and asked.is_dir():
-            todo += [each for each in place.iterdir() if each not in seen and each.name != ".git"]
+        if below and not managed and asked.is_dir() and place not in walked:
+            walked.add(place)
+            todo += [each for each in place.iterdir() if each.name != ".git"]
 
 
 def _way(path: Path) -> Iterator[Path]:
@@ -105,6 +110,7 @@ def _way(path: Path) -> Iterator[Path]:
         part = left.pop(0)
         place = at.parent if part == ".." else at / part
         if place.is_symlink() and links < MOST_LINKS:
+            yield place
             target, links = place.readlink(), links + 1
             at, left = Path("/") if target.is_absolute() else at, [*target.parts[target.is_absolute() :], *left]
         elif os.path.lexists(place):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,10 +192,14 @@ def test_a_search_that_is_ended_while_it_builds_says_how_it_goes_on(new_folder: 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("wrapped")
 def test_on_a_terminal_builds_and_runs_show_how_far_they_are(new_folder: Callable[[], Path]) -> None:
-    _, bench, words = searching(new_folder(), [0, 1])
+    folder = new_folder()
+    _, bench, words = searching(folder, [0, 1])
+    configure = folder / "postgres" / "configure"
+    configure.write_text(configure.read_text() + f"sleep 4 # {time.time_ns()}: never built before\n")
+    smalltree.commit(folder / "postgres", "not built yet")
     terminal = Terminal(bench.command(*words))
     try:
-        for shown in (b"1 commits from ", b"building ", b"bad: ready", b"cell 1/6  good r1  starting the server"):
+        for shown in (b" commits from ", b"building ", b"bad: ready", b"cell 1/6  good r1  starting the server"):
             terminal.until(shown, patience_s=120)
         terminal.write(b"\x03")
         terminal.until(b"stopped; the same command continues the search", patience_s=60)
