@@ -17,7 +17,7 @@ from engine.blocks.plan import check
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.request import Request
-from engine.postgres import builds
+from engine.postgres import builds, nix
 from tests.support.smalltree import make_tree
 
 HASH = "0" * 32
@@ -93,6 +93,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
+        monkeypatch.setattr(nix, "STATE", tmp_path / "none")  # the store is this user's, also where a build is tested
         return realise([Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)], builders, print)
 
     return realised
