@@ -39,7 +39,7 @@ from tests.support.benchcall import Bench, wait_for
 from tests.support.smalltree import commit, git
 from tui.demo.minute import stalled
 
-SIZE = ("--rows", "100000", "--rows-written", "340000", "--query-seconds", "8", "--repeats", "4")
+SIZE = ("--rows", "100000", "--rows-written", "600000", "--query-seconds", "8", "--repeats", "4")
 SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")
 REPEAT = 2  # that has the incidents
 WARM_S, HELD_S, BETWEEN_S = 9.0, 4.0, 4.0  # of the step: before the first, of each, and between them
