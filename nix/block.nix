@@ -48,7 +48,7 @@ let
     file = "bin/${name}";
   };
 in
-import ../engine/blocks/block.nix {
+import ../engine/farm/block.nix {
   inherit (stdenv.hostPlatform) system;
   inherit bench block nonce;
   plan = text;

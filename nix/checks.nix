@@ -65,20 +65,16 @@ let
       "arms"
       "attached"
       "background"
-      "elsewhere"
+      "remote_clients"
     ];
-    abreast = [ "abreast" ];
+    interleaved = [ "interleaved" ];
     faults = [
       "blame"
       "faults"
     ];
     micro = [ "micro" ];
     pgbench = [ "pgbench" ];
-    slices = [
-      "conductor"
-      "ending"
-      "narrowing"
-    ];
+    slices = [ "stopping_rule" ];
   };
   # These take long, and almost nothing else of the engine's tests does.
   planted = map (name: "tests/engine/analysis/test_${name}.py") [
@@ -107,7 +103,7 @@ let
     );
 
   format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
-    ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/blocks/block.nix} ${../engine/postgres/derivation.nix} $(find ${../nix} -name '*.nix')
+    ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/farm/block.nix} ${../engine/builds/derivation.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
 
@@ -153,20 +149,22 @@ in
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
     engine =
       tests "The tests of the engine but its runs, against real servers" "engine"
-        "--ignore=tests/engine/run ${
+        "--ignore=tests/engine/run --ignore=tests/engine/slices ${
           lib.concatMapStringsSep " " (file: "--ignore=${file}") planted
         } tests/engine";
     runs = tests "Whole runs" "runs" "${without "run" apart} tests/engine/run";
     attached =
       tests "Runs of servers and clients that are elsewhere, or beside another load" "attached"
         (runsOf apart.attached);
-    abreast = tests "Runs of servers side by side" "abreast" (runsOf apart.abreast);
+    interleaved = tests "Runs of servers side by side" "interleaved" (runsOf apart.interleaved);
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
     micro = tests "Runs of one-shot timings, and servers that are slowed down on purpose" "micro" (
       toString ([ (runsOf apart.micro) ] ++ planted)
     );
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
-    slices = tests "What drives servers in turns, and when it ends" "slices" (runsOf apart.slices);
+    slices =
+      tests "What drives servers in turns, and when it ends" "slices"
+        "tests/engine/slices ${runsOf apart.slices}";
     screens =
       tests "The tests of the terminal, without one" "screens"
         "${without "tui" screensApart} tests/tui";

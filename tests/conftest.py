@@ -21,10 +21,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from engine.builds import resolve
 from engine.core.model import Build, Config
 from engine.host import environment
 from engine.host.account import Account, unprivileged
-from engine.postgres import builds, configs
+from engine.postgres import configs
 from engine.postgres.server import Server
 from tests.support import templates
 
@@ -82,7 +83,7 @@ def servers() -> dict[str, Build]:
             "PGBED_SERVERS is not set: it names a folder of LABEL -> PostgreSQL install; run ./check", pytrace=False
         )
     prefixes = sorted(prefix for prefix in Path(folder).iterdir() if (prefix / "bin" / "postgres").exists())
-    found = {prefix.name: builds.local_build(prefix.name, prefix) for prefix in prefixes}
+    found = {prefix.name: resolve.local_build(prefix.name, prefix) for prefix in prefixes}
     found = {
         label: replace(build, initdb_args=BUILTIN_ARGS) if label.endswith("-builtin") else build
         for label, build in found.items()

@@ -18,7 +18,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widget import Widget
 
 from engine.core.clock import Clock
-from engine.journal.lock import is_locked
+from engine.journal.run_lock import is_locked
 from tui import keys, terminal
 from tui.context import BenchApp, Context
 from tui.glyphs import Glyphs

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from engine.journal.lock import is_locked
+from engine.journal.run_lock import is_locked
 
 MODES = ("launch", "live", "compare", "probes", "history")  # the screens, by their numbers
 LOWEST, LOW = 19, 5  # niceness: a seventieth of what others get who want the same CPU; a third

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 
 from workloads.base import Joins, Workload
+from workloads.combined.names import Part, parts_of
 from workloads.names import NotRegistered, pick
 from workloads.presets import preset
 
@@ -57,6 +58,11 @@ def workloads() -> tuple[Workload, ...]:
 def of_preset(name: str) -> str:
     """The workload of a preset. Raises UnknownName."""
     return preset(name).workload
+
+
+def background_of(name: str) -> tuple[Part, ...]:
+    """The workloads that run beside the first of a combined one."""
+    return parts_of(name, modules())[1:]
 
 
 def joining() -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class Step:
     in the opposite order in every other repeat, so that a drift within cells cancels. A client process that serves
     several roles has `threads`. Roles of further loads, `beside`, come after those of the step's own.
 
-    `needs` are names of what a build must have (`engine.postgres.features`) or of programs of the plan: the step is
+    `needs` are names of what a build must have (`engine.builds.features`) or of programs of the plan: the step is
     left out of the cells of builds that lack it, and refused where it was `named` and no build has it. What is done
     before its clients are ready takes `preparation_s`. A step that is `apart` makes clusters of its own, and the cell's
     server has no part in it.

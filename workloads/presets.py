@@ -38,7 +38,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A published table. Only ratios of its values are used: the machine was another one.
 
-    `figure` is one of a cell's step (`engine.core.comparison.CellStep`), with points for what is in another:
+    `figure` is one of a cell's step (`engine.results.comparison.CellStep`), with points for what is in another:
     `roles.insert.cpu_s`. By "subject" values are set against the first subject's, by "line" against the first line's.
     Its subjects are those of one kind; kernels and configs need not have the names of ours.
     """

@@ -11,11 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from engine.analysis import foreign
+from engine.analysis import external_servers
 from engine.analysis.cells import ComparedCells
-from engine.core.comparison import CHANGED, CPU, DELETE_PLAN, HEADLINES, MIN_PAIRS, RATE, TIME, Answer, Ratio, Verdict
-from engine.core.model import Subject, subject_names
-from engine.core.request import PAIRS, further_of
+from engine.core.model import PAIRS, Subject, subject_names
+from engine.results.comparison import (
+    CHANGED,
+    CPU,
+    DELETE_PLAN,
+    HEADLINES,
+    MIN_PAIRS,
+    RATE,
+    TIME,
+    Answer,
+    Ratio,
+    Verdict,
+)
+from workloads import background_of
 
 NAMED = 3  # steps that are named with their figures; others are counted
 
@@ -48,7 +59,7 @@ def _words(cells: ComparedCells, subject: Subject) -> _Words:
     base = cells.baseline_of(subject)
     if subject.workload == base.workload:
         return _Words(f"{cells.names[subject]} is", f"than {cells.names[base]}", f"as {cells.names[base]}")
-    ours, theirs = (further_of(each.workload) for each in (subject, base))
+    ours, theirs = (background_of(each.workload) for each in (subject, base))
     more, less = (
         ", ".join(part.text for part in one if part not in other) for one, other in ((ours, theirs), (theirs, ours))
     )
@@ -64,9 +75,10 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
     if not pairs:
         why = next((reason for ratio in rates for reason in ratio.reasons), "no pair of cells has finished")
         return f"{name} against {base}: no verdict: {why}."
-    if foreign.unjudged(cells):
+    if external_servers.unjudged(cells):
         judged = [ratio for ratio in rates if ratio.low is not None]
-        return f"{name} against {base}, ratios without verdicts, as {foreign.NO_VERDICT}: {_effects(judged) or 'none'}."
+        effects = _effects(judged) or "none"
+        return f"{name} against {base}, ratios without verdicts, as {external_servers.NO_VERDICT}: {effects}."
     if pairs < MIN_PAIRS:
         better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
         have = "one pair" if pairs == 1 else "two pairs"

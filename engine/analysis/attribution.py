@@ -48,12 +48,12 @@ from statistics import fmean
 
 from engine.analysis import statistics, verdicts
 from engine.analysis.cells import ComparedCells
-from engine.analysis.results import StepResult
-from engine.core.attribution import PHASE, TITLES, Attribution, Part
-from engine.core.comparison import HEADLINES, TIME, Ratio
-from engine.core.slices import ratio_of
-from engine.core.totals import RoleTotals, judged_by, ops
-from engine.core.waits import by_kind, shares
+from engine.analysis.run_results import StepResult
+from engine.core.wait_kinds import by_kind, shares
+from engine.journal.totals import RoleTotals, judged_by, ops
+from engine.results.comparison import HEADLINES, TIME, Ratio
+from engine.results.slice_ratio import ratio_of
+from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 
 Parts = dict[str, float]  # us per op, by the names of `TITLES`
 

@@ -7,7 +7,7 @@ good one, d being the ends' own log ratio. The likelihoods of both are Student's
 so far, and their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence
 that contradicts an earlier judgement takes the search back by itself. Commits that cannot be judged, as they do not
 build, are not told apart from the next one that can. What a judgement weighs may also come from counts of cells that
-failed: see `engine.analysis.counted`.
+failed: see `engine.analysis.failure_counts`.
 """
 
 from __future__ import annotations

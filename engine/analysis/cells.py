@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.analysis.results import CellResult, RunResult, StepResult
-from engine.core.comparison import DELETE_PLAN, FULL_RATE, P99, RATE, Metric
+from engine.analysis.run_results import CellResult, RunResult, StepResult
 from engine.core.model import LEVEL, Subject, baseline
+from engine.results.comparison import DELETE_PLAN, FULL_RATE, P99, RATE, Metric
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.analysis.metrics import SLIVER_NS
-from engine.core.sweep import Level
-from engine.core.totals import progress
 from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
+from engine.journal.totals import progress
+from engine.results.sweep import Level
 from workloads.base import role_kind
 
 LEVEL = 0.01  # how often a step without a change may be flagged

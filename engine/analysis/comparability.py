@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from engine.analysis import kernels
+from engine.analysis import kernel_differences
 from engine.analysis.cells import ComparedCells, Pair
-from engine.analysis.results import CellResult, Environment, RunResult, StepResult
-from engine.core.comparison import Check
+from engine.analysis.run_results import CellResult, Environment, RunResult, StepResult
 from engine.core.errors import UserError
 from engine.core.model import PROBED_ARM, Subject, config_key
 from engine.core.record import converted
 from engine.core.text import visible
-from engine.core.totals import RoleTotals
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
+from engine.journal.totals import RoleTotals
+from engine.results.comparison import Check
 from workloads import workload
 from workloads.names import UnknownName
 
@@ -187,7 +187,7 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
     sides = [cell for cell in cells.cells if cell.cell.subject in (base, subject)]
     found = [
         *_kernel(sides, base, subject),
-        *kernels.checks(cells.runs, base, subject),
+        *kernel_differences.checks(cells.runs, base, subject),
         _binaries(cells.runs, (base, subject)),
         *_compared_settings(cells.runs, base, subject),
         *_machine(pairs),

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from statistics import median
 
 from engine.analysis.cells import ComparedCells
-from engine.core.attribution import Attribution
 from engine.core.model import Subject
+from engine.results.time_parts import Attribution
 
 SLOWER = 1.05  # from here on the time per op is longer by so much that it is worth a sentence
 LEAST = 0.2  # a cause of less than this part of it is not named

@@ -13,12 +13,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from engine.core import waits
-from engine.core.cell_step import StatementTime
-from engine.core.counters import per_op
+from engine.core import wait_kinds
+from engine.core.perf_events import per_op
 from engine.core.record import converted
-from engine.core.totals import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
-from engine.host.counters import CPU_COLUMNS, cpu_busy_ns
+from engine.host.machine_counters import CPU_COLUMNS, cpu_busy_ns
+from engine.journal.totals import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
+from engine.results.cell_step import StatementTime
 from probes import figures
 from workloads import histogram
 from workloads.base import role_kind
@@ -342,7 +342,7 @@ def spill_over_share(totals: StepTotals) -> float | None:
 
 
 def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
-    """All figures of a step, by the names that `engine.core.comparison.CellStep` has for them."""
+    """All figures of a step, by the names that `engine.results.comparison.CellStep` has for them."""
     return {
         "seconds": totals.seconds,
         "rows": rows(kind, totals),
@@ -367,7 +367,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
-        "waits": {name: waits.shares(role.waits) for name, role in totals.roles.items() if role.waits},
+        "waits": {name: wait_kinds.shares(role.waits) for name, role in totals.roles.items() if role.waits},
         "wait_looks": {name: role.wait_looks for name, role in totals.roles.items() if role.waits},
         "work": converted(totals.report.get("work", {}), dict[str, float], "a step's totals: report: work"),
         "sla": sla(kind, totals),

@@ -15,15 +15,15 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from engine.core.comparison import HEADLINES, MIN_PAIRS, RATE
 from engine.core.errors import UserError
 from engine.core.model import LEVEL, Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
+from engine.results.comparison import HEADLINES, MIN_PAIRS, RATE
 
 if TYPE_CHECKING:
     from engine.analysis.cells import Pair
-    from engine.analysis.results import RunResult, StepResult
+    from engine.analysis.run_results import RunResult, StepResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _is_ours(manifest: Manifest, design: Interleave) -> bool:
 def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -> Noise | None:
     from engine.analysis import statistics  # loads scipy
     from engine.analysis.comparability import steady
-    from engine.analysis.results import load
+    from engine.analysis.run_results import load
 
     run = load(folder)
     ratios: dict[tuple[str, str, str], list[float]] = {}  # by step, config, workload: each has a scatter of its own
@@ -132,10 +132,10 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
 
 
 def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: float) -> Noise | None:
-    from engine.analysis import slices, statistics  # loads scipy
+    from engine.analysis import slice_estimates, statistics  # loads scipy
     from engine.analysis.comparability import steady
-    from engine.analysis.results import load
-    from engine.analysis.sliced import log_ratios, own_ratios
+    from engine.analysis.run_results import load
+    from engine.analysis.slice_verdicts import log_ratios, own_ratios
 
     run = load(folder)
     effects: dict[str, float] = {}
@@ -146,13 +146,13 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
         kept = {step: own for step in names if len(own := steady(found, step)) >= MIN_PAIRS}
         evidence: dict[str, statistics.Evidence] = {step: _quotients(own, step) for step, own in kept.items()}
         ratios = {step: logs for step, own in kept.items() if (logs := log_ratios(own, step, RATE))}
-        check = slices.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
-        pooled = slices.pooled(list(ratios.values()), check.inflation)
+        check = slice_estimates.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
+        pooled = slice_estimates.pooled(list(ratios.values()), check.inflation)
         for step, each in zip(ratios, pooled.steps, strict=True):
             if each.within is not None:
                 took_s = fmean(cell.steps[step].totals.seconds for pair in kept[step] for cell in pair)
                 longer = steps.get(step, took_s) / took_s
-                evidence[step] = slices.planned(pooled.tau, each.within / math.sqrt(longer), pairs)
+                evidence[step] = slice_estimates.planned(pooled.tau, each.within / math.sqrt(longer), pairs)
                 best.append(_best_s(kept[step], step, len(ratios), each.within, pooled.tau))
         for step, expected in evidence.items():
             effect = statistics.smallest_visible_effect(expected, pairs, level)
@@ -165,7 +165,7 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
 
 def _best_s(pairs: list[Pair], step: str, sliced: int, within: float, tau: float) -> float:
     """How long a step in slices is best, all servers together; what a pair costs besides is shared by such steps."""
-    from engine.analysis.slices import best_blocks
+    from engine.analysis.slice_estimates import best_blocks
 
     rows = [cell.steps[step].slices for pair in pairs for cell in pair]
     step_s = fmean((own[-1].opened_ns - own[0].opened_ns) / 1e9 for own in rows)

@@ -20,8 +20,8 @@ from statistics import fmean, variance
 
 from engine.analysis.cells import ComparedCells
 from engine.analysis.statistics import ALPHA, Estimate, f_tail, t_tails
-from engine.core.comparison import HEADLINES, MachineEffect, Ratio
-from engine.core.slices import ratio_of
+from engine.results.comparison import HEADLINES, MachineEffect, Ratio
+from engine.results.slice_ratio import ratio_of
 
 
 @dataclass(frozen=True, slots=True)

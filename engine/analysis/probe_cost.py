@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine.core.comparison import CPU, HEADLINES, RATE, TIME, Comparison
 from engine.core.errors import UserError
 from engine.core.model import PROBED_ARM
 from engine.core.record import converted, parsed
 from engine.host.files import read_plain
+from engine.results.comparison import CPU, HEADLINES, RATE, TIME, Comparison
 
 METRICS = (*HEADLINES, CPU)
 FILE = "probe-cost.json"

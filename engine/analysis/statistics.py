@@ -22,9 +22,9 @@ from typing import Literal
 import numpy as np
 from scipy import special  # not scipy.stats, which costs half a second to import
 
-from engine.core.comparison import MIN_PAIRS, Ratio, Verdict
 from engine.core.model import LEVEL
-from engine.core.slices import ratio_of
+from engine.results.comparison import MIN_PAIRS, Ratio, Verdict
+from engine.results.slice_ratio import ratio_of
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
@@ -85,8 +85,8 @@ class Estimate:
     """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
     `prior_degrees` are the degrees of freedom that other tests lend to `sd`, beside the pairs - 1 of its own: 0 for
-    Student's plain t; `engine.analysis.slices` has more. Of several `machines` (`engine.analysis.pooling`) it is these
-    that count: then `sd` is the error of the mean times the root of the pairs.
+    Student's plain t; `engine.analysis.slice_estimates` has more. Of several `machines` (`engine.analysis.pooling`) it
+    is these that count: then `sd` is the error of the mean times the root of the pairs.
     """
 
     mean: float

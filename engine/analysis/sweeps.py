@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 
-from engine.analysis import change_points, published
+from engine.analysis import change_points, publication
 from engine.analysis.cells import ComparedCells
-from engine.core.comparison import CHANGED, RATE, Ratio
 from engine.core.model import Subject
 from engine.core.record import converted
-from engine.core.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
-from engine.core.totals import judged_by
 from engine.journal.reader import JournalReader
+from engine.journal.totals import judged_by
+from engine.results.comparison import CHANGED, RATE, Ratio
+from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
 MIN_POINTS = 2
 MOST_LEVELS = 4  # that are told
@@ -41,7 +41,7 @@ def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, st
 
 def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep | None:
     """What was published of the sweep, where the plan is of a preset that has such a table."""
-    found = published.named(cells.runs[0].manifest)
+    found = publication.named(cells.runs[0].manifest)
     values = {point.step: f"{point.value:g}" for point in points}
     for table in found.published if found is not None else ():
         ratios = {

@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from engine.core.cell_step import TransactionTimes
 from engine.core.record import converted
-from engine.core.totals import StepTotals, ops
 from engine.journal.rows import StepRow, Transaction
+from engine.journal.totals import StepTotals, ops
+from engine.results.cell_step import TransactionTimes
 
 LOAD = "load"  # in the report of a step's clients: what each transaction loads, see `workloads.base.Launch`
 

@@ -24,9 +24,8 @@ import msgspec
 
 from engine.analysis import comparability
 from engine.analysis.cells import METRICS
-from engine.analysis.results import CellResult, RunResult, load
+from engine.analysis.run_results import CellResult, RunResult, load
 from engine.analysis.trend_changes import FEWEST, changes, levels
-from engine.core.comparison import RATE, TIME, WorkloadSummary
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build
@@ -36,12 +35,13 @@ from engine.core.version import order_of
 from engine.host.drift import value
 from engine.host.files import read_plain
 from engine.journal.runs import runs_in
+from engine.results.comparison import RATE, TIME, WorkloadSummary
 
 Order = Literal["date", "version"]
 INDEX = ".pgbed-trend"
 FORMAT = 3
 MAX_BYTES = 1 << 30
-COMMIT = re.compile("commit ([0-9a-f]{7,40})")  # as engine.postgres.source has it, without changes
+COMMIT = re.compile("commit ([0-9a-f]{7,40})")  # as engine.builds.source_tree has it, without changes
 RELEASE = re.compile(r"(\d+)(\.\d+|(?:beta|rc)\d+)")
 REVISION = re.compile("([^=]+)=git:(.+)@[^@]+")
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal")

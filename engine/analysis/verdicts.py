@@ -3,9 +3,9 @@
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps.
 Each names a difference where there is none in at most 5 % of comparisons, and calls something the same that differs by
 the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
-`engine.analysis.interim`). Rates of further loads belong to the first family: whoever reads that any rate differs may
-be wrong that often, whichever load it is of; the p99 of their transactions are a family of their own, and so are
-instructions per operation and the time that planning a DELETE takes. All other metrics are causes: they have no
+`engine.analysis.alpha_spending`). Rates of further loads belong to the first family: whoever reads that any rate
+differs may be wrong that often, whichever load it is of; the p99 of their transactions are a family of their own, and
+so are instructions per operation and the time that planning a DELETE takes. All other metrics are causes: they have no
 verdict, and those that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
 
 An interval that is printed beside a verdict is a 95 % one by itself. Those of the differences that are named also have
@@ -22,7 +22,7 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 - the two sides were never run side by side;
 - servers were running already, and whoever asked has not accepted that others may use them: there is no verdict then;
 - slices cannot be trusted: a server worked in the other's, clients waited for each other in too much of them, or they
-  differ among themselves by far more than their errors (`engine.analysis.sliced`).
+  differ among themselves by far more than their errors (`engine.analysis.slice_verdicts`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from engine.analysis import comparability, foreign, interim, kernels, pooling, sliced, slices, statistics
+from engine.analysis import (
+    alpha_spending,
+    comparability,
+    external_servers,
+    kernel_differences,
+    pooling,
+    slice_estimates,
+    slice_verdicts,
+    statistics,
+)
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
-from engine.analysis.results import StepResult
-from engine.core.comparison import CHANGED, FAMILIES, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
+from engine.analysis.run_results import StepResult
+from engine.builds import features
 from engine.core.model import PROBED_ARM, Subject
-from engine.core.slices import ratio_of
-from engine.postgres import features
+from engine.results.comparison import CHANGED, FAMILIES, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
+from engine.results.slice_ratio import ratio_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
         else:
             marked = statistics.benjamini_hochberg_level(p_values)
             places |= {id(test): _Place(marked, 0.0, len(tests)) for test in tests}
-    shrink = interim.shrink(cells.runs)
+    shrink = alpha_spending.shrink(cells.runs)
     alone = _Place(cells.level, cells.level, 1)
     judged = {id(each): _judged(each, cells, places.get(id(each), alone), shrink) for each in measured}
     for tests in (tests for (headline, _), tests in families.items() if headline):
@@ -157,10 +166,10 @@ def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
         else:
             kept.append(pair)
     if kept:
-        kept, unlike = sliced.alike(kept, step)
+        kept, unlike = slice_verdicts.alike(kept, step)
         left += [f"{_named(cells, pair)}: it was not driven in slices, as others were" for pair in unlike]
     reasons = _common_reasons(cells, step, subject, kept or everything)
-    reasons += [reason for pair in kept or everything for reason in sliced.reasons(pair, step)]
+    reasons += [reason for pair in kept or everything for reason in slice_verdicts.reasons(pair, step)]
     if not everything:
         reasons.insert(0, "no pairs: the two have no finished cells in the same repeat of a run")
     if everything and not kept:
@@ -210,18 +219,18 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
 
 def _with_slices(measured: list[_Measured]) -> list[_Measured]:
     """Gives rates and CPU per operation of sliced steps what their slices say; all steps of a subject lend scatter."""
-    ratios = {id(each): sliced.log_ratios(each.pairs, each.blank.step, each.metric.name) for each in measured}
+    ratios = {id(each): slice_verdicts.log_ratios(each.pairs, each.blank.step, each.metric.name) for each in measured}
     found = {id(each): each for each in measured}
     subjects = dict.fromkeys((each.blank.subject, each.metric.name) for each in measured if ratios[id(each)])
     for subject, metric in subjects:
         own = [each for each in measured if (each.blank.subject, each.metric.name) == (subject, metric)]
         own = [each for each in own if ratios[id(each)]]
-        check = sliced.self_check(((each.pairs, each.blank.step) for each in own), metric)
-        pooled = slices.pooled([ratios[id(each)] for each in own], check.inflation)
+        check = slice_verdicts.self_check(((each.pairs, each.blank.step) for each in own), metric)
+        pooled = slice_estimates.pooled([ratios[id(each)] for each in own], check.inflation)
         for each, step in zip(own, pooled.steps, strict=True):
             reasons: list[str] = []
-            if check.withheld and check.ratios >= sliced.LEAST_CHECKS:
-                reasons.append(f"{sliced.STRAYED} by {check.f:.1f} times their error")
+            if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
+                reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")
             blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
             by_slices = [ratio_of(ratio.theta) for ratio in ratios[id(each)]]
             found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
@@ -257,8 +266,8 @@ def _judged(measured: _Measured, cells: ComparedCells, place: _Place, shrink: Ca
         blank, ratio=interval.ratio, low=interval.low, high=interval.high, pairs=interval.pairs,
         better=_better(interval.ratio, metric),
     )  # fmt: skip
-    if foreign.unjudged(cells):
-        return replace(blank, reasons=(*blank.reasons, foreign.NO_VERDICT))
+    if external_servers.unjudged(cells):
+        return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
     if not measured.family[0]:
         certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= place.differs
         withheld = bool(blank.reasons)
@@ -298,7 +307,7 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
         reasons += comparability.work_reasons(base.steps[step], other.steps[step], base.cell.repeat)
         if subject.arm != PROBED_ARM:
             reasons += comparability.probe_reasons(base.steps[step], other.steps[step], base.cell.repeat)
-    reasons += kernels.reasons(cells.runs, *both)
+    reasons += kernel_differences.reasons(cells.runs, *both)
     observers = {result.totals.observers for side in both for result in cells.of(side, step)}
     known = any(reason.startswith(comparability.DIFFERENT_PROBES) for reason in reasons)
     if subject.arm != PROBED_ARM and len(observers) > 1 and not known:
@@ -373,9 +382,9 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
                 found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
             found += _short_deletes(cells, step, subject)
     found += pooling.findings(cells, judged)
-    found += foreign.findings(cells)
-    found += sliced.findings(cells)
-    if cells.level < 0.99 * interim.FIRST:  # which is found to six digits
+    found += external_servers.findings(cells)
+    found += slice_verdicts.findings(cells)
+    if cells.level < 0.99 * alpha_spending.FIRST:  # which is found to six digits
         found.append(
             f"verdicts are at {cells.level:.1%}, as these pairs may be judged more than once: all analyses together "
             "call equal servers different in at most 5% of comparisons"

@@ -1,4 +1,4 @@
-"""The command line: options in, one call, a table or JSON out; a module for each command.
+"""The command line: options into one call, the result into a table or JSON. A module for each command.
 
-Hands out `main`, the command `bench`. Holds nothing that another package would want to know.
+Hands out the command `bench`. Holds nothing that another package would want.
 """

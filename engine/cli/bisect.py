@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from engine.cli.options import OUT
-from engine.cli.output import echo, echo_json
 from engine.cli.run import RunCommand, take
 from engine.core.errors import UserError
 from engine.host.account import own_folder
+from engine.report.console import echo, echo_json
 
 
 @click.command(cls=RunCommand, short_help="Find the commit that made a step slower.")
@@ -56,7 +57,8 @@ def bisect(
       2    not found: the ends do not differ, or not clearly enough, or the command cannot be done
       130  stopped by Ctrl-C, 143 by SIGTERM: the same command continues
     """
-    from engine.cli import bisecting
+    from engine.bisect.search import Search, run
+    from engine.cli.start import start
 
     asked = take(values)
     if asked.builds:
@@ -71,11 +73,11 @@ def bisect(
     def say(text: str) -> None:
         echo(text, err=as_json)
 
-    search = bisecting.Search(
+    search = Search(
         repository=repo.expanduser().absolute(), good=good, bad=bad, asked=asked, step=step, error=error, pairs=pairs,
-        out=own_folder(out), say=say,
+        out=own_folder(out), say=say, start=partial(start, detach=False),
     )  # fmt: skip
-    found = bisecting.run(search, again=again)
+    found = run(search, again=again)
     if as_json:
         echo_json(found.record())
     else:

@@ -14,8 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 import workloads as registry
+from engine.builds import user_builds
+from engine.builds.nix import no_catalogue
+from engine.builds.resolve import age, catalog
 from engine.cli.options import JSON, OUT
-from engine.cli.output import PlainConsole, echo, echo_json
 from engine.core.kernel import HOST, scheduler_of
 from engine.core.text import visible
 from engine.guest.kernels import catalog as known_kernels
@@ -24,9 +26,7 @@ from engine.journal.manifest import slices_of
 from engine.journal.runs import runs_in
 from engine.plan.presets import rows as preset_rows
 from engine.postgres import configs as config_tables
-from engine.postgres import own_builds
-from engine.postgres.builds import age, catalog
-from engine.postgres.nix import no_catalogue
+from engine.report.console import PlainConsole, echo, echo_json
 from engine.view.run_summary import RunSummary, read_run
 from workloads.options import options_of
 
@@ -52,7 +52,7 @@ def builds(ask: bool = False) -> Listing:
     newest: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: age(entry.version)):
         newest[_major(entry.version)] = entry.version
-    released = own_builds.releases() if ask else ()
+    released = user_builds.releases() if ask else ()
     missing = [one for one in released if one.supported and newest.get(one.major) != one.newest]
     newest |= {release.major: release.newest for release in released}
     rows = [{**asdict(entry), "newest": newest[_major(entry.version)]} for entry in entries]

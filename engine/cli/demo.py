@@ -11,10 +11,10 @@ import click
 
 from engine.cli import interface
 from engine.cli.options import FOLDER, GLYPHS, console
-from engine.cli.output import echo
 from engine.core.errors import UserError
-from engine.journal.packed import unpack
+from engine.journal.archive import unpack
 from engine.journal.runs import reference
+from engine.report.console import echo
 
 RECORDING = "demo.tar.xz"
 

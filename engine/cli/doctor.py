@@ -19,17 +19,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from engine.builds import client_programs
 from engine.cli.options import JSON, OUT, console
-from engine.cli.output import echo_json
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.host import environment
 from engine.host.account import own_folder, unprivileged
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
-from engine.plan import counting
-from engine.postgres import programs
-from engine.postgres.places import check_sockets, socket_base
+from engine.host.server_folders import check_sockets, socket_base
+from engine.plan import counter_check
+from engine.report.console import echo_json
 from engine.tracing import selection
 from probes import bpftrace, helper, requirements
 from probes.tracer import direct_command
@@ -247,7 +247,7 @@ def _program(name: str) -> Callable[[Path], Check]:
     """Whether a program is there that workloads call."""
 
     def check(_: Path) -> Check:
-        found, variable = programs.place(name), programs.variable(name)
+        found, variable = client_programs.place(name), client_programs.variable(name)
         if found.startswith("/") and not Path(found).is_file():
             return Check(name, "warn", f"{found}: no such program", f"{variable} names it", f"set {variable} to one")
         reason = "workloads that call it cannot run, or leave out what it does"
@@ -257,13 +257,13 @@ def _program(name: str) -> Callable[[Path], Check]:
 
 
 def _counters(_: Path) -> Check:
-    found, reason, remedy = counting.here()
+    found, reason, remedy = counter_check.here()
     return _judged("counters", found, not reason, reason, remedy)
 
 
 NEEDS: tuple[Callable[[Path], Check], ...] = (
     _account, _out, _space, _sockets, _shared_memory, _schedstat, _files, _servers, _counters,
-    *(_program(name) for name in programs.KNOWN),
+    *(_program(name) for name in client_programs.KNOWN),
 )  # fmt: skip
 
 

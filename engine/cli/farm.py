@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from engine.builds import nix
 from engine.cli.options import FILE
-from engine.cli.output import echo, echo_json
 from engine.core.errors import UserError
-from engine.postgres import nix
+from engine.report.console import echo, echo_json
 
 MOST_BLOCKS = 1000
 
@@ -39,8 +39,8 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
     /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows (extra-sandbox-paths in its nix.conf), else by the
     id of its boot. What was measured before is in the Nix store and not measured again without --again.
     """
-    from engine.blocks.blocks import derive, link, realise
-    from engine.blocks.plan import block_plan
+    from engine.farm.block_plan import block_plan
+    from engine.farm.blocks import derive, link, realise
 
     def progress(line: str) -> None:
         echo(line, err=as_json)
@@ -65,7 +65,7 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
 @click.command(hidden=True)
 def block() -> None:
     """Measure one block, within the build of its derivation."""
-    from engine.blocks.inside import measure
+    from engine.farm.block_build import measure
 
     sys.exit(measure())
 

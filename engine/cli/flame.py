@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from engine.cli.options import FILE, OUT, RunArgument
-from engine.cli.output import echo, echo_json
 from engine.core.errors import UserError
 from engine.host import disk
 from engine.journal.runs import find_cell, find_run
+from engine.report.console import echo, echo_json
 
 
 @click.command()

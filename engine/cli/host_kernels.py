@@ -10,7 +10,6 @@ import click
 
 from engine.cli.catalog import Listing, show
 from engine.cli.options import JSON
-from engine.cli.output import echo
 from engine.cli.start import agree
 from engine.core.errors import UserError
 from engine.core.kernel import scheduler_of
@@ -18,6 +17,7 @@ from engine.core.text import visible
 from engine.guest import host_kernels as kernels
 from engine.guest.kernels import told_by
 from engine.host import kexec, resume_unit
+from engine.report.console import echo
 
 YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 LABELS = click.argument("labels", nargs=-1, required=True, metavar="LABEL...")

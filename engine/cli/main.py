@@ -13,16 +13,16 @@ import click
 
 from engine.cli import interface
 from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
-from engine.cli.output import complain, echo
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.core.version import version
 from engine.journal.runs import find_run
+from engine.report.console import complain, echo
 from workloads.names import NotRegistered
 
 if TYPE_CHECKING:
-    from engine.core.comparison import Comparison
     from engine.report.gate import Judged
+    from engine.results.comparison import Comparison
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -216,7 +216,7 @@ def compare(
       1  a step is slower by more, missed its SLA or did nothing, or cells failed or are missing
       2  nothing of that is so, but of some build nothing is known; or the command cannot be done
     """
-    from engine.analysis.comparison import compare as compare_runs
+    from engine.analysis.compare import compare as compare_runs
     from engine.report import render  # loads the statistics, which take most of a second
 
     folders = [find_run(run, out) for run in runs or (None,)]
@@ -256,9 +256,9 @@ def compare(
 
 def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
     """Judges the comparison, and writes JUnit's file."""
-    from engine.core.tolerance import strictest, tolerances
     from engine.host import disk
     from engine.journal.manifest import read_manifest
+    from engine.plan.tolerance import strictest, tolerances
     from engine.report import gate
 
     manifests = [read_manifest(run) for run in folders]
@@ -280,14 +280,14 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
 
 
 def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:
-    from engine.analysis.sliced_step import sliced_step
-    from engine.report import render, slices
+    from engine.analysis.step_slices import sliced_step
+    from engine.report import render, slice_tables
 
     found = sliced_step(folders, step, base)
     if form == "json":
-        echo(slices.to_json(found))
+        echo(slice_tables.to_json(found))
     elif form == "csv":
-        echo(slices.to_csv(found).rstrip("\n"))
+        echo(slice_tables.to_csv(found).rstrip("\n"))
     elif form == "md":
         echo(render.slices_to_markdown(found))
     else:

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from engine.cli import interface
-from engine.cli.output import PlainConsole
 from engine.journal.runs import default_out, find_run
+from engine.report.console import PlainConsole
 from workloads.options import Option
 
 

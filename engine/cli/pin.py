@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from engine.cli.output import echo
-from engine.postgres import own_builds
-from engine.postgres.builds import catalog
+from engine.builds import user_builds
+from engine.builds.resolve import catalog
+from engine.report.console import echo
 
 
 @click.command()
@@ -20,5 +20,5 @@ def pin(version: str, sha256: str) -> None:
     if any(entry.label == version for entry in catalog()):
         echo(f"{version} is known already: bench --pg {version}")
         return
-    path, known = own_builds.pin(version, sha256)
+    path, known = user_builds.pin(version, sha256)
     echo(f"{version}: sha256 {known}, now in {path}")

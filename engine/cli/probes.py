@@ -12,10 +12,10 @@ import click
 from engine.analysis import probe_cost
 from engine.cli import catalog, start
 from engine.cli.options import JSON, OUT, Figure, of_run
-from engine.cli.output import PlainConsole, echo, echo_json
 from engine.host.account import own_folder
 from engine.plan import planfile
 from engine.plan.prepare import with_double
+from engine.report.console import PlainConsole, echo, echo_json
 from engine.run import control
 from engine.tracing import selection
 from workloads import workload

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from engine.cli.options import FILE, FOLDER, RunArgument
-from engine.cli.output import echo
 from engine.core.errors import UserError
 from engine.host import disk
 from engine.journal.runs import default_out, find_run
+from engine.report.console import echo
 
 FORMATS = ("html", "md", "text")
 
@@ -29,14 +29,14 @@ def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, 
     RUN is a run's name or folder [default: the newest]. Several runs are compared as one. The page holds all that it
     needs and can be mailed; its figures are those of bench compare.
     """
-    from engine.report import whole  # reads results, which loads more than the other commands need
+    from engine.report import document  # reads results, which loads more than the other commands need
 
     folders = [find_run(run, folder or default_out()) for run in runs or (None,)]
     if to is None and form == "html":
         to = Path(f"{folders[0].resolve().name}-report.html")
     if to is not None:
         disk.check_writable(to)  # before the work
-    text = whole.report(folders, form, base)
+    text = document.report(folders, form, base)
     if to is None:
         echo(text.rstrip("\n"))
         return

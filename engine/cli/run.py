@@ -18,11 +18,11 @@ import msgspec
 
 from engine.cli import start
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
-from engine.cli.output import PlainConsole, echo_json
 from engine.core.errors import UserError
-from engine.core.request import Request, loads_of, shown
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
+from engine.plan.request import Request, loads_of, shown
+from engine.report.console import PlainConsole, echo_json
 from workloads import modules, of_preset, workload, workloads
 from workloads.combined.names import arms_of
 from workloads.names import UnknownName

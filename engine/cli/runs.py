@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from engine.builds import from_source
 from engine.cli.options import OUT, RunArgument
-from engine.cli.output import echo
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.core.text import visible
@@ -17,7 +17,7 @@ from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import find_run, runs_in
-from engine.postgres import from_source
+from engine.report.console import echo
 
 
 @click.command()

@@ -7,7 +7,7 @@ import inspect
 import click
 import msgspec
 
-from engine.cli.output import echo_json
+from engine.report.console import echo_json
 
 
 @click.command()
@@ -22,11 +22,11 @@ def schema(record: str) -> None:
     plan        a plan file, as `bench run --plan` reads it
     manifest    a run's manifest.json
     """
-    from engine.core.comparison import Comparison
-    from engine.core.flame import FlameGraph
     from engine.core.model import Manifest
-    from engine.core.request import Request
-    from engine.core.sliced_step import SlicedStep
+    from engine.plan.request import Request
+    from engine.results.comparison import Comparison
+    from engine.results.flame import FlameGraph
+    from engine.results.sliced_step import SlicedStep
     from workloads import workloads
 
     types: dict[str, type] = {

@@ -18,25 +18,25 @@ from rich.text import Text
 
 from engine.analysis import noise
 from engine.cli import interface
-from engine.cli.output import echo
 from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import workload_title
-from engine.core.request import Request
-from engine.host import disk, kexec, lock, resume_unit
+from engine.host import disk, host_lock, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
+from engine.host.server_folders import check_places, socket_base
 from engine.journal.database import database_path
-from engine.journal.lock import holder, is_locked
+from engine.journal.run_lock import holder, is_locked
 from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
 from engine.plan.confirm import confirm, confirm_route
 from engine.plan.prepare import Prospect, prepare
-from engine.postgres import attached
-from engine.postgres.places import check_places, socket_base
+from engine.plan.request import Request
+from engine.postgres import external_cell
 from engine.report import follow
+from engine.report.console import echo
 from engine.run import control
+from engine.run.stop import STOPPED
 
-STOPPED = 130  # the exit code of an engine that was asked to stop
 _HOW_TO_RETURN = "\n  bench watch {0}\n  bench stop {0}"
 PATIENCE_S = 5.0  # between two messages while something ends
 CLEARING_TIMEOUT_S = 30.0
@@ -135,7 +135,7 @@ def start(
         resume_unit.check_code()
         agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
     # Checked before anything is written; the engine takes the lock for good.
-    with lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
+    with host_lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
         pass
     create_run(run, prospect.manifest.record())
     connections = prospect.connections
@@ -190,8 +190,8 @@ def resume(
         variables=variables,
         kernels=kernels,
     )
-    for folder, made in attached.left_in(run).items() if connections else ():
-        if made.build in connections and (dropped := attached.clear(folder, connections[made.build])):
+    for folder, made in external_cell.left_in(run).items() if connections else ():
+        if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
             console.print(f"dropped what cell {folder.name} had left: {dropped}", soft_wrap=True)
     if manifest.rebooting:
         kexec.check()
@@ -247,7 +247,7 @@ def _spawn(
     connections: Mapping[str, str],
 ) -> int:
     process: subprocess.Popen[bytes] | None = None
-    for line in lock.others():
+    for line in host_lock.others():
         console.print(f"? {line}", soft_wrap=True)
     console.print("starting the engine", soft_wrap=True)
     try:
@@ -338,7 +338,7 @@ def _taken(run: Path) -> UserError:
 
 def _conclude(run: Path, code: int, console: Console) -> int:
     from engine.analysis import probe_cost
-    from engine.analysis.comparison import compare
+    from engine.analysis.compare import compare
     from engine.report import render  # here, because these load the statistics
 
     manifest = planned(run)

@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from engine.cli.options import FILE, FOLDER, JSON, Fraction
-from engine.cli.output import echo, echo_json
 from engine.core.errors import UserError, unknown
 from engine.host import disk
 from engine.journal.runs import default_out
+from engine.report.console import echo, echo_json
 
 
 @click.command(short_help="Show a figure over many runs, and where it changed.")

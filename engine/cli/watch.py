@@ -13,9 +13,9 @@ import click
 
 from engine.cli import interface
 from engine.cli.options import GLYPHS, OUT, PLAIN, console, of_run
-from engine.cli.output import echo
 from engine.core.errors import UserError
 from engine.journal.runs import find_cell, reference, runs_in
+from engine.report.console import echo
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Values that everything shares, the one user-facing error, the clock, and how numbers are written.
+"""What everything stands on: errors, the clock, text, number formats, and the values of a plan.
 
-Imports nothing of the other packages.
+Imports nothing of the project.
 """

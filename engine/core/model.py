@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from engine.core.counters import Counters
 from engine.core.kernel import HOST, GuestMachine, Kernel
+from engine.core.perf_events import Counters
 from engine.core.route import SOCKET, Route
 
 LEVEL = 0.05  # how often a family of verdicts may be wrong
@@ -141,9 +141,10 @@ class Look:
     level: float
 
 
-# Of --until-known: in the proportion of these levels looks share what a run may spend: see `engine.analysis.interim`.
-# Numbers of pairs are even: then each server was the first as often as the other.
+# Of --until-known: in the proportion of these levels looks share what a run may spend: see
+# `engine.analysis.alpha_spending`. Numbers of pairs are even: then each server was the first as often as the other.
 LOOKS = (Look(4, 0.02), Look(6, 0.01), Look(8, 0.01))
+PAIRS = 6  # of a run in slices, unless another number is given
 
 
 SLICE_MS = (20.0, 1000.0)  # the shortest slices, and the longest
@@ -216,7 +217,7 @@ class Manifest:
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
     attached: Attached | None = None  # all its builds are servers that were running already
     arms: dict[str, dict[str, Any]] = field(default_factory=dict)
-    tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.core.tolerance
+    tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as a plan file has it; without connection strings
     revision: str = ""  # of the flake that measured; empty where it was none, or had changes
 

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from engine.builds.nix import Progress, cache_folder
 from engine.core.errors import UserError
 from engine.core.kernel import Accelerator, GuestMachine, Kernel
 from engine.guest.machine import KVM, Guest, Job
 from engine.guest.tools import Tools
-from engine.postgres.nix import Progress, cache_folder
 
 Wanted = Literal["auto", "kvm", "tcg"]
 PROBE_TIMEOUT_S = 20.0

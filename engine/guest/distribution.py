@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from engine.builds.nix import Progress
 from engine.core.errors import UserError
-from engine.postgres.nix import Progress
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 INDEX = ("apt-get", "indextargets", "--format", "$(COMPONENT) $(RELEASE) $(REPO_URI)", "Created-By: Packages")

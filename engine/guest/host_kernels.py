@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.builds.nix import Progress
 from engine.core.errors import UserError, unknown
 from engine.core.kernel import Kernel
 from engine.core.text import visible
 from engine.guest import distribution, kernels
 from engine.host import kexec
-from engine.postgres.nix import Progress
 
 ROOT = Path("/")
 PLACE = "var/lib/pgbed/kernels"

@@ -56,7 +56,7 @@ class Job:
     """What a guest does: `command` is a shell script, `binds` the folders it needs, `files` are beside it.
 
     `disk` is what init.sh takes; `image` is the descriptor of that disk's image, None without one, and `store` that of
-    the programs' (engine.guest.closure).
+    the programs' (engine.guest.store_image).
     """
 
     command: str

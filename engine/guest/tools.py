@@ -13,11 +13,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.builds import nix
+from engine.builds.nix import Progress
 from engine.core.errors import UserError
-from engine.host import packages, programs
+from engine.host import packages, subprocesses
 from engine.host.account import unprivileged
-from engine.postgres import nix
-from engine.postgres.nix import Progress
 
 QEMU, BUSYBOX, MKFS, EROFS = "qemu-system-x86_64", "busybox", "mkfs.ext4", "mkfs.erofs"
 PACKAGES = {QEMU: "qemu-system-x86", BUSYBOX: "busybox-static", MKFS: "e2fsprogs"}
@@ -68,7 +68,7 @@ def _system() -> str:
 
 
 def _version(qemu: Path) -> str:
-    answer = programs.ask((str(qemu), "--version"), unprivileged())
+    answer = subprocesses.ask((str(qemu), "--version"), unprivileged())
     told = re.search(r"version (\d[\w.]*)", answer.output)
     if answer.code or told is None:
         raise UserError(f"{qemu} --version: {answer.shown}")

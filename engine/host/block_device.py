@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.text import visible
-from engine.host.counters import device_of
+from engine.host.machine_counters import device_of
 
 KNOBS: dict[str, tuple[int, int]] = {"read_ahead_kb": (0, 65536)}  # the least and the most
 QUEUE = re.compile(r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/(\w+)")

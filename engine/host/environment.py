@@ -33,9 +33,9 @@ from pathlib import Path
 
 from engine.core.text import visible
 from engine.host import sched_ext
-from engine.host.counters import CPU_COLUMNS, device_of, mount_of, parse_host_stat
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
+from engine.host.machine_counters import CPU_COLUMNS, device_of, mount_of, parse_host_stat
 from engine.host.procfs import difference
 
 CPU = Path("/sys/devices/system/cpu")

@@ -24,11 +24,11 @@ from typing import Annotated
 import msgspec
 
 from engine.core.clock import patient
-from engine.core.counters import BY_NAME, EVENTS, EventCount
 from engine.core.errors import UserError
+from engine.core.perf_events import BY_NAME, EVENTS, EventCount
 from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine
-from engine.host.programs import Answer, ask, kill_group
+from engine.host.subprocesses import Answer, ask, kill_group
 
 VARIABLE = "PGBED_PERF"
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.core.closing import Closing
+from engine.core.resource import Closing
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 CHILDREN_FILES = Path(f"/proc/self/task/{os.getpid()}/children").exists()  # kernel option PROC_CHILDREN
@@ -37,7 +37,7 @@ class Task(NamedTuple):
     `runq_ns` is 0 on kernels without scheduler information. I/O is 0 when it may not be read (another user's
     process). `read_bytes` were fetched from the device; `write_bytes` were made dirty in the page cache, less what
     was cut off or removed before it was written (proc(5): write_bytes - cancelled_write_bytes), also when another
-    process had written it, so that it can go back. What the device writes is counted by `engine.host.counters`.
+    process had written it, so that it can go back. What the device writes is counted by `engine.host.machine_counters`.
     """
 
     pid: int

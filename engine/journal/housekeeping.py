@@ -14,7 +14,7 @@ from engine.core.text import visible
 from engine.host import disk
 from engine.host.files import read_plain
 from engine.host.procfs import processes_in
-from engine.journal.lock import held, is_locked
+from engine.journal.run_lock import held, is_locked
 
 TAGS = "tags.json"
 WORD_MAX = 40

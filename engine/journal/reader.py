@@ -21,7 +21,6 @@ from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.core.record import converted, parsed
 from engine.journal.database import check_schema, database_path, is_log, readable
-from engine.journal.lock import is_locked
 from engine.journal.manifest import manifest_of, read_record
 from engine.journal.rows import (
     Attempt,
@@ -36,6 +35,7 @@ from engine.journal.rows import (
     Transaction,
     WaitSecond,
 )
+from engine.journal.run_lock import is_locked
 from workloads import histogram
 
 FAR_NS = 2**63 - 1  # later than any time

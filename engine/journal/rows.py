@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from engine.core.totals import StepTotals, headline_of, ops, time_s
+from engine.journal.totals import StepTotals, headline_of, ops, time_s
 from workloads.base import Headline, role_kind
 
 

@@ -10,9 +10,9 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Manifest
 from engine.core.text import visible
 from engine.host.files import is_name
-from engine.host.lock import is_held
-from engine.journal.lock import is_locked
+from engine.host.host_lock import is_held
 from engine.journal.manifest import read_manifest
+from engine.journal.run_lock import is_locked
 
 ELSEWHERE = "in another folder"
 CONTROL = "control"  # the socket of an engine that runs, in the run directory

@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS step (
     work INTEGER NOT NULL,                 -- what progress counts up to: rows inserted or indexed; 0 unknown
     plan TEXT NOT NULL,                    -- JSON: the step as planned; `headline`: whose progress it is judged by
     totals TEXT                            -- JSON: engine.core.model.StepTotals, once it is finished; since 1.7 with
-                                           -- `counters`, what was counted of each role: engine.core.counters
+                                           -- `counters`, what was counted of each role: engine.core.perf_events
 );
 
 CREATE TABLE IF NOT EXISTS role (                        -- one connection of one step
@@ -88,7 +88,7 @@ CREATE TABLE IF NOT EXISTS role_outcome (
 ) WITHOUT ROWID;
 
 -- Since 1.6. What the server processes of a role's connections were seen waiting for, at `looks` moments of an interval,
--- chosen by chance: ten a second, fewer where there are many connections (engine.observe.waits). Of a server that is
+-- chosen by chance: ten a second, fewer where there are many connections (engine.observe.wait_samples). Of a server that is
 -- driven in slices they lie in its own turns.
 CREATE TABLE IF NOT EXISTS wait_second (
     step_id INTEGER NOT NULL REFERENCES step,
@@ -152,7 +152,7 @@ CREATE TABLE IF NOT EXISTS probe_frame (
     PRIMARY KEY (step_id, t_ns, probe, role)
 ) WITHOUT ROWID;
 
--- Since 1.3. One row per slice of a step of cells that ran abreast: see engine.run.conductor.Slice. `place` is the place in
+-- Since 1.3. One row per slice of a step of cells that ran abreast: see engine.slices.conductor.Slice. `place` is the place in
 -- the block's order, which all its servers share; times in it are those of the session, ops those that are counted.
 CREATE TABLE IF NOT EXISTS slice (
     step_id INTEGER NOT NULL REFERENCES step,

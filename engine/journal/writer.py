@@ -15,11 +15,11 @@ from typing import Any, Protocol, Self
 
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
-from engine.core.totals import StepTotals
 from engine.host.account import make_passable
 from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
-from engine.journal.lock import take
 from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
+from engine.journal.run_lock import take
+from engine.journal.totals import StepTotals
 
 
 class Rows(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from engine.core.waits import kind_of
+from engine.core.wait_kinds import kind_of
 from engine.observe.evidence import Evidence, HostSecond, RoleSecond, share
 from engine.postgres.activity import Wait
 from engine.postgres.serverlog import LogEvent

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.totals import RoleTotals
 from engine.host.procfs import Task, TaskReader
+from engine.journal.totals import RoleTotals
 from engine.observe.evidence import RoleSecond as SeenSecond
 from engine.observe.histograms import Histograms
+from engine.observe.process_usage import Tasks, Used
 from engine.observe.stall_snapshot import StallSnapshot
 from engine.observe.stalls import Change, Detector, StallRule
-from engine.observe.tasks import Tasks, Used
 from engine.postgres.activity import Observed, Wait
-from engine.postgres.processes import ServerSample
+from engine.postgres.server_processes import ServerSample
 from workloads import histogram
 from workloads.base import Step
 from workloads.page import (

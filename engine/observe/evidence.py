@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.host.counters import CPU_COLUMNS
+from engine.host.machine_counters import CPU_COLUMNS
 from engine.postgres.activity import Vacuum, Wait
 from engine.postgres.serverlog import LogEvent
 
@@ -40,7 +40,7 @@ class HostSecond:
 
     @classmethod
     def of(cls, t_ns: int, dt_ns: int, host: Mapping[str, int], device: Mapping[str, int]) -> HostSecond:
-        """From the differences of `engine.host.counters` over the interval."""
+        """From the differences of `engine.host.machine_counters` over the interval."""
         total = sum(max(0, host.get(name, 0)) for name in CPU_COLUMNS)
         return cls(t_ns, dt_ns, share(host.get("steal_ns", 0), total), share(device.get("io_ns", 0), dt_ns))
 

@@ -13,21 +13,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.core.clock import Anchor
-from engine.core.totals import RoleTotals
 from engine.host.procfs import difference
 from engine.journal.reader import TRANSACTIONS
-from engine.observe.ages import ActiveAges
+from engine.journal.totals import RoleTotals
+from engine.observe.active_age import ActiveAges
 from engine.observe.causes import causes
-from engine.observe.clock import CLOCK_STEP_NS, clock_events
+from engine.observe.clock_jumps import CLOCK_STEP_NS, clock_events
 from engine.observe.connections import HISTORY_S, Connection, Connections
 from engine.observe.evidence import Evidence, HostSecond, Partner
 from engine.observe.sources import UNSEEN_SERVER, Sources
 from engine.observe.stall_snapshot import Snapshots
 from engine.observe.stalls import Change
-from engine.observe.waits import WaitLooks
+from engine.observe.wait_samples import WaitLooks
 from engine.postgres.activity import Observed
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.processes import ServerSample
+from engine.postgres.server_processes import ServerSample
 from engine.postgres.serverlog import LogEvent
 from workloads import turns
 from workloads.base import Role, Step

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from engine.host.counters import Host
+from engine.host.machine_counters import Host
 from engine.journal.writer import JournalWriter
 from engine.observe.stalls import StallRule
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.processes import ServerProcesses, ServerSample
+from engine.postgres.server_processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 
 UNSEEN_SERVER = ServerSample({}, {}, {})  # of one whose processes are not to be seen

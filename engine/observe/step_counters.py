@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from engine.core.counters import EVENTS, OTHERS, EventCount
 from engine.core.errors import UserError
+from engine.core.perf_events import EVENTS, OTHERS, EventCount
 from engine.host import perf
 from engine.host.account import Account
 from engine.host.perf import Counting
-from engine.host.proc_counting import ProcCounting
+from engine.host.proc_counters import ProcCounting
 from engine.host.procfs import children
 
 ATTEMPTS = 3  # a process that ends while perf attaches lets it fail

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from engine.builds import client_programs, from_source, resolve
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
-from engine.core.request import is_attached, name_of, shown
 from engine.core.route import Route
 from engine.core.text import visible
 from engine.guest import host_kernels
@@ -18,11 +18,12 @@ from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.plan import counting
-from engine.postgres import builds, configs, from_source, programs
-from engine.postgres.attached import left_in
+from engine.plan import counter_check
+from engine.plan.request import is_attached, name_of, shown
+from engine.postgres import configs
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
-from engine.postgres.foreign import look
+from engine.postgres.external_cell import left_in
+from engine.postgres.external_server import look
 from workloads import workload
 from workloads.base import Written
 
@@ -60,7 +61,7 @@ def confirm(
     if _finished(run, manifest) and not (manifest.attached and left_in(run)):
         return {}
     _confirm_written(manifest, scripts, variables)
-    known = {entry.label for entry in builds.catalog()}
+    known = {entry.label for entry in resolve.catalog()}
     connections = {}
     for build in manifest.builds:
         if build.attached:
@@ -103,7 +104,7 @@ def _confirm_each(flag: str, given: Sequence[str], recorded: Sequence[str], noun
 def _confirm_perf(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
     """It is started with the rights of whoever resumes: only that of this machine is."""
     recorded = manifest.perf.get("path")
-    if recorded is not None and recorded != counting.find(progress, out / ".builds"):
+    if recorded is not None and recorded != counter_check.find(progress, out / ".builds"):
         raise UserError(
             f"this run counts events by {visible(recorded)}, which is not the perf of this machine; name it in "
             f"{perf.VARIABLE} if you trust it, or start a new run"
@@ -145,7 +146,7 @@ def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, p
             f"build '{build.label}' of this run is not in the catalog; "
             f"if you trust this {'source' if build.source else 'install'}, confirm it with --pg {build.label}={place}"
         )
-    (found,) = builds.resolve([spec or build.label], progress, out / ".builds", exact=True)
+    (found,) = resolve.resolve([spec or build.label], progress, out / ".builds", exact=True)
     for what in ("prefix", "version", "digest", "initdb_args"):
         here, recorded = getattr(found, what), getattr(build, what)
         if here != recorded:
@@ -218,7 +219,7 @@ def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], N
         for each in converted(own.get("programs", {}), dict[str, dict[str, str]], where).items()
     ]
     for name, record in recorded:
-        found = programs.find((name,), manifest.builds, progress, out / ".builds")[name]
+        found = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
         if found != record:
             here, there = (visible(str(each.get("path"))) for each in (found, record))
             raise UserError(

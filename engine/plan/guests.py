@@ -11,11 +11,11 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
-from engine.core.request import Request
 from engine.core.text import visible
-from engine.guest import accelerator, closure, host_kernels, initrd, kernels, tools
+from engine.guest import accelerator, host_kernels, initrd, kernels, store_image, tools
 from engine.host import environment, kexec, sched_ext, scheduler
 from engine.host.environment import Machine
+from engine.plan.request import Request
 
 SYSTEM_MB = 512  # of a guest's memory, for its kernel, page tables and the engine
 LEAST_MB = 768
@@ -142,7 +142,7 @@ def prepare(
         emulator=f"qemu {programs.version}",
         pins=request.guest_pin,
         huge_pages=request.guest_huge_pages,
-        share="9p" if by_9p else closure.share(),
+        share="9p" if by_9p else store_image.share(),
     )
     _check_memory(guest, settings)
     return Guests(found, guest, tuple(_notices(request, found, guest, why, by_9p)))
@@ -174,7 +174,7 @@ def _why_9p(request: Request, found: Sequence[Kernel], programs: tools.Tools) ->
     if request.guest_share == "9p":
         return "asked for"
     without = [kernel.label for kernel in found if initrd.EROFS not in kernels.modules(kernel)]
-    why = closure.unavailable(programs.erofs) or (f"kernel {without[0]} has no erofs" if without else "")
+    why = store_image.unavailable(programs.erofs) or (f"kernel {without[0]} has no erofs" if without else "")
     if why and request.guest_share == "erofs":
         raise UserError(f"--guest-share erofs: {why}; use --guest-share 9p")
     return why

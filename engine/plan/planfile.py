@@ -20,12 +20,12 @@ import msgspec
 
 from engine.core.errors import UserError, unknown
 from engine.core.record import parsed_toml
-from engine.core.request import Request, further_of, request_of
 from engine.core.text import visible
 from engine.host.files import read_text
 from engine.plan import presets
+from engine.plan.request import Request, request_of
 from engine.postgres import configs
-from workloads import workload, workloads
+from workloads import background_of, workload, workloads
 from workloads.names import UnknownName
 from workloads.options import checked, given, options_of
 
@@ -74,7 +74,7 @@ def _checked(entries: Mapping[str, Any]) -> Request:
         known = {option.name for option in options_of(chosen.options)}
         for name in asked.options:
             if name not in known:
-                for part in (part for arm in asked.arms for part in further_of(arm)):
+                for part in (part for arm in asked.arms for part in background_of(arm)):
                     if name in (option.name for option in options_of(workload(part.name).options)):
                         raise UserError(
                             f"{name} is no option of {asked.workload}, but of {part.name}, which is beside it: give it "

@@ -11,20 +11,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from engine.builds import client_programs, features, resolve
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
-from engine.core.request import Request, is_attached, shown
-from engine.core.tolerance import tolerances
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.observe.stalls import StallRule
-from engine.plan import abreast, counting, guests, needs, presets, routes, running
-from engine.plan.asked import Guess, check_names, decided, rough_settings, share
-from engine.plan.loads import recorded
+from engine.plan import counter_check, external_servers, guests, interleaving, prerequisites, presets, routes
+from engine.plan.design import Guess, check_names, decided, rough_settings, share
+from engine.plan.request import Request, is_attached, shown
 from engine.plan.schedule import interleave, subjects
-from engine.postgres import builds, configs, features, foreign, programs
+from engine.plan.tolerance import tolerances
+from engine.plan.workload_plans import recorded
+from engine.postgres import configs, external_server
 from engine.tracing import planstats, selection
 
 
@@ -52,9 +53,9 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     for spec in request.builds:
         if is_attached(spec):
             continue  # whoever plans connects to nothing
-        checked = builds.check(spec)
+        checked = resolve.check(spec)
         if checked.install:
-            builds.resolve([spec], lambda _: None)
+            resolve.resolve([spec], lambda _: None)
     request, asked, reason = decided(request, out)
     guess = asked.guess(request, rough_settings(request, asked.changes, environment.machine(out)), out)
     return {
@@ -76,12 +77,12 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     restored = tuple(block_device.restore_left())
     tunables = guests.check(request)
     routes.look(request)
-    needs.provide(request, decided(request, out)[1].probes, progress, out / ".builds")
+    prerequisites.provide(request, decided(request, out)[1].probes, progress, out / ".builds")
     request, unavailable = presets.fetched(request, out / ".builds", progress)
     request, asked, reason = decided(request, out)
     tolerated = tolerances(request.tolerate, [step.name for step in asked.steps])
     every = [step for load in asked.loads for step in load.steps]
-    servers = running.look_up(request, every) if request.attached else None
+    servers = external_servers.look_up(request, every) if request.attached else None
     resolved = servers.builds if servers else _resolve(request.builds, out, progress)
     found = tuple(resolved.values())
     notices = (*restored, *unavailable, *presets.notices(request))
@@ -89,11 +90,11 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in asked.probes.names:
         notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
-    notices += servers.notices if servers else abreast.notices(request, asked.steps)
+    notices += servers.notices if servers else interleaving.notices(request, asked.steps)
     labels = tuple(build.label for build in found)
     base = resolved[request.base_build or request.builds[0]].label
     machine = share(environment.machine(out), request)
-    names = [foreign.CONFIG] if servers else [spec.name for spec in asked.changes]
+    names = [external_server.CONFIG] if servers else [spec.name for spec in asked.changes]
     applied = (
         servers.configs
         if servers
@@ -119,12 +120,12 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         offered = selection.in_guest(kernel) if asked.probes.choices else None
         lacking = selection.admit(asked.probes, found, offered, allow_slow=request.allow_slow_probes)
         notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)
-    perf = counting.prepare(request, progress, out / ".builds")
+    perf = counter_check.prepare(request, progress, out / ".builds")
     notices += perf.notices
     created = datetime.now().astimezone()
     wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
     optional = {need for step in asked.steps for need in step.needs}
-    there, missing = programs.seek(wanted, optional, found, progress, out / ".builds") if wanted else ({}, {})
+    there, missing = client_programs.seek(wanted, optional, found, progress, out / ".builds") if wanted else ({}, {})
     left_out = features.lacking(asked.steps, found, missing)
     if left_out:
         notices += features.sentences(left_out)
@@ -204,12 +205,12 @@ def with_double(prospect: Prospect, pairs: int) -> Prospect:
 def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -> dict[str, Build]:
     """The build of each spec. Where only a prebuilt is available, its label tells."""
     for spec in specs:
-        checked = builds.check(spec)  # all of them before the first is built, which may take minutes
+        checked = resolve.check(spec)  # all of them before the first is built, which may take minutes
         if checked.entry is not None:
-            builds.here(checked)
+            resolve.here(checked)
     resolved: dict[str, Build] = {}
     for spec in specs:
-        (build,) = builds.resolve([spec], progress, roots=out / ".builds")
+        (build,) = resolve.resolve([spec], progress, roots=out / ".builds")
         for other, known in resolved.items():
             if known.label == build.label:
                 raise UserError(f"{other} and {spec} would both be called {build.label}; give one a name: NAME=…")

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from engine.builds import resolve
+from engine.builds.nix import Progress
 from engine.core.errors import UserError
-from engine.core.request import Request, is_attached, name_of
-from engine.postgres import builds
-from engine.postgres.nix import Progress
+from engine.plan.request import Request, is_attached, name_of
 from workloads import workload
 from workloads.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
@@ -60,7 +60,7 @@ def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request,
     kept, failed = [], []
     for build in request.builds:
         try:
-            builds.resolve([build], progress, roots)
+            resolve.resolve([build], progress, roots)
             kept.append(build)
         except UserError as error:
             failed.append(f"{build} is missing: {error}")
@@ -92,7 +92,7 @@ def lacking(found: Preset, labels: Sequence[str]) -> Iterable[str]:
 
 def published_label(label: str) -> str:
     """The label that a publication has for a build: `17.0-prebuilt-builtin` is 17.0-builtin there."""
-    return label.replace(builds.PREBUILT, "")
+    return label.replace(resolve.PREBUILT, "")
 
 
 def _here(found: Preset) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _here(found: Preset) -> tuple[str, ...]:
         return _newest(found)
     chosen: dict[str, None] = {}
     for build in found.builds:
-        label = next((one for each in (build, *found.instead.get(build, ())) if (one := builds.available(each))), None)
+        label = next((one for each in (build, *found.instead.get(build, ())) if (one := resolve.available(each))), None)
         if label is not None:
             chosen[label] = None
     if not chosen and found.builds:
@@ -115,7 +115,7 @@ def _here(found: Preset) -> tuple[str, ...]:
 def _newest(found: Preset) -> tuple[str, ...]:
     if found.own_build:
         raise UserError(f"preset {found.name}: compares an install of your own: --pg LABEL,NAME=/path")
-    labels = builds.newest(found.newest)
+    labels = resolve.newest(found.newest)
     if len(labels) < found.newest:
         raise UserError(f"preset {found.name}: no {found.newest} releases can be had here: name builds by --pg LABEL,…")
     return labels

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.core.errors import UserError
-from engine.core.request import Request
 from engine.core.route import LOOPBACK, SOCKET, Route, check_host
 from engine.core.text import visible
-from engine.elsewhere import host as hosts
 from engine.host.addresses import check_free, own_address
+from engine.plan.request import Request
+from engine.remote import client_host as hosts
 from workloads.base import Place, Record, Workload
 
 Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their records

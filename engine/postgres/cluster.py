@@ -18,6 +18,7 @@ from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
+from engine.host.server_folders import SOCKET_DIR_PREFIX
 from engine.postgres import ipc
 from engine.postgres.serverlog import PREFIX
 from workloads.base import CLIENT_FOLDER
@@ -29,7 +30,6 @@ PIDFILE_MAX_BYTES = 16384
 LOG_TAIL_BYTES = 16384
 SEGMENT_TIMEOUT_S = patient(5.0)
 LEFTOVER_TIMEOUT_S = patient(10.0)
-SOCKET_DIR_PREFIX = "pgbed-"
 PASSFILE = "password"  # of clients over TCP, in the private folder of the socket
 CLUSTERS = "clusters"  # in a cell's folder: those that a step makes itself
 DATA, FILES = "data", "files"  # folders of a cell: the cluster, and what lies beside it

@@ -21,7 +21,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
 from engine.core.text import visible
-from engine.host import block_device, programs
+from engine.host import block_device, subprocesses
 from engine.host.account import unprivileged
 from engine.host.environment import Machine
 from engine.host.files import is_name, read_text
@@ -307,7 +307,7 @@ def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str
         conf.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings), encoding="utf-8")
         account.own(conf)  # before the folder, in which its owner could put something else in its place
         account.own(Path(folder))
-        asked = programs.ask((str(postgres), "-D", folder, "-C", "port"), account)
+        asked = subprocesses.ask((str(postgres), "-D", folder, "-C", "port"), account)
     if asked.code == 0:
         return ()
     missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(asked.errors))

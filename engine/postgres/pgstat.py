@@ -27,8 +27,8 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from engine.core.clock import patient
-from engine.core.closing import Closing
 from engine.core.format import number
+from engine.core.resource import Closing
 
 CONNECT_TIMEOUT_S = int(patient(5))
 APPLICATION_NAME = "pgbed monitor"

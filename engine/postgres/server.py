@@ -31,14 +31,14 @@ from engine.core.route import SOCKET, Route
 from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
-from engine.host.programs import kill_group
+from engine.host.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
+from engine.host.subprocesses import kill_group
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
     CLUSTERS,
     DATA,
     FILES,
     PASSFILE,
-    SOCKET_DIR_PREFIX,
     Progress,
     end_processes,
     last_words,
@@ -51,7 +51,6 @@ from engine.postgres.cluster import (
 )
 from engine.postgres.configs import quoted
 from engine.postgres.network import Network, network_of
-from engine.postgres.places import PORT, ServerError, check_places, socket_base
 from engine.postgres.serverlog import line_prefix
 from workloads.base import Kit
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.core.closing import Closing
 from engine.core.format import number
+from engine.core.resource import Closing
 
 PREFIX = re.compile(r"^(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|")
 READ_BYTES = 1 << 20  # of one poll; what a flood of errors leaves over is read by the next polls

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
-from engine.core.closing import Closing
+from engine.core.resource import Closing
 
 
 class AsyncStatement(Closing):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.core.attribution import Attribution, Part
-from engine.core.comparison import Comparison
 from engine.report.section import Notes, Row, Section, number
+from engine.results.comparison import Comparison
+from engine.results.time_parts import Attribution, Part
 
 
 def sections(comparison: Comparison, _: Notes) -> list[Section]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.core.comparison import Comparison
 from engine.report.section import STYLES, Notes, Rows, Section, Table, bounds, number, ratio_text
+from engine.results.comparison import Comparison
 
 
 def sections(comparison: Comparison, notes: Notes) -> list[Section]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.core.cell_step import CellStep
-from engine.core.comparison import INSTRUCTIONS, Comparison, middle
-from engine.core.counters import EVENTS, IPC, OTHERS
-from engine.core.totals import role_place
+from engine.core.perf_events import EVENTS, IPC, OTHERS
+from engine.journal.totals import role_place
 from engine.report.section import Notes, Row, Section, number, ratio_text
+from engine.results.cell_step import CellStep
+from engine.results.comparison import INSTRUCTIONS, Comparison, middle
 
 TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),
           *((event.key, event.title) for event in EVENTS[2:]))  # fmt: skip

@@ -35,17 +35,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.analysis import metrics
-from engine.analysis.results import RunResult, StepResult, load, published_by_cell, steps_of
-from engine.core.counters import BY_NAME
+from engine.analysis.run_results import RunResult, StepResult, load, published_by_cell, steps_of
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
+from engine.core.perf_events import BY_NAME
 from engine.core.text import csv_text, visible
-from engine.core.totals import progress
 from engine.host.files import is_name, read_plain
 from engine.journal.manifest import MAX_BYTES
 from engine.journal.reader import JournalReader, service_counts
 from engine.journal.rows import RoleRow, RoleSecond, SliceRow
 from engine.journal.runs import planned
+from engine.journal.totals import progress
 from workloads import histogram
 
 INTERVAL_COLUMNS = (

@@ -19,14 +19,14 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from engine.analysis import results, stack_changes
-from engine.analysis.results import CellResult, RunResult
+from engine.analysis import run_results, stack_changes
+from engine.analysis.run_results import CellResult, RunResult
 from engine.analysis.stack_changes import CellStacks
 from engine.core.errors import UserError, unknown
-from engine.core.flame import FlameGraph, Sampled
 from engine.core.model import Subject
 from engine.journal.manifest import read_manifest
 from engine.report.policy import policy
+from engine.results.flame import FlameGraph, Sampled
 from engine.tracing import stacks
 from probes.folding import WAIT_FRAMES
 
@@ -116,7 +116,7 @@ def profile(
     }
     cells = [
         CellStacks(under_main_loop(by_cell.get(found.cell.id, {})), _statements(found, step, role) or None)
-        for found in (known or results.load(run)).cells
+        for found in (known or run_results.load(run)).cells
         if found.cell.id in sampled
     ]
     return profile_of(f"{subject.name} ({run.name})", cells, subject.name, offcpu=offcpu)

@@ -15,8 +15,8 @@ from engine.core.format import span
 from engine.core.kernel import HOST
 from engine.core.text import visible
 from engine.journal.rows import EventRow
-from engine.view.abreast import Abreast, so_far_words
 from engine.view.events import clients_words, event_words, incident_words, incidents_of, unlike
+from engine.view.interleaved_step import Abreast, so_far_words
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 

@@ -17,10 +17,10 @@ from xml.etree import ElementTree
 
 from engine.analysis import faults
 from engine.analysis.comparability import of_workload
-from engine.core.comparison import Comparison, LeftOutCell, Ratio
+from engine.builds import features
 from engine.core.model import Manifest
 from engine.core.text import visible
-from engine.postgres import features
+from engine.results.comparison import Comparison, LeftOutCell, Ratio
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
 NAMED = 3  # reasons; others are counted

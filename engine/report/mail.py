@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.core.comparison import TIME, Comparison
 from engine.core.text import visible
 from engine.journal.runs import reference
 from engine.report import origins, percentile_tables, render
 from engine.report.origins import Origins
 from engine.report.section import Notes, Section, bounds, ratio_text
 from engine.report.tables import value_text
+from engine.results.comparison import TIME, Comparison
 
 COLUMNS, LINES = 72, 60
 GAP = "  "

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from engine.analysis import probe_cost
-from engine.core.command_line import command
-from engine.core.comparison import Comparison, middle
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.core.model import Manifest, config_key
-from engine.core.request import Request, request_of
 from engine.core.text import visible
-from engine.report.recorded import Recorded
+from engine.plan.command_line import command
+from engine.plan.request import Request, request_of
+from engine.report.journals import Recorded
 from engine.report.section import Section, number, percent
+from engine.results.comparison import Comparison, middle
 from workloads.names import UnknownName
 
 DASH = "-"

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.results import RunResult, load, steps_of
+from engine.analysis.run_results import RunResult, load, steps_of
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.host.files import is_name

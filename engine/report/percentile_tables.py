@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.core.comparison import Comparison, middle
 from engine.core.format import duration
-from engine.core.totals import role_place
+from engine.journal.totals import role_place
 from engine.report.section import Section
 from engine.report.tables import LUMPED_ROLES
+from engine.results.comparison import Comparison, middle
 from workloads.base import role_kind
 
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")

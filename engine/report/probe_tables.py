@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from engine.core.cell_step import CellStep
-from engine.core.comparison import Comparison, middle
-from engine.core.totals import role_place
+from engine.journal.totals import role_place
 from engine.report.section import Notes, Section, number, percent
+from engine.results.cell_step import CellStep
+from engine.results.comparison import Comparison, middle
 from probes.table import PHASES
 
 ProbedRow = Callable[[list[dict[str, Any]], Notes], tuple[str, ...] | None]  # of the cells' figures of one role

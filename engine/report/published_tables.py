@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.core.comparison import Comparison
-from engine.core.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
 from engine.report.section import Notes, Section
+from engine.results.comparison import Comparison
+from engine.results.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
 
 ACROSS = 2  # subjects of a table with intervals in 80 columns
 ACROSS_PLAIN = 6

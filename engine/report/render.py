@@ -2,7 +2,7 @@
 
 Arrows are the user's view: down for less throughput (`slower`) and for more CPU per operation (`more`), too.
 
-The JSON (`--json`) is `engine.core.comparison.Comparison`.
+The JSON (`--json`) is `engine.results.comparison.Comparison`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine.core.comparison import DELETE_PLAN, INSTRUCTIONS, RATE, TIME, Comparison
-from engine.core.sliced_step import SlicedStep
 from engine.core.text import csv_text, visible, visible_lines
 from engine.report import (
     attribution_tables,
@@ -27,7 +25,7 @@ from engine.report import (
     counter_tables,
     published_tables,
     scheduler_tables,
-    slices,
+    slice_tables,
     sweep_tables,
     timing_tables,
     transaction_tables,
@@ -35,6 +33,8 @@ from engine.report import (
 )
 from engine.report.section import WHERE, Notes, Section
 from engine.report.tables import headline, sections
+from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, RATE, TIME, Comparison
+from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.verdicts.findings
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
@@ -55,10 +55,10 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
 def print_slices(step: SlicedStep, console: Console) -> None:
     """Prints the blocks of a step that was driven in slices: every block, but on a terminal no thousands of lines."""
     plain, brief = _is_plain(console), console.is_terminal
-    for line in slices.header(step):
+    for line in slice_tables.header(step):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(slices.sections(step, brief=brief), console, plain)
-    _print_footer(slices.footer(step, brief=brief), console, plain)
+    _print_sections(slice_tables.sections(step, brief=brief), console, plain)
+    _print_footer(slice_tables.footer(step, brief=brief), console, plain)
 
 
 def _is_plain(console: Console) -> bool:
@@ -130,9 +130,9 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
 
 def slices_to_markdown(step: SlicedStep) -> str:
     """The blocks of a step that was driven in slices, as on the terminal."""
-    parts = ["\n".join(f"{_markdown(line)}  " for line in slices.header(step))]
-    parts += [_markdown_table(section) for section in slices.sections(step)]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in slices.footer(step)))
+    parts = ["\n".join(f"{_markdown(line)}  " for line in slice_tables.header(step))]
+    parts += [_markdown_table(section) for section in slice_tables.sections(step)]
+    parts.append("\n".join(f"- {_markdown(line)}" for line in slice_tables.footer(step)))
     return "\n\n".join(parts) + "\n"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.core.comparison import RATE, Comparison
 from engine.report.section import UNITS, Notes, Row, Section, Table, number, ratio_text
+from engine.results.comparison import RATE, Comparison
 
 PROBED = ("wakeups_per_op", "migrations_per_op")
 FIGURES = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.core.comparison import RATE, Comparison, Ratio
+from engine.results.comparison import RATE, Comparison, Ratio
 
 BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
 ARROWS = {"better": "▲", "worse": "▼"}

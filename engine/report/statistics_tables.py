@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from engine.core.comparison import Comparison, middle
-from engine.report.recorded import Recorded
+from engine.report.journals import Recorded
 from engine.report.section import Section, number
+from engine.results.comparison import Comparison, middle
 
 TITLE = "Statistics views over the step (pg_stat_*, medians of cells)"
 Counters = dict[str, float]

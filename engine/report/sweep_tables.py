@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.core.comparison import RATE, Comparison
-from engine.core.sweep import Sweep
 from engine.report import tables
 from engine.report.section import Notes, Section, number, ratio_text
+from engine.results.comparison import RATE, Comparison
+from engine.results.sweep import Sweep
 
 ACROSS = 3  # subjects in one table of 80 columns
 ROOM = 54  # for the dots of all subjects and their marks

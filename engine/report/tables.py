@@ -7,9 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.analysis import metrics
-from engine.analysis.results import load, published_by_cell
-from engine.core.cell_step import CellStep, Incident
-from engine.core.comparison import DELETE_PLAN, HEADLINES, RATE, TIME, Comparison, middle
+from engine.analysis.run_results import load, published_by_cell
 from engine.core.format import duration, size
 from engine.report import probe_tables
 from engine.report.section import (
@@ -26,6 +24,8 @@ from engine.report.section import (
     number,
     ratio_text,
 )
+from engine.results.cell_step import CellStep, Incident
+from engine.results.comparison import DELETE_PLAN, HEADLINES, RATE, TIME, Comparison, middle
 from workloads.base import role_kind
 from workloads.histogram import REFERENCE_BUCKETS
 

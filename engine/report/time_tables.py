@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
 
-from engine.core.cell_step import TransactionTimes
-from engine.core.comparison import Comparison, middle
 from engine.report.section import Notes, Row, Section, number
+from engine.results.cell_step import TransactionTimes
+from engine.results.comparison import Comparison, middle
 from workloads.page import TIMES
 
 COLUMNS, ROWS = 48, 7  # of a chart

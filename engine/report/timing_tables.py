@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.core.comparison import Comparison
 from engine.core.format import duration, size
 from engine.report.section import Notes, Row, Section, Table
+from engine.results.comparison import Comparison
 
 FIGURES = (("user_s", "user"), ("system_s", "system"), ("memory_bytes", "peak\nmemory"), ("floor_s", "floor"))
 

@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.core.cell_step import CellStep, StatementTime
-from engine.core.comparison import FULL_RATE, RATE, Comparison, middle
 from engine.report import time_tables
 from engine.report.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
+from engine.results.cell_step import CellStep, StatementTime
+from engine.results.comparison import FULL_RATE, RATE, Comparison, middle
 from workloads.page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.core.cell_step import CellStep
-from engine.core.comparison import Comparison
-from engine.core.totals import role_place
-from engine.core.waits import KINDS, by_kind
+from engine.core.wait_kinds import KINDS, by_kind
+from engine.journal.totals import role_place
 from engine.report.section import WHERE, Notes, Row, Section
+from engine.results.cell_step import CellStep
+from engine.results.comparison import Comparison
 
 NAMED = 2  # of the events that are waited for most
 LEAST = 0.02  # of the time, to be named

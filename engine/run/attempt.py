@@ -19,13 +19,13 @@ from engine.core.model import Build, Cell, Manifest
 from engine.host import environment, sched_ext
 from engine.host.account import make_passable
 from engine.host.drift import drift
-from engine.postgres.attached import AttachedServer
 from engine.postgres.cellserver import CellServer
+from engine.postgres.external_cell import AttachedServer
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.processes import ServerProcesses
 from engine.postgres.server import Server
+from engine.postgres.server_processes import ServerProcesses
 from engine.run.control import Commands, UnderWay
-from engine.run.elsewhere import Elsewhere
+from engine.run.remote_clients import Elsewhere
 from engine.run.step import Phase, StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 

@@ -15,9 +15,9 @@ import workloads
 from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
-from engine.elsewhere.host import ClientHost
 from engine.host.account import bound_to_engine
 from engine.postgres.cellserver import CellServer
+from engine.remote.client_host import ClientHost
 from engine.run.stop import StepFailed
 from workloads.base import Launch
 from workloads.page import Control, Page

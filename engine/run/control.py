@@ -24,7 +24,7 @@ from typing import Any, Self
 import msgspec
 
 from engine.core.errors import UserError
-from engine.journal.lock import is_locked
+from engine.journal.run_lock import is_locked
 from engine.journal.runs import CONTROL
 from engine.journal.writer import JournalWriter
 from engine.tracing.attach import Probing

@@ -13,22 +13,22 @@ from types import FrameType
 from engine.core.model import Cell, Manifest
 from engine.host import block_device, scheduler
 from engine.host.account import unprivileged
-from engine.host.lock import exclusive_run
+from engine.host.host_lock import exclusive_run
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
-from engine.postgres.attached import LeftBehind, clear, left_in
 from engine.postgres.cluster import kill_leftover
+from engine.postgres.external_cell import LeftBehind, clear, left_in
 from engine.postgres.server import ignore_libpq_variables
-from engine.run.abreast import run_abreast
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
-from engine.run.elsewhere import Elsewhere
-from engine.run.ending import Ending
 from engine.run.guest import GuestAttempt
+from engine.run.interleaved_cells import run_abreast
 from engine.run.reaper import reaper
+from engine.run.remote_clients import Elsewhere
 from engine.run.stop import Stop
+from engine.run.stopping_rule import Ending
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """An attempt at a cell in a guest with another kernel: boots it, keeps its rows and files, says how it ended.
 
-Server, clients, samplers and probes run in the guest, under one scheduler (`engine.run.inside`). What it writes into
-its journal comes as lines and is applied here while it runs, so that whoever watches sees it live.
+Server, clients, samplers and probes run in the guest, under one scheduler (`engine.run.guest_cell`). What it writes
+into its journal comes as lines and is applied here while it runs, so that whoever watches sees it live.
 
     from the guest   {"booted": RELEASE, "s": SECONDS}, {"rows": …} (engine.journal.wire), {"file": NAME, "b64": TEXT}
                      (a piece of a log), {"clock": MONOTONIC NS} once a second, {"answer": {"ok"|"error": TEXT}}, at
@@ -31,8 +31,8 @@ from engine.core.kernel import BOOT
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted, parsed
 from engine.core.text import visible
-from engine.guest import closure, kernels, tools
-from engine.guest.clock import GuestClock
+from engine.guest import kernels, store_image, tools
+from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
 from engine.host import sched_ext
 from engine.host.account import make_passable, unprivileged
@@ -119,8 +119,8 @@ class GuestAttempt:
             yield None
             return
         if found.erofs is None:
-            raise UserError(f"the run's guests have their programs in images: {closure.unavailable(None)}")
-        with closure.image(self._needed(), found.erofs).open("rb") as file:
+            raise UserError(f"the run's guests have their programs in images: {store_image.unavailable(None)}")
+        with store_image.image(self._needed(), found.erofs).open("rb") as file:
             yield file.fileno()
 
     def _run(self, found: tools.Tools, image: int | None, store: int | None) -> str:
@@ -298,7 +298,7 @@ class GuestAttempt:
         modules = os.pathsep.join(dict.fromkeys([str(_application()), *filter(None, [passed.get("PYTHONPATH")])]))
         environment = {**passed, **own, "PYTHONPATH": modules}
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
-        return f"#!/bin/sh\n{exports}cd /\nexec {shlex.quote(sys.executable)} -m engine.run.inside /run/pgbed\n"
+        return f"#!/bin/sh\n{exports}cd /\nexec {shlex.quote(sys.executable)} -m engine.run.guest_cell /run/pgbed\n"
 
     def _needed(self) -> Iterable[Path]:
         yield from (Path(sys.prefix), Path(sys.base_prefix), _application())
@@ -306,7 +306,9 @@ class GuestAttempt:
             if os.environ.get(name, "").startswith("/"):
                 yield Path(os.environ[name]).parent
         modules = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        yield from (path for path in modules if path.is_relative_to(closure.STORE))  # such as workloads of one's own
+        yield from (
+            path for path in modules if path.is_relative_to(store_image.STORE)
+        )  # such as workloads of one's own
         bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()

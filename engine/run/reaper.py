@@ -23,7 +23,7 @@ from typing import IO, Any
 import engine
 from engine.core.errors import UserError
 from engine.host import block_device, scheduler
-from engine.journal.lock import held
+from engine.journal.run_lock import held
 from engine.journal.runs import CONTROL
 from engine.postgres.cluster import kill_leftover
 
@@ -83,7 +83,7 @@ def reaper(run: Path) -> Iterator[Reaper]:
 
 
 def _clear_attached(cell: Path, conninfo: str) -> None:
-    from engine.postgres.attached import LeftBehind, clear  # which loads a driver that other runs do without
+    from engine.postgres.external_cell import LeftBehind, clear  # which loads a driver that other runs do without
 
     with suppress(LeftBehind):  # whoever resumes the run is told
         clear(cell, conninfo)

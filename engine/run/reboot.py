@@ -21,11 +21,11 @@ from engine.core.model import Manifest
 from engine.core.record import converted
 from engine.core.text import visible
 from engine.host import kexec, resume_unit
+from engine.host.host_lock import exclusive_run
 from engine.host.kexec import Running
-from engine.host.lock import exclusive_run
 from engine.journal import outcome
-from engine.journal.lock import held
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import held
 from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
 from engine.run.engine import Outcome, execute, stop_on_signals

@@ -11,31 +11,32 @@ from enum import Enum
 from functools import partial
 from typing import Any, Self
 
+from engine.builds import features
 from engine.core.clock import Anchor, patient
-from engine.core.counters import OBSERVER
 from engine.core.model import PROBED_ARM, Cell, Manifest
+from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
-from engine.core.totals import StepTotals
-from engine.elsewhere.host import ClientHost
 from engine.host import disk
-from engine.host.counters import Host, cpu_busy_ns, device_of
+from engine.host.machine_counters import Host, cpu_busy_ns, device_of
+from engine.journal.totals import StepTotals
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
 from engine.observe.step_counters import Counted, StepCounters, lacking, server_roles
 from engine.plan.schedule import in_turn
-from engine.postgres import features, pgstat
+from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
-from engine.postgres.processes import ServerProcesses
+from engine.postgres.server_processes import ServerProcesses
 from engine.postgres.serverlog import ServerLog
+from engine.remote.client_host import ClientHost
 from engine.run.clients import Launcher, launched
 from engine.run.control import Commands
-from engine.run.driven import Side
-from engine.run.hold import used_ns
-from engine.run.slice_record import SliceRecord
 from engine.run.statements import StepStatements
 from engine.run.stop import StepFailed, Stop
+from engine.slices.hold import used_ns
+from engine.slices.recorder import SliceRecord
+from engine.slices.sliced_server import Side
 from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of

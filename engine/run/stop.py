@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+STOPPED = 130  # the exit code of an engine that was asked to stop
+
 
 class StepFailed(Exception):
     """A step that cannot be finished; its text says why. Ends the cell, not the run."""

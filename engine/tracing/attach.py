@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from engine.core.clock import patient
-from engine.core.closing import Closing
 from engine.core.model import Build
+from engine.core.resource import Closing
 from engine.journal.writer import JournalWriter
 from engine.tracing import selection, stacks
 from engine.tracing.selection import Choice

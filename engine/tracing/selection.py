@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engine.builds.executable import executed
 from engine.core.errors import UserError, unknown
 from engine.core.kernel import Kernel, version_of
 from engine.core.model import Build
 from engine.guest.kernels import BTF
-from engine.postgres.executed import executed
 from engine.tracing import planstats
 from probes import elf, helper, requirements, resolve
 from probes.errors import ProbeError

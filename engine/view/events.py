@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.core.format import short
-from engine.core.incidents import incidents, most_telling
 from engine.core.text import visible
 from engine.journal.rows import EventRow
+from engine.results.incidents import incidents, most_telling
 
 AFTER_NS = 5_000_000_000  # of what followed a stall is seen with it
 MOST_ROLES = 2  # that are named beside the first

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.core.totals import RoleTotals, StepTotals, progress, role_place
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleRow, RoleSecond
+from engine.journal.totals import RoleTotals, StepTotals, progress, role_place
 from engine.view.step_series import SECOND_NS, StepSeries, is_sliver
 from engine.view.view_state import RoleLine, role_lines, share_percent
 from workloads import histogram

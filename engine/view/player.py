@@ -19,18 +19,18 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Subject
 from engine.journal import outcome
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, StepRow
-from engine.view.abreast import Beside, Together
+from engine.journal.run_lock import is_locked
 from engine.view.base_cells import BaseCells
+from engine.view.eta import Planned, left_s, planned
 from engine.view.events import incident_beside, incidents_of, landing_ns, lasts
 from engine.view.ghost import Ghost
+from engine.view.interleaved_step import Beside, Together
 from engine.view.moment import last_second, machine_over, role_means
-from engine.view.reached import SETTLED_S, agreement
-from engine.view.reached import fraction as fraction_of
-from engine.view.schedule import Planned, left_s, planned
-from engine.view.starting import booting, waiting
+from engine.view.phase import booting, waiting
+from engine.view.progress import SETTLED_S, agreement
+from engine.view.progress import fraction as fraction_of
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import ViewState, machine

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.core.totals import ROLE_ORDER, role_place
 from engine.journal.rows import ProbeFrame, StepRow
+from engine.journal.totals import ROLE_ORDER, role_place
 from engine.view.envelope import columns_of
 from engine.view.step_series import SECOND_NS, is_sliver
 

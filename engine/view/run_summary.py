@@ -15,14 +15,14 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest, workload_title
-from engine.core.totals import sla
 from engine.journal import outcome
 from engine.journal.housekeeping import read_tags
-from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, StepRow
+from engine.journal.run_lock import is_locked
 from engine.journal.runs import runs_in
+from engine.journal.totals import sla
 from engine.view.events import incidents_of
 from engine.view.step_series import SECOND_NS
 

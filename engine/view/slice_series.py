@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from engine.core.slices import TURNS, half_width_at_every_moment, log_ratio, ratio_of
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow, StepRow
+from engine.results.slice_ratio import TURNS, half_width_at_every_moment, log_ratio, ratio_of
 from engine.view.step_series import SECOND_NS, Series
 from workloads.base import COUNTED_IN_ROWS
 

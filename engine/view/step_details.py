@@ -11,7 +11,7 @@ from functools import cache
 from math import log2
 from typing import Any, NamedTuple
 
-from engine.host.counters import CPU_COLUMNS
+from engine.host.machine_counters import CPU_COLUMNS
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow
 from engine.view.step_series import SECOND_NS, Series, is_sliver

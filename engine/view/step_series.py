@@ -12,9 +12,9 @@ from itertools import groupby
 from operator import attrgetter, mul
 from statistics import median
 
-from engine.core.totals import progress
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Count, EventRow, RoleRow, StepRow
+from engine.journal.totals import progress
 
 SECOND_NS = 1_000_000_000
 SLIVER = 0.5  # of the interval before it, or of a second

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core.model import Cell
-from engine.core.totals import progress, role_place
-from engine.host.counters import CPU_COLUMNS
+from engine.host.machine_counters import CPU_COLUMNS
 from engine.journal.reader import service_counts
 from engine.journal.rows import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow
-from engine.view.abreast import Abreast
+from engine.journal.totals import progress, role_place
 from engine.view.events import incidents_of, lasts
+from engine.view.interleaved_step import Abreast
 from engine.view.step_series import SECOND_NS, StepSeries
 from workloads import histogram
 

@@ -6,7 +6,7 @@
 #              `tarball` is null for a prebuilt, else { name, hash, path } of the source in the store; `drv` is the
 #              derivation and `out` what it makes, so that a server can be realised with nothing but the store
 #   recipes    [ { major, drv } … ], JSON-able: the derivation to make servers of that major and later ones from a source
-#              tree with, which it lacks: see engine/postgres/derivation.py
+#              tree with, which it lacks: see engine/builds/derivation.py
 {
   lib,
   callPackage,

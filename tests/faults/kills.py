@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.totals import StepTotals
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import is_locked
+from engine.journal.totals import StepTotals
 from tests.faults.call import Case
 from tests.support.benchcall import Bench, processes_of
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.cli.start import STOPPED
+from engine.run.stop import STOPPED
 from tests.support.smalltree import commit, git
 
 COUNT, BROKEN = 30, 2

@@ -26,12 +26,10 @@ from typing import Literal
 
 import psycopg
 
+from engine.builds import resolve
 from engine.host import environment
 from engine.host.procfs import children
-from engine.postgres import (
-    builds,
-    configs,
-)
+from engine.postgres import configs
 from engine.postgres.server import Server
 from tests.support.steprun import cpu_s, run_step
 from workloads import seeds
@@ -275,7 +273,7 @@ def main() -> int:
     arguments.add_argument("--seconds", type=float, default=3)
     arguments.add_argument("--rounds", type=int, default=3)
     options = arguments.parse_args()
-    build = builds.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
+    build = resolve.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
     (spec,) = configs.resolve(["cx9a2_c8r32"])
     config = configs.apply(spec, build, environment.machine(Path("/tmp")), configs.overrides(SETTINGS))
     steps = plan_steps(

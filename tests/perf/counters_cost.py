@@ -23,11 +23,11 @@ from typing import NamedTuple
 import psycopg
 
 from engine.analysis.statistics import paired_interval
+from engine.builds import resolve
 from engine.core.model import Config
 from engine.host import perf
 from engine.host.procfs import TaskReader
 from engine.observe.step_counters import StepCounters, lacking, server_roles
-from engine.postgres import builds
 from engine.postgres.server import Server
 
 SETTINGS = (("shared_buffers", "64MB"), ("fsync", "off"), ("autovacuum", "off"))
@@ -113,7 +113,7 @@ def main() -> int:
         sys.exit("PGBED_SERVERS is not set: it names a folder of LABEL -> PostgreSQL install")
     program = perf.find()
     lack = "" if options.perf else lacking(program)
-    build = builds.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
+    build = resolve.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
     with tempfile.TemporaryDirectory(prefix="pgbed-counters-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         with Server(build, Config("cost", SETTINGS, "tests.perf"), Path(folder)) as server:

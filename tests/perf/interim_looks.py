@@ -6,7 +6,7 @@ A comparison of one step or ten is judged; while a step is not known, as many pa
 pairs are judged again, up to four times in all. Printed are, for several numbers of first pairs and amounts of noise,
 
 - how often any of these analyses calls two equal servers different, at the levels that analyses share
-  (`engine.analysis.interim`) and, for contrast, each time at 5 %;
+  (`engine.analysis.alpha_spending`) and, for contrast, each time at 5 %;
 - how often any calls a step the same that differs by exactly the margin;
 - how often the pairs that were advised settled the step that they were advised for.
 
@@ -22,10 +22,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.analysis.interim import FIRST
+from engine.analysis.alpha_spending import FIRST
 from engine.analysis.statistics import Judgement, holm_levels, judge, p_value, same_p_value, spent_level
-from engine.core.comparison import CHANGED
 from engine.core.model import LEVEL
+from engine.results.comparison import CHANGED
 
 SEED = 20261124
 MARGIN = 0.02

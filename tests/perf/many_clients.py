@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from engine.builds import resolve
 from engine.core.model import Config
-from engine.postgres import builds
 from engine.postgres.server import DATABASE, Server
 from tests.support.steprun import cpu_s, run_step, running
 from workloads.insert.options import Options
@@ -60,7 +60,7 @@ def sizes(pid: int) -> tuple[float, float]:
 def main() -> int:
     clients = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     name = sys.argv[2] if len(sys.argv) > 2 else "qr100"
-    (build,) = builds.resolve([os.environ.get("PGBED_PG", "16.3")], print)
+    (build,) = resolve.resolve([os.environ.get("PGBED_PG", "16.3")], print)
     needed = max(s.connections for s in WORKLOAD.steps(WORKLOAD.plan(Options(clients=clients)).record)) + 20
     settings = (("max_connections", str(needed)), ("shared_buffers", "128MB"), ("fsync", "off"))
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:

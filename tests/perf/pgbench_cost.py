@@ -29,16 +29,17 @@ from statistics import mean, stdev
 import psycopg
 from scipy.stats import t as student
 
+from engine.builds import resolve
 from engine.core.model import Config
 from engine.host.procfs import TaskReader
-from engine.postgres import builds, pgstat
+from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import DATABASE, Server
 from workloads.page import Page
 from workloads.pgbench import command, summary
-from workloads.pgbench.counting import Counting
 from workloads.pgbench.log import parse
+from workloads.pgbench.log_counts import Counting
 from workloads.pgbench.options import Options
 from workloads.pgbench.program import APPLICATION, Pgbench
 from workloads.pgbench.scripts import Script
@@ -160,7 +161,7 @@ def main() -> int:
     arguments.add_argument("--seconds", type=float, default=3)
     arguments.add_argument("--rounds", type=int, default=5)
     options = arguments.parse_args()
-    build = builds.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
+    build = resolve.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
     folder = Path(tempfile.mkdtemp(prefix="pgbed-cost-", dir="/tmp"))
     folder.chmod(0o777)
     good = True

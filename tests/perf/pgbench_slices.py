@@ -31,17 +31,18 @@ from pathlib import Path
 import msgspec
 import psycopg
 
+from engine.builds import resolve
 from engine.core.model import Config, Subject
 from engine.host.account import unprivileged
 from engine.host.procfs import TaskReader
-from engine.plan.slices import SliceSeed
-from engine.postgres import builds, pgstat
+from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import DATABASE, Server
-from engine.run.abreast import conducting
-from engine.run.conductor import Orders
-from engine.run.driven import Side
+from engine.run.interleaved_cells import conducting
+from engine.slices.block_order import SliceSeed
+from engine.slices.conductor import Orders
+from engine.slices.sliced_server import Side
 from tests.perf.pgbench_cost import GOAL, interval
 from workloads import gate, turns
 from workloads.page import Control, Page, State, Word
@@ -243,7 +244,7 @@ def main() -> int:
     parser.add_argument("--log-every", type=int)
     asked = parser.parse_args()
     counts = [int(each) for each in asked.clients.split(",")]
-    build = builds.local_build(asked.server, Path(os.environ["PGBED_SERVERS"]) / asked.server)
+    build = resolve.local_build(asked.server, Path(os.environ["PGBED_SERVERS"]) / asked.server)
     good = True
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgbed-cost-", dir="/tmp")))

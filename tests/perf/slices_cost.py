@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from engine.plan.slices import SliceSeed
-from engine.postgres import builds
+from engine.builds import resolve
 from engine.postgres.server import Server
+from engine.slices.block_order import SliceSeed
 from tests.perf.counted_readings import readings
 from tests.support.abreast import Abreast, driven, query_step, servers_up
 from tests.support.steprun import cpu_s
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    build = builds.local_build(asked.build, Path(os.environ["PGBED_SERVERS"]) / asked.build)
+    build = resolve.local_build(asked.build, Path(os.environ["PGBED_SERVERS"]) / asked.build)
     look, reading, wait = look_ns(), reading_ns(), wait_ns()
     with servers_up([build, build], asked.rows) as servers:
         counted = readings_per_statement(servers, asked)

@@ -34,20 +34,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from engine.analysis.slices import (
-    Slices,
-    log_ratio,
-    narrow_enough,
-    own_ratio,
-    pooled,
-    self_check,
-    typical,
-)
+from engine.analysis.slice_estimates import Slices, log_ratio, narrow_enough, own_ratio, pooled, self_check, typical
 from engine.analysis.statistics import ALPHA, Estimate, holm_levels, judge, p_value, paired_interval
-from engine.core.comparison import CHANGED
 from engine.core.model import Subject
-from engine.core.slices import MIN_BLOCKS, LogRatio, half_width_at_every_moment
-from engine.plan.slices import SliceSeed, blocks
+from engine.results.comparison import CHANGED
+from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
+from engine.slices.block_order import SliceSeed, blocks
 
 SEED = 20240529
 GRID_S = 0.005

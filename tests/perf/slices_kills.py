@@ -29,8 +29,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import is_locked
 from tests.faults.kills import awaited, finished, left_behind, lost, resumed, segments
 from tests.support.benchcall import Bench, conductor_of, stopped
 
@@ -145,7 +145,7 @@ class Campaign:
 def _lives(pid: int) -> bool:
     with suppress(OSError):
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return b"engine.run.conductor" in line or b"pgbench" in line
+        return b"engine.slices.conductor" in line or b"pgbench" in line
     return False
 
 

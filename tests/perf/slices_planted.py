@@ -37,13 +37,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
-from engine.analysis.sliced import PARTS
-from engine.analysis.slices import pooled, self_check
+from engine.analysis.slice_estimates import pooled, self_check
+from engine.analysis.slice_verdicts import PARTS
 from engine.analysis.statistics import holm_levels, judge, p_value
-from engine.core.comparison import CHANGED, CPU, RATE
+from engine.builds import resolve
 from engine.core.model import Build
-from engine.plan.slices import SliceSeed
-from engine.postgres import builds
+from engine.results.comparison import CHANGED, CPU, RATE
+from engine.slices.block_order import SliceSeed
 from tests.support.abreast import (
     NORMAL_95,
     Abreast,
@@ -252,7 +252,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    build = builds.local_build(asked.build, Path(os.environ["PGBED_SERVERS"]) / asked.build)
+    build = resolve.local_build(asked.build, Path(os.environ["PGBED_SERVERS"]) / asked.build)
     began, good = time.monotonic(), True
     with closing(fresh_pairs(build, asked.rows, asked.seed)) as pairs:
         if asked.trials:

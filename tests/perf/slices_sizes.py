@@ -24,13 +24,13 @@ from statistics import fmean, stdev
 
 from scipy import special
 
-from engine.analysis.sliced import PARTS
-from engine.analysis.slices import self_check
-from engine.core.comparison import RATE
-from engine.core.slices import LogRatio
-from engine.plan.slices import SliceSeed
-from engine.postgres import builds
+from engine.analysis.slice_estimates import self_check
+from engine.analysis.slice_verdicts import PARTS
+from engine.builds import resolve
 from engine.postgres.server import Server
+from engine.results.comparison import RATE
+from engine.results.slice_ratio import LogRatio
+from engine.slices.block_order import SliceSeed
 from tests.support.abreast import (
     NORMAL_95,
     Block,
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    pair = [builds.local_build(label, Path(os.environ["PGBED_SERVERS"]) / label) for label in asked.builds]
+    pair = [resolve.local_build(label, Path(os.environ["PGBED_SERVERS"]) / label) for label in asked.builds]
     chance, step = random.Random(asked.seed), query_step(asked.rows, asked.step)
     blocks: dict[float, list[Block]] = {length: [] for length in LENGTHS_MS}
     unsliced: list[float] = []

@@ -23,12 +23,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.analysis.sliced import PARTS
-from engine.analysis.slices import self_check, typical
-from engine.core.comparison import RATE
-from engine.core.slices import LogRatio
-from engine.plan.slices import SliceSeed
-from engine.postgres import builds
+from engine.analysis.slice_estimates import self_check, typical
+from engine.analysis.slice_verdicts import PARTS
+from engine.builds import resolve
+from engine.results.comparison import RATE
+from engine.results.slice_ratio import LogRatio
+from engine.slices.block_order import SliceSeed
 from tests.support.abreast import (
     Abreast,
     Block,
@@ -99,7 +99,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    build = builds.local_build(asked.build, Path(os.environ["PGBED_SERVERS"]) / asked.build)
+    build = resolve.local_build(asked.build, Path(os.environ["PGBED_SERVERS"]) / asked.build)
     chance, found = random.Random(asked.seed), {True: list[Block](), False: list[Block]()}
     with (
         servers_up([build, build], asked.rows) as servers,

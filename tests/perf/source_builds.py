@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from engine.postgres import from_source
+from engine.builds import from_source
 
 
 def main(tree: Path) -> None:

@@ -24,9 +24,9 @@ import sys
 
 from engine.analysis.change_points import LEVEL, levels
 from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, scatter
-from engine.core.comparison import CHANGED
 from engine.core.model import Subject
 from engine.plan.schedule import interleave
+from engine.results.comparison import CHANGED
 
 SEED = 20240529
 MARGIN = 0.02

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from statistics import fmean, stdev
 
-from engine.analysis.results import load
+from engine.analysis.run_results import load
 
 STOPS = ("busy", "none")
 SMALL = ("--rows", "400000", "--steps", "l.i0,l.x", "--set", "autovacuum_naptime=1s")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from engine.analysis import metrics
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from engine.report.export import export
 from engine.report.render import print_comparison, to_json
 from engine.tracing import planstats, selection

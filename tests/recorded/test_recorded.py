@@ -20,11 +20,11 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
-from engine.analysis.comparison import compare
-from engine.core.comparison import Comparison
+from engine.analysis.compare import compare
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.report import export, parquet, render
+from engine.results.comparison import Comparison
 from probes import buckets
 
 HERE = Path(__file__).parent

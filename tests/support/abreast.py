@@ -15,17 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.analysis.slices import Slices, log_ratio, own_ratio
+from engine.analysis.slice_estimates import Slices, log_ratio, own_ratio
 from engine.core.model import Build, Subject
-from engine.core.slices import LogRatio
 from engine.host import environment
 from engine.host.account import unprivileged
-from engine.plan.slices import SliceSeed
 from engine.postgres import configs
 from engine.postgres.server import Server
-from engine.run.abreast import Conducting, conducting
-from engine.run.conductor import Orders, Slice
-from engine.run.driven import Side
+from engine.results.slice_ratio import LogRatio
+from engine.run.interleaved_cells import Conducting, conducting
+from engine.slices.block_order import SliceSeed
+from engine.slices.conductor import Orders, Slice
+from engine.slices.sliced_server import Side
 from tests.support.steprun import StepRun, run_step, running
 from workloads.insert import maintenance
 from workloads.insert.options import Options
@@ -148,7 +148,7 @@ def whole_blocks(slices: Sequence[Slice]) -> list[Block]:
 
 
 def sides_of(blocks: Sequence[Block], parts: tuple[str, str]) -> list[Slices]:
-    """Both servers' numerators and denominators: `engine.analysis.sliced.PARTS` names them."""
+    """Both servers' numerators and denominators: `engine.analysis.slice_verdicts.PARTS` names them."""
     return [
         Slices(
             *(

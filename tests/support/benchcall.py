@@ -16,9 +16,9 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EventRow, StepRow
+from engine.journal.run_lock import is_locked
 from engine.postgres.server import SUPERUSER
 from tests.support import warm
 
@@ -180,7 +180,7 @@ def conductor_of(engine: int) -> list[int]:
     with suppress(OSError):
         for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split():
             with suppress(OSError):
-                if b"engine.run.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"engine.slices.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(int(pid))
     return found
 

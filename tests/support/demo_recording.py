@@ -29,10 +29,10 @@ from typing import Any
 
 import psycopg
 
-from engine.journal.packed import pack
+from engine.builds.from_source import build_revision
+from engine.journal.archive import pack
 from engine.journal.reader import FAR_NS, JournalReader
 from engine.journal.rows import Attempt, StepRow
-from engine.postgres.from_source import build_revision
 from engine.postgres.server import SUPERUSER
 from engine.view.events import incident_words, stall_seconds
 from tests.support.benchcall import Bench, wait_for

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.model import Build, Cell, Config, Manifest, config_key
-from engine.core.totals import RoleTotals, StepTotals
 from engine.journal.rows import ProbeFrame, RoleSecond, SliceRow, WaitSecond
+from engine.journal.totals import RoleTotals, StepTotals
 from engine.journal.writer import JournalWriter, create_run
 from engine.observe.stalls import Stall, StallRule
 from engine.plan.schedule import interleave, subjects

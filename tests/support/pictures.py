@@ -21,7 +21,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from engine.cli.demo import RECORDING
-from engine.journal.packed import unpack
+from engine.journal.archive import unpack
 from tui.app import Bench
 from tui.demo.minute import QUERIES, stalled
 from tui.glyphs import SETS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from tests.support.made_run import SECOND_NS, make_run
 
 STEP = "l.x"

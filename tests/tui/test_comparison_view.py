@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.analysis.comparison import compare
-from engine.core.comparison import SIGNS, Comparison, Ratio, Spread
-from engine.core.comparison import ComparedSubject as Subject
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.record import converted
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import tables
 from engine.report.render import to_json
 from engine.report.section import ARROWS, Notes
+from engine.results.comparison import SIGNS, Comparison, Ratio, Spread
+from engine.results.comparison import ComparedSubject as Subject
 from tests.support.made_run import SECOND_NS, make_run
 from tui.compare import cells_view
 from tui.compare import details as comparison_view

@@ -17,8 +17,8 @@ from textual.pilot import Pilot
 
 from engine.core.errors import UserError
 from engine.core.model import SCHEMA
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import is_locked
 from engine.journal.writer import create_run
 from engine.view.player import Player
 from tests.support.aftermath import contents, text

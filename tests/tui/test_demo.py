@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.journal.packed import unpack
+from engine.journal.archive import unpack
 from engine.view.events import cause, main_stall, stall_seconds
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from engine.core.request import Request
+from engine.plan.request import Request
 from tests.support.driving import drive
 from tests.support.driving_history import until
 from tui import keys

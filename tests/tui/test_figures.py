@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.core.totals import sla
 from engine.journal.reader import JournalReader
+from engine.journal.totals import sla
 from engine.observe.stall_snapshot import StallSnapshot
 from engine.postgres.activity import Doing
 from engine.view.events import event_words

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.flame import FlameGraph, Sampled
+from engine.results.flame import FlameGraph, Sampled
 from tests.tui.test_comparison_view import texts
 from tui.flame import text, tree
 from tui.glyphs import SETS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.cell_step import SLA, STALLS
-from engine.core.comparison import Comparison, Ratio
+from engine.results.cell_step import SLA, STALLS
+from engine.results.comparison import Comparison, Ratio
 from tests.tui.test_comparison_view import made, texts
 from tui.compare import drawn, forest
 from tui.compare.details import explained, further_dots

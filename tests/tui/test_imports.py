@@ -40,7 +40,7 @@ def test_live_loads_no_other_screen_and_nothing_heavy(tmp_path: Path) -> None:
     assert screens_of(modules) == {"live"}
     assert not {name for name in modules if name.split(".")[0] in HEAVY}
     assert not {name for name in modules if name.split(".")[0] == "probes"}
-    assert "engine.core.comparison" not in modules, "a twentieth of the time to the first paint"
+    assert "engine.results.comparison" not in modules, "a twentieth of the time to the first paint"
 
 
 def test_the_interface_starts_without_what_it_does_not_use(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_commands_that_open_the_interface_load_nothing_heavy(tmp_path: Path,
     assert not modules & {
         "engine.plan.prepare",
         "engine.postgres.server",
-        "engine.analysis.comparison",
+        "engine.analysis.compare",
         "engine.tracing.selection",
     }
 
@@ -104,5 +104,5 @@ def test_the_list_of_commands_loads_none_of_them(tmp_path: Path) -> None:
 
 
 def test_what_waits_for_an_engine_to_end_loads_nothing_heavy(tmp_path: Path) -> None:
-    modules = loaded_by("import engine.run.reaper, engine.run.conductor", tmp_path)
+    modules = loaded_by("import engine.run.reaper, engine.slices.conductor", tmp_path)
     assert not {name for name in modules if name.split(".")[0] in HEAVY}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.cli.run import run, take
-from engine.core.command_line import arguments, command
 from engine.core.errors import UserError
-from engine.core.request import Request, refuse_password, request_of
 from engine.plan import planfile
+from engine.plan.command_line import arguments, command
+from engine.plan.request import Request, refuse_password, request_of
 from tui.glyphs import SETS
 from tui.launch import fields as launch_fields
 from tui.launch import items as launch_items

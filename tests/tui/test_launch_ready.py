@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from engine.core.errors import UserError
-from engine.core.request import Request, request_of
 from engine.plan import planfile
+from engine.plan.request import Request, request_of
 from tests.support.driving import place_of
 from tests.support.driving_launch import launched, settled, typed, until
 from tui.launch import items as launch_items

@@ -11,8 +11,8 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from engine.core.request import Request
 from engine.journal import runs
+from engine.plan.request import Request
 from tests.support.driving import check_screen, place_of, shown_keys
 from tests.support.driving_launch import launched, notice, settled, typed, until
 from tests.support.made_run import make_run

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.journal.rows import EventRow, ProbeFrame, StepRow
 from engine.view import probe_series
-from engine.view.probe_reading import Wanted, look
+from engine.view.probe_frames import Wanted, look
 from engine.view.probe_series import Column, ProbeSeries, Sums
 from probes import buckets
 from tests.support.driving_probes import NO_BTF, SECOND

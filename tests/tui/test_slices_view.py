@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide
+from engine.results.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide
 from tui.compare import slices_view
 from tui.glyphs import SETS, Glyphs
 from tui.marks import Line, width

@@ -17,8 +17,8 @@ from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import is_locked
 from engine.view.player import Player
 from tests.support.aftermath import contents, text
 from tests.support.driving import drive

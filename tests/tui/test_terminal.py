@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.model import Build
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import is_locked
 from tests.support.benchcall import WAITING, Bench, nothing_left, wait_for
 from tui.compare.table import ratio_text
 

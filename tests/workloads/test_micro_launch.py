@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from engine.builds import client_programs
 from engine.host.account import Account
 from engine.host.procfs import processes_in
-from engine.postgres import programs
 from engine.postgres.server import Server
 from tests.support.benchcall import wait_for
 from workloads.micro.options import Options
@@ -27,7 +27,7 @@ def test_what_a_started_server_does_after_it_was_timed_is_not_counted(
 ) -> None:
     """It has ended before anybody is told that the task is done, so that nobody has to come in time."""
     own, page = server(16), Page.create(1)
-    hyperfine = programs.find(("hyperfine",), (), lambda _: None, new_folder())["hyperfine"]["path"]
+    hyperfine = client_programs.find(("hyperfine",), (), lambda _: None, new_folder())["hyperfine"]["path"]
     kit = own.kit()
     spec = Spec(
         page_fd=page.fd,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from workloads.page import SERVICE_OFFSET, Page, Word
-from workloads.pgbench.counting import Counting
 from workloads.pgbench.log import Line
+from workloads.pgbench.log_counts import Counting
 
 MS = 1_000_000
 BEGAN_NS = 1000 * MS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from workloads.pgbench.ends import Ends
+from workloads.pgbench.completions import Ends
 
 S = 1_000_000_000
 BEGAN = 100 * S

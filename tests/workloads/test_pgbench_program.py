@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from workloads.page import Page
-from workloads.pgbench.counting import Counting
 from workloads.pgbench.launch import Step, first_backends
+from workloads.pgbench.log_counts import Counting
 from workloads.pgbench.options import Options
 from workloads.pgbench.program import PRINTED_MAX_BYTES, Pgbench
 from workloads.pgbench.spec import Spec

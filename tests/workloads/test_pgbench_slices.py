@@ -9,9 +9,9 @@ import pytest
 
 from workloads import turns
 from workloads.page import SERVICE_OFFSET, Page, Word
-from workloads.pgbench.counting import Counting, report
 from workloads.pgbench.log import Line
-from workloads.pgbench.slices import PATIENCE_NS, Slices
+from workloads.pgbench.log_counts import Counting, report
+from workloads.pgbench.slice_log import PATIENCE_NS, Slices
 
 MS = 1_000_000
 LENGTH, PAUSE = 50 * MS, 70 * MS

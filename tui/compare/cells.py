@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from textual.binding import Binding
 
-from engine.core.cell_step import CellStep
-from engine.core.comparison import ComparedSubject as Subject
-from engine.core.comparison import Comparison
+from engine.results.cell_step import CellStep
+from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
 from tui.compare import cells_view
 from tui.compare import details as comparison_view
 from tui.compare.overlay import OverlayScreen

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from engine.core.cell_step import SLA, CellStep, StallRecord
-from engine.core.comparison import RATE, TIME, Comparison
-from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
+from engine.results.cell_step import SLA, CellStep, StallRecord
+from engine.results.comparison import RATE, TIME, Comparison
+from engine.results.comparison import ComparedSubject as Subject
 from tui.compare.details import judged_by
 from tui.compare.table import Row, ratio_text
 from tui.glyphs import Glyphs

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engine.core.cell_step import SLA, STALLS, CellStep
-from engine.core.comparison import HEADLINES, Comparison, Ratio
-from engine.core.comparison import ComparedSubject as Subject
+from engine.results.cell_step import SLA, STALLS, CellStep
+from engine.results.comparison import HEADLINES, Comparison, Ratio
+from engine.results.comparison import ComparedSubject as Subject
 from tui.compare.dots import DotRow, strips
 from tui.compare.table import (
     MARKS,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.core.cell_step import SLA, STALLS
-from engine.core.comparison import ComparedSubject as Subject
-from engine.core.comparison import Comparison, Ratio
+from engine.results.cell_step import SLA, STALLS
+from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison, Ratio
 from tui.compare import forest
 from tui.compare.table import (
     BASE_CELLS,

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.core.comparison import Ratio
 from engine.core.format import three
+from engine.results.comparison import Ratio
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, joined, line
 

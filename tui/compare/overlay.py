@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from textual.binding import Binding
 
-from engine.core.cell_step import CellStep
-from engine.core.comparison import Comparison
 from engine.core.errors import UserError
 from engine.core.format import short
+from engine.results.cell_step import CellStep
+from engine.results.comparison import Comparison
 from engine.view.player import legible
 from tui.compare.aligned import TIME, WORK, Recorded, Track, kinds, recorded, track
 from tui.compare.overlaid import overlay, ribbon, scale

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from textual.binding import Binding
 
-from engine.core.comparison import HEADLINES, Comparison
-from engine.core.comparison import ComparedSubject as Subject
 from engine.core.errors import UserError
 from engine.core.record import converted, visible_record
-from engine.view.measured import finished_cells, measured
+from engine.results.comparison import HEADLINES, Comparison
+from engine.results.comparison import ComparedSubject as Subject
+from engine.view.raw_ratios import finished_cells, measured
 from tui import bench
 from tui.compare import details as comparison_view
 from tui.compare import drawn, forest

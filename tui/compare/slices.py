@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from textual.binding import Binding
 
-from engine.core.comparison import ComparedSubject as Subject
-from engine.core.comparison import Comparison
 from engine.core.errors import UserError
 from engine.core.record import converted, visible_record
-from engine.core.sliced_step import SlicedPair, SlicedStep
+from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
+from engine.results.sliced_step import SlicedPair, SlicedStep
 from tui import bench
 from tui.compare import slices_view
 from tui.compare.details import rule

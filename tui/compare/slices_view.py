@@ -3,7 +3,7 @@
 from math import ceil, floor
 
 from engine.core.format import short, three
-from engine.core.sliced_step import SlicedCheck, SlicedPair
+from engine.results.sliced_step import SlicedCheck, SlicedPair
 from engine.view.envelope import columns_of, envelope
 from tui.compare.table import ratio_text
 from tui.glyphs import Glyphs

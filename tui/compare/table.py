@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core.cell_step import SLA, STALLS
-from engine.core.comparison import DELETE_PLAN, DURATIONS, FULL_RATE, HEADLINES, P99, RATE, TIME, Comparison, Ratio
-from engine.core.comparison import ComparedSubject as Subject
 from engine.core.format import duration, short
+from engine.results.cell_step import SLA, STALLS
+from engine.results.comparison import DELETE_PLAN, DURATIONS, FULL_RATE, HEADLINES, P99, RATE, TIME, Comparison, Ratio
+from engine.results.comparison import ComparedSubject as Subject
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit
 

@@ -1,7 +1,7 @@
 """What the figures of a comparison are, in a sentence each, shown below the one at the cursor."""
 
-from engine.core.cell_step import SLA, STALLS
-from engine.core.comparison import FULL_RATE, RATE, TIME, ComparedSubject, Comparison
+from engine.results.cell_step import SLA, STALLS
+from engine.results.comparison import FULL_RATE, RATE, TIME, ComparedSubject, Comparison
 from tui.compare.table import OPS, SHORT, Row
 
 # `{op}` is a row, a query or a transaction, whichever the step is counted in.

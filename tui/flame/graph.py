@@ -9,8 +9,8 @@ from textual import events
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.flame import FlameGraph
 from engine.core.record import converted, visible_record
+from engine.results.flame import FlameGraph
 from tui import bench
 from tui.flame import text, tree
 from tui.flame.tree import Box, Frame, Function, Side

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from engine.core.flame import FlameGraph
+from engine.results.flame import FlameGraph
 from tui.flame.tree import Box, Frame, Function, Side
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, joined, line

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.core.flame import FlameGraph
+from engine.results.flame import FlameGraph
 
 Side = Literal["base", "other"]
 MOST_FRAMES = 400  # of one stack; deeper ones are cut

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import Binding
 from textual.widget import Widget
 
-from engine.journal.lock import is_locked
+from engine.journal.run_lock import is_locked
 from engine.view.run_summary import CellStep, RunCache, RunSummary
 from tui.history import text as history_text
 from tui.history.finding import words

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.core.errors import UserError, unknown
-from engine.core.request import Request, loads_of
+from engine.plan.request import Request, loads_of
 from tui.launch.items import Choices, Item, Question
 from tui.launch.plan import repeats_of, steps_of, with_option, with_workload
 from workloads.names import UnknownName

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from engine.core.format import size
-from engine.core.request import Request, is_attached, name_of
+from engine.plan.request import Request, is_attached, name_of
 from tui.launch.plan import (
     steps_of,
     version_key,

@@ -12,10 +12,10 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widget import Widget
 
-from engine.core.command_line import arguments
 from engine.core.errors import UserError
-from engine.core.request import Request
 from engine.journal import runs
+from engine.plan.command_line import arguments
+from engine.plan.request import Request
 from tui import bench
 from tui.keys import key
 from tui.launch import fields as launch_fields

@@ -9,7 +9,7 @@ import tomli_w
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.core.request import Request
+from engine.plan.request import Request
 
 _VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
 

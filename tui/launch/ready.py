@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.core.request import Request, refuse_password, request_of
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
+from engine.plan.request import Request, refuse_password, request_of
 from tui.launch.items import Choices, Item, Question, Row
 from tui.launch.plan import version_key, with_build
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from msgspec import structs
 from textual.binding import Binding
 
-from engine.core.command_line import arguments
 from engine.core.errors import UserError
-from engine.core.request import name_of, refuse_password, request_of
 from engine.journal import runs
+from engine.plan.command_line import arguments
+from engine.plan.request import name_of, refuse_password, request_of
 from tui import bench
 from tui.keys import key
 from tui.launch import items as launch_items

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from engine.core.command_line import command
 from engine.core.format import size, span
 from engine.core.model import workload_title
-from engine.core.request import Request, name_of
+from engine.plan.command_line import command
+from engine.plan.request import Request, name_of
 from tui.glyphs import Glyphs
 from tui.launch.items import Choices, Item, unfinished
 from tui.launch.plan import repeats_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from engine.core.format import short
 from engine.journal.rows import EventRow
-from engine.view.abreast import Abreast
 from engine.view.envelope import columns_of
+from engine.view.interleaved_step import Abreast
 from engine.view.player import Player
 from engine.view.step_details import FIGURES, StepDetails
 from engine.view.step_series import SECOND_NS, Series

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.core.format import short, span
 from engine.core.model import Manifest, workload_title
-from engine.view.schedule import Planned
+from engine.view.eta import Planned
 from engine.view.step_details import FIGURES
 from engine.view.step_series import SECOND_NS, Series
 from engine.view.view_state import UNITS, ViewState

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.core.format import short, three
-from engine.core.totals import progress
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleRow, RoleSecond
+from engine.journal.totals import progress
 from engine.view.envelope import columns_of, envelope
 from engine.view.events import stall_seconds, stall_words, until_ns
 from engine.view.step_series import SECOND_NS

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from engine.core.format import clock, duration, short, span, three
 from engine.journal.rows import EventRow
-from engine.view.abreast import reach_words, so_far_words
 from engine.view.events import event_words, incident_words, lasts, length_words, roles_words
+from engine.view.interleaved_step import reach_words, so_far_words
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs

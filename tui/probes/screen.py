@@ -10,12 +10,12 @@ from textual import work
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.flame import FlameGraph
 from engine.core.record import converted, visible_record
-from engine.journal.lock import is_locked
 from engine.journal.rows import EventRow
+from engine.journal.run_lock import is_locked
+from engine.results.flame import FlameGraph
 from engine.view.player import legible
-from engine.view.probe_reading import SAMPLED, News, Place, Wanted, look
+from engine.view.probe_frames import SAMPLED, News, Place, Wanted, look
 from engine.view.probe_series import ProbeSeries, in_order
 from engine.view.step_series import SECOND_NS
 from tui import bench

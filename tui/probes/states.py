@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core.format import short
-from engine.core.totals import StepTotals
 from engine.journal.rows import EventRow, ProbeFrame
-from engine.view.probe_reading import SAMPLED
+from engine.journal.totals import StepTotals
+from engine.view.probe_frames import SAMPLED
 from engine.view.step_series import SECOND_NS
 
 AT_START = "planstats"  # part of the server's settings: cannot be switched

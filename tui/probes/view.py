@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.core.flame import FlameGraph
 from engine.core.format import clock, short
 from engine.journal.rows import EventRow
-from engine.view.probe_reading import Place
+from engine.results.flame import FlameGraph
+from engine.view.probe_frames import Place
 from engine.view.probe_series import ProbeSeries, Sums
 from engine.view.step_series import SECOND_NS
 from tui.flame import text as flame_text

@@ -4,8 +4,8 @@ from math import log
 
 from engine.core.format import clock, span
 from engine.journal.rows import EventRow, StepRow
-from engine.view.abreast import Abreast
 from engine.view.events import until_ns
+from engine.view.interleaved_step import Abreast
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tui.widgets.taken import Axis

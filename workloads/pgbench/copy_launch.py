@@ -27,11 +27,11 @@ from workloads.base import CLIENT_FOLDER
 from workloads.connection import execute, open_connection
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
-from workloads.pgbench.counting import Counting, report
-from workloads.pgbench.ends import Ends
+from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import Session, as_step, literal, make_schema
 from workloads.pgbench.launch import OFTEN_MS, serve
 from workloads.pgbench.log import parse
+from workloads.pgbench.log_counts import Counting, report
 from workloads.pgbench.options import CopyOptions, Options
 from workloads.pgbench.program import Failed, Pgbench
 from workloads.pgbench.scripts import Script

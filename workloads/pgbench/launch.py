@@ -31,13 +31,13 @@ from workloads.connection import SqlError, execute, open_connection
 from workloads.launcher import cancel
 from workloads.page import READ_OFFSET_NS, Control, Page, State, Word
 from workloads.pgbench import command, summary
-from workloads.pgbench.counting import Counting, Stops, report
-from workloads.pgbench.ends import Ends
+from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import initialize
 from workloads.pgbench.log import parse
+from workloads.pgbench.log_counts import Counting, Stops, report
 from workloads.pgbench.program import APPLICATION, Failed, Pgbench
 from workloads.pgbench.scripts import timed
-from workloads.pgbench.slices import Slices, logged_by_line
+from workloads.pgbench.slice_log import Slices, logged_by_line
 from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
 from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
 

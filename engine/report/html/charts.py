@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.sliced_step import sliced_step
-from engine.core.cell_step import CellStep
-from engine.core.comparison import INSTRUCTIONS, Comparison, Ratio, middle
+from engine.analysis.step_slices import sliced_step
 from engine.core.errors import UserError
-from engine.core.totals import role_place
-from engine.core.waits import KINDS, by_kind
+from engine.core.wait_kinds import KINDS, by_kind
 from engine.journal.rows import StepRow
+from engine.journal.totals import role_place
 from engine.report.html.series import BANDS, heat_of, marks, read_rates
-from engine.report.recorded import Recorded
+from engine.report.journals import Recorded
 from engine.report.tables import PER_OP
 from engine.report.wait_tables import mean_shares
+from engine.results.cell_step import CellStep
+from engine.results.comparison import INSTRUCTIONS, Comparison, Ratio, middle
 from engine.view.probe_series import add_pairs
 from engine.view.step_details import band_us
 from probes.table import BY_ID, PHASES

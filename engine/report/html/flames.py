@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import results, stack_changes
-from engine.core.comparison import Comparison
+from engine.analysis import run_results, stack_changes
 from engine.core.errors import UserError
-from engine.core.totals import role_place
+from engine.journal.totals import role_place
 from engine.report import flame
 from engine.report.flame import Node, Profile
+from engine.results.comparison import Comparison
 from engine.tracing import stacks
 
 LEAST = 0.002  # of all samples: what is narrower is left out, as it could not be seen
@@ -38,7 +38,7 @@ def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
 
 
 def _flames(comparison: Comparison, there: Any, offcpu: bool) -> Iterable[tuple[str, Iterable[dict[str, Any]]]]:
-    known = {run: results.load(run) for run in there}
+    known = {run: run_results.load(run) for run in there}
     for step in comparison.steps:
         connections = {role for cell in comparison.cells if cell.step == step for role in cell.roles}
         recorded = {role for files in there.values() for _, named, role in files if named == step}

@@ -21,7 +21,6 @@ from markupsafe import Markup
 from engine.analysis.cells import METRICS
 from engine.analysis.trend import Series
 from engine.analysis.trend_changes import FEWEST, levels
-from engine.core.comparison import RATE, Comparison, Ratio
 from engine.core.errors import UserError
 from engine.core.record import visible_record
 from engine.core.text import visible
@@ -29,11 +28,12 @@ from engine.core.version import version
 from engine.report import flame, origins, percentile_tables, render, statistics_tables
 from engine.report.html import flames
 from engine.report.html.charts import charts
+from engine.report.journals import Recorded
 from engine.report.origins import Origins
 from engine.report.policy import policy
-from engine.report.recorded import Recorded
 from engine.report.section import ARROWS, MARK, Notes, Section, bounds, ratio_text
 from engine.report.tables import value_text
+from engine.results.comparison import RATE, Comparison, Ratio
 
 LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
 LIBRARY = ("d3.min.js", "plot.umd.min.js")

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import UserError
-from engine.core.totals import role_place
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow
+from engine.journal.totals import role_place
 from engine.report.tables import LUMPED_ROLES
 from engine.view.events import event_words, until_ns
 from engine.view.step_details import band

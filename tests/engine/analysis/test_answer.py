@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from engine.report import render
 from engine.report.section import Notes
 from tests.support.made_run import ENVIRONMENT, make_run

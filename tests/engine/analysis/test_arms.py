@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.analysis import metrics
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from engine.report import render
 from engine.view.run_summary import read_run
 from tests.support.made_run import keep, made_role, made_totals, make_run

@@ -23,14 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.analysis.attribution import Parts, attribution, blocked, logs_of, parts_of
-from engine.analysis.comparison import compare, compared_cells
+from engine.analysis.compare import compare, compared_cells
 from engine.analysis.statistics import share_interval
-from engine.core.attribution import Attribution
-from engine.core.comparison import Comparison
 from engine.core.model import Build, Cell
-from engine.core.totals import StepTotals
-from engine.journal.lock import is_locked
+from engine.journal.run_lock import is_locked
+from engine.journal.totals import StepTotals
 from engine.report import render
+from engine.results.comparison import Comparison
+from engine.results.time_parts import Attribution
 from tests.support.benchcall import Bench, connect, nothing_left
 from tests.support.made_run import Change, make_run
 from tests.support.programs import compiler

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.comparison import compare
-from engine.core.comparison import Check
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
+from engine.results.comparison import Check
 from tests.support.made_run import ENVIRONMENT, made_slices, make_run
 
 

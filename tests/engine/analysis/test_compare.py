@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from engine.analysis import metrics
-from engine.analysis.comparison import compare
-from engine.core.comparison import Comparison, Ratio, Verdict
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Cell, Subject
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_csv, to_json
+from engine.results.comparison import Comparison, Ratio, Verdict
 from tests.support.made_run import ENVIRONMENT, SECOND_NS, keep, made_role, make_run
 
 CELL_KEYS = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from tests.support.benchcall import Bench
 from tests.support.made_run import make_run
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest

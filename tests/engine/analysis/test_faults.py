@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.analysis import faults
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from tests.support.made_run import make_run
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.analysis import metrics
 from engine.analysis.metrics import Second
-from engine.core.totals import StepTotals, ops, rows, sla
+from engine.journal.totals import StepTotals, ops, rows, sla
 from tests.support.made_run import SECOND_NS, made_role, made_totals
 
 LOAD = replace(made_totals("l.i0", "load", 100_000.0), seconds=20.0)  # 2M rows, 20 000 statements

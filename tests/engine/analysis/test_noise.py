@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from engine.analysis import noise
-from engine.analysis.results import load
+from engine.analysis.run_results import load
 from engine.core.model import Build, Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from tests.support.benchcall import Bench
 from tests.support.made_run import ENVIRONMENT, STEPS, make_run
 

@@ -10,12 +10,12 @@ from statistics import fmean, stdev
 import pytest
 
 from engine.analysis import verdicts
-from engine.analysis.comparison import compare, compared_cells
+from engine.analysis.compare import compare, compared_cells
 from engine.analysis.pooling import findings, over_machines
 from engine.analysis.statistics import paired_interval
-from engine.core.comparison import Ratio
 from engine.core.errors import UserError
 from engine.report.render import to_json, to_markdown
+from engine.results.comparison import Ratio
 from tests.support.made_run import ENVIRONMENT, make_run
 
 

@@ -13,10 +13,10 @@ import pytest
 from engine.analysis import probe_cost
 from engine.analysis.probe_cost import Cost
 from engine.cli.probes import _usual
-from engine.core.comparison import CPU, RATE
 from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.plan import planfile
+from engine.results.comparison import CPU, RATE
 from tests.support.benchcall import SMALL, Bench
 from workloads import workload
 from workloads.options import checked

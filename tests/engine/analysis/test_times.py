@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.analysis.noise import smallest_effects
-from engine.core.comparison import Comparison
 from engine.core.format import duration
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
 from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals
 from engine.report.render import to_csv, to_json, to_markdown
+from engine.results.comparison import Comparison
 from engine.view.run_summary import read_cells, read_run
 from tests.support.made_run import ENVIRONMENT, made_role, make_run
 from tui.compare import cells_view, details, table

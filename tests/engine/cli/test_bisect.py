@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from engine.builds import commit_log
 from engine.cli.main import main
-from engine.journal.lock import is_locked
-from engine.postgres import history
+from engine.journal.run_lock import is_locked
 from tests.support import slowtree, smalltree
 from tests.support.benchcall import Bench, wait_for
 from tests.support.realnix import wrapper_environment
@@ -94,16 +94,16 @@ def test_what_is_not_of_a_search_is_refused(repository: Path, words: tuple[str, 
     ],
 )
 def test_a_state_of_another_search_is_refused(repository: Path, tmp_path: Path, text: str, said: str) -> None:
-    from engine.cli import bisect_state
+    from engine.bisect import state
     from engine.core.errors import UserError
 
     (tmp_path / "bisect.json").write_text(text.replace("DIGEST", "digest"))
     with pytest.raises(UserError, match=said):
-        bisect_state.read(tmp_path / "bisect.json", "digest", {"a" * 40})
+        state.read(tmp_path / "bisect.json", "digest", {"a" * 40})
 
 
 def test_merges_are_one_change(repository: Path) -> None:
-    assert [commit.subject for commit in history.commits_between(repository, "main~2", "main")] == [
+    assert [commit.subject for commit in commit_log.commits_between(repository, "main~2", "main")] == [
         "Change 0", "Change 1", "Change 2",
     ]  # fmt: skip
 

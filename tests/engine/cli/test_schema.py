@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engine.analysis.comparison import compare
-from engine.analysis.sliced_step import sliced_step
+from engine.analysis.compare import compare
+from engine.analysis.step_slices import sliced_step
 from engine.cli.main import main
 from engine.core.model import SCHEMA
-from engine.report import slices
+from engine.report import slice_tables
 from engine.report.render import to_json
 from tests.support.made_run import made_slices, make_run
 
@@ -62,7 +62,7 @@ def test_what_is_written_is_as_the_schema_says(tmp_path: Path, name: str) -> Non
     sliced = make_run(tmp_path / "s", slices=lambda cell, step: made_slices(cell, step, {"16.3": 8e3, "17.0": 7e3}))
     written = {
         "compare": to_json(compare([run])),
-        "slices": slices.to_json(sliced_step([sliced], "qr100")),
+        "slices": slice_tables.to_json(sliced_step([sliced], "qr100")),
         "manifest": (run / "manifest.json").read_text(),
     }[name]
     schema = printed(name)

@@ -14,7 +14,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.host import block_device
 from engine.host.block_device import parsed, restore, restore_left, tuned
-from engine.host.counters import device_of
+from engine.host.machine_counters import device_of
 from engine.postgres import configs
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from engine.host import counters, environment
-from engine.host.counters import mount_of
+from engine.host import environment, machine_counters
 from engine.host.drift import GAUGES, SETTINGS, drift
+from engine.host.machine_counters import mount_of
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_rules_of_drift_name_keys_of_the_record(here: dict[str, Any]) -> None:
 
 def test_a_machine_that_tells_nothing_gives_nulls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environment, "_text", lambda path: None)
-    monkeypatch.setattr(counters, "MOUNTS", tmp_path / "nothing")
+    monkeypatch.setattr(machine_counters, "MOUNTS", tmp_path / "nothing")
     monkeypatch.setattr(environment, "CPU", tmp_path / "nothing")
     record = environment.record(tmp_path / "not" / "there")
     assert record["cpu"]["governor"] is record["cpu"]["boost"] is record["memory"]["total_bytes"] is None
@@ -168,10 +168,10 @@ def test_the_mount_on_top_is_the_one_that_holds_the_path(monkeypatch: pytest.Mon
         "2 1 8:2 / /a\\040b rw - xfs /dev/sdb1 rw,noquota\n"
         "3 2 0:9 / /a\\040b ro shared:1 - tmpfs none rw,size=1g\n"
     )
-    monkeypatch.setattr(counters, "MOUNTS", table)
+    monkeypatch.setattr(machine_counters, "MOUNTS", table)
     assert mount_of(Path("/a b/c")) == ("/a b", "tmpfs", "ro,rw,size=1g", "none")
     assert mount_of(Path("/ab")) == ("/", "ext4", "rw,relatime", "/dev/sda1")
-    monkeypatch.setattr(counters, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(machine_counters, "MOUNTS", tmp_path / "none")
     assert mount_of(Path("/")) is None
 
 

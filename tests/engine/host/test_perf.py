@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from engine.core.counters import IPC, EventCount, per_op
 from engine.core.errors import UserError
+from engine.core.perf_events import IPC, EventCount, per_op
 from engine.host import perf
 from engine.host.account import Account
 from engine.observe.step_counters import NO_PMU, StepCounters, believed, kernel_only, lacking, server_roles

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.host import counters, environment, procfs
+from engine.host import environment, machine_counters, procfs
 from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference
-from engine.postgres import processes
-from engine.postgres.processes import STARTING, UNSEEN, ServerProcesses, kind_of_title
+from engine.postgres import server_processes
 from engine.postgres.server import Server
+from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title
 
 Servers = Callable[[int | str], Server]
 SPIN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass"
@@ -259,11 +259,11 @@ def test_backends_that_live_between_two_samples_are_counted(server: Servers) -> 
     assert unseen["write_bytes"] < max(1, spent.write_bytes)
 
 
-@pytest.mark.parametrize("many", [processes.MANY, 0])
+@pytest.mark.parametrize("many", [server_processes.MANY, 0])
 def test_totals_never_go_back_while_backends_come_and_go(
     server: Servers, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "MANY", many)
+    monkeypatch.setattr(server_processes, "MANY", many)
     running, stop = server(17), threading.Event()
 
     def come_and_go() -> None:
@@ -291,7 +291,7 @@ def test_totals_never_go_back_while_backends_come_and_go(
 
 
 def test_host_counters_move_and_states_are_there() -> None:
-    with counters.Host(counters.device_of(Path("/"))) as machine:
+    with machine_counters.Host(machine_counters.device_of(Path("/"))) as machine:
         first = machine.host()
         with subprocess.Popen([sys.executable, "-c", SPIN.format(0.1)]) as process:
             process.wait()
@@ -321,7 +321,7 @@ def test_host_counters_move_and_states_are_there() -> None:
     ids=("before discards and flushes", "since Linux 5.5"),
 )
 def test_device_counters_of_old_and_new_kernels(text: bytes, flushes: int) -> None:
-    found = counters.parse_device(text)
+    found = machine_counters.parse_device(text)
     assert found["reads"] == 10 and found["read_kb"] == 400 and found["read_ns"] == 5_000_000
     assert found["writes"] == 20 and found["written_kb"] == 800 and found["write_ns"] == 7_000_000
     assert found["in_flight_now"] == 3 and found["io_ns"] == 9_000_000 and found["weighted_ns"] == 12_000_000
@@ -330,21 +330,21 @@ def test_device_counters_of_old_and_new_kernels(text: bytes, flushes: int) -> No
 
 def test_pressure_has_totals_in_ns() -> None:
     text = b"some avg10=0.00 avg60=0.08 avg300=0.21 total=3824448\nfull avg10=0.00 avg60=0.08 avg300=0.20 total=36\n"
-    assert counters.parse_pressure("io", text) == {
+    assert machine_counters.parse_pressure("io", text) == {
         "pressure_io_some_ns": 3_824_448_000,
         "pressure_io_full_ns": 36_000,
     }
-    assert counters.parse_pressure("cpu", text).keys() == {"pressure_cpu_some_ns"}
+    assert machine_counters.parse_pressure("cpu", text).keys() == {"pressure_cpu_some_ns"}
 
 
 def test_a_folder_in_memory_is_on_no_device() -> None:
-    assert counters.device_of(Path("/proc")) is None
-    with counters.Host(None) as machine:
+    assert machine_counters.device_of(Path("/proc")) is None
+    with machine_counters.Host(None) as machine:
         assert machine.device() == {}
 
 
 def test_the_device_of_a_file_is_a_whole_disk(tmp_path: Path) -> None:
-    name = counters.device_of(tmp_path)
+    name = machine_counters.device_of(tmp_path)
     if name is not None:  # a build sandbox may lie on tmpfs
         assert (Path("/sys/class/block") / name / "stat").exists()
         assert not (Path("/sys/class/block") / name / "partition").exists()

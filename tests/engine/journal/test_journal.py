@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from engine.core.errors import UserError
-from engine.core.totals import RoleTotals, StepTotals
-from engine.journal.lock import is_locked
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import ProbeFrame, RoleSecond, SliceRow, WaitSecond
+from engine.journal.run_lock import is_locked
+from engine.journal.totals import RoleTotals, StepTotals
 from engine.journal.writer import JournalWriter, create_run
 
 MANIFEST: dict[str, Any] = {"schema": [1, 0], "run": "r"}

@@ -15,7 +15,7 @@ from engine.journal.rows import RoleSecond
 from engine.observe.connections import Connections, Ticked
 from engine.observe.stalls import StallRule
 from engine.postgres.activity import Observed, Wait
-from engine.postgres.processes import ServerSample
+from engine.postgres.server_processes import ServerSample
 from workloads import histogram
 from workloads.base import Beside, Role, Step
 from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word

@@ -11,10 +11,10 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.core.request import Request
 from engine.journal.manifest import manifest_of
-from engine.plan import abreast
-from engine.plan.abreast import CannotBeSliced
+from engine.plan import interleaving
+from engine.plan.interleaving import CannotBeSliced
+from engine.plan.request import Request
 from tests.support.benchcall import Bench
 
 GB = 1 << 30
@@ -100,11 +100,11 @@ def test_a_plan_file_that_asks_for_free_placement_gets_cells(
 def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
     request = Request(builds=("a", "b", "c"), interleave="slices")
     settings = [{"shared_buffers": "1GB"}]
-    abreast.check_memory(settings, 3 * GB, request, 16 * GB)
+    interleaving.check_memory(settings, 3 * GB, request, 16 * GB)
     with pytest.raises(CannotBeSliced, match=r"3 servers with shared_buffers of 1 GB and 5 GB of data .* 2 would"):
-        abreast.check_memory(settings, 5 * GB, request, 16 * GB)
+        interleaving.check_memory(settings, 5 * GB, request, 16 * GB)
     with pytest.raises(UserError, match="use --interleave cells"):
-        abreast.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
+        interleaving.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
 
 
 def test_a_config_with_a_time_out_is_refused_by_its_name(

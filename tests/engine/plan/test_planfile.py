@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.core.request import Request
 from engine.journal.manifest import read_manifest
 from engine.plan import planfile
+from engine.plan.request import Request
 from engine.postgres import configs
 from tests.support.benchcall import SMALL, Bench
 

@@ -21,8 +21,8 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Config
 from engine.host.account import Account, unprivileged
 from engine.host.procfs import children, processes_in
+from engine.host.server_folders import SOCKET_PATH_MAX, ServerError
 from engine.postgres.cluster import kill_leftover, last_words, living_server
-from engine.postgres.places import SOCKET_PATH_MAX, ServerError
 from engine.postgres.server import Server, ignore_libpq_variables
 from tests.support.templates import by_itself
 

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import UserError
-from engine.core.flame import FlameGraph
 from engine.core.model import Cell, Subject
 from engine.core.record import converted
-from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
+from engine.journal.totals import StepTotals
 from engine.report import flame
 from engine.report.flame import Profile
 from engine.report.html.flames import functions
+from engine.results.flame import FlameGraph
 from engine.tracing import stacks
 from tests.support.benchcall import Bench
 from tests.support.browser import Browser

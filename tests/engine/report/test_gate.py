@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 
 from engine.cli.main import main
 from engine.core.model import Build, Cell
-from engine.core.tolerance import strictest, tolerances
-from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
+from engine.journal.totals import StepTotals
+from engine.plan.tolerance import strictest, tolerances
 from tests.support.benchcall import Bench
 from tests.support.made_run import ENVIRONMENT, make_run
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.cli.main import main
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
-from engine.journal.packed import unpack
+from engine.journal.archive import unpack
+from engine.journal.totals import StepTotals
 from engine.report import mail
 from engine.report.section import bounds, ratio_text
 from tests.support.made_run import make_run

@@ -11,16 +11,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from engine.analysis.comparison import compare
-from engine.core.comparison import Comparison
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow, RoleSecond
+from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import export, render, tables
 from engine.report.section import Notes, number
+from engine.results.comparison import Comparison
 from tests.support.made_run import SECOND_NS, make_run
 from workloads.histogram import REFERENCE_BUCKETS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.report import export, render
 from engine.report.time_tables import COLUMNS, ROWS, chart
 from tests.support.made_run import make_run

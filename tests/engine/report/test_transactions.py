@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
+from engine.journal.totals import StepTotals
 from engine.report import render
 from tests.support.made_run import make_run
 from workloads.page import Page
-from workloads.pgbench.counting import Counting, Stops, report
+from workloads.pgbench.log_counts import Counting, Stops, report
 
 STATEMENTS = [
     {"script": 1, "statement": "UPDATE t SET", "mean_ms": 2.0, "stop_ms": 0.03},

@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 import pytest
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Build, Config
-from engine.core.request import request_of
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
+from engine.journal.run_lock import is_locked
 from engine.plan.prepare import prepare
+from engine.plan.request import request_of
 from engine.postgres.server import Server
 from engine.report.render import to_json
 from engine.view.player import Player

@@ -12,19 +12,19 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from engine.analysis.comparison import compare
-from engine.core.comparison import INSTRUCTIONS
-from engine.core.counters import IPC, OBSERVER, EventCount
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Build, Cell
-from engine.core.request import request_of
-from engine.core.totals import StepTotals, ops
+from engine.core.perf_events import IPC, OBSERVER, EventCount
 from engine.host import perf
+from engine.journal.totals import StepTotals, ops
 from engine.observe.step_counters import NO_PMU, kernel_only, lacking
-from engine.plan import counting
+from engine.plan import counter_check
+from engine.plan.request import request_of
 from engine.report import export, parquet
 from engine.report.counter_tables import sections
 from engine.report.section import Notes
+from engine.results.comparison import INSTRUCTIONS
 from tests.support.benchcall import SECONDS, Bench, nothing_left, processes_of, wait_for
 from tests.support.made_run import make_run
 
@@ -78,7 +78,7 @@ def test_a_run_without_perf_says_so_and_goes_on(
     monkeypatch.delenv(perf.VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     request = request_of({"builds": [label], "counters": "auto"})
-    said = counting.prepare(request, print, tmp_path)
+    said = counter_check.prepare(request, print, tmp_path)
     assert said.record == {}
     lack = "no perf on PATH: install it (Debian: linux-perf), or name one in PGBED_PERF"
     assert said.notices == (f"no hardware counters: {lack}; the kernel's own counts are from /proc",)
@@ -88,8 +88,8 @@ def test_a_run_without_perf_says_so_and_goes_on(
         ({"counters": "hardware", "builds": ["a=host=/x"]}, "not of servers that are running already"),
     ):
         with pytest.raises(UserError, match=f"--counters hardware: {why}"):
-            counting.prepare(request_of({"builds": [label], **wanted}), print, tmp_path)
-    assert counting.prepare(request_of({"builds": [label]}), print, tmp_path) == counting.Perf()
+            counter_check.prepare(request_of({"builds": [label], **wanted}), print, tmp_path)
+    assert counter_check.prepare(request_of({"builds": [label]}), print, tmp_path) == counter_check.Perf()
 
 
 @pytest.fixture

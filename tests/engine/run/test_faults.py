@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.journal.lock import is_locked
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
+from engine.journal.run_lock import is_locked
 from engine.journal.runs import CONTROL
 from tests.support import templates
 from tests.support.benchcall import (
@@ -232,7 +232,7 @@ def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
 
 HOLD_THE_HOST = """
 import sys
-from engine.host.lock import exclusive_run
+from engine.host.host_lock import exclusive_run
 with exclusive_run(concurrent=True):  # or a real run holds it already
     print("held", flush=True)
     sys.stdin.read()

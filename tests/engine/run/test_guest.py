@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from engine.core.kernel import GuestMachine
-from engine.guest import closure, kernels, tools
+from engine.guest import kernels, store_image, tools
 from engine.guest.machine import Guest, Job
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
@@ -96,7 +96,7 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
     assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.kernels[0].release
     assert origin["environment"]["kernel"]["command_line"].startswith("console=ttyS0")
     told = ("accelerator", "cpus", "memory_mb", "disk", "share", "provenance", "label")
-    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", closure.share(), "distro", UNDER[0]]
+    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", store_image.share(), "distro", UNDER[0]]
     assert origin["guest"]["boot_s"] > 0 and "linux-image-6.1" in origin["guest"]["package"]
     for cell in manifest.cells:
         assert "pgbed: userland" in (run / "cells" / cell.id / "console.log").read_text(errors="replace")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.core.model import Build
-from engine.core.totals import StepTotals
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals
 from engine.view.player import Player
 from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
 from tui.live import text as live

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from engine.cli.runs import delete
-from engine.cli.start import STOPPED, _boots
+from engine.cli.start import _boots
 from engine.core.errors import UserError
 from engine.core.kernel import Kernel
 from engine.core.model import Build
@@ -32,6 +32,7 @@ from engine.journal.writer import JournalWriter, create_run
 from engine.run import reboot
 from engine.run.engine import Outcome
 from engine.run.reboot import TRIES, Boot, BootFor, Machine, Over, Planned, RunCell, State, decide, go_on
+from engine.run.stop import STOPPED
 from tests.support.benchcall import SMALL, Bench
 
 PLAN = tuple(Planned(f"{kernel}{number}", kernel, kernel, "#1") for number, kernel in enumerate("abba"))

@@ -11,11 +11,11 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.core.request import Request
 from engine.host.addresses import check_free, own_address
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.plan import routes
+from engine.plan.request import Request
 from engine.postgres.server import SUPERUSER
 from tests.support.benchcall import Bench, nothing_left, processes_of
 

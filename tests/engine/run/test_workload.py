@@ -14,10 +14,10 @@ import pytest
 import tomli_w
 from textual.pilot import Pilot
 
-from engine.core.command_line import command
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
+from engine.plan.command_line import command
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
 from tests.support.driving_launch import launched, settled
 from tui.launch import fields, items

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UserError
-from engine.core.totals import progress
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow
+from engine.journal.totals import progress
 from engine.view.events import event_words, incidents_of, stall_words
 from engine.view.player import SPEEDS, Player
 from engine.view.step_series import SECOND_NS

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
 from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS
 from tests.support.made_run import make_run

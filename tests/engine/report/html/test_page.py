@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engine.analysis.comparison import compare
+from engine.analysis.compare import compare
 from engine.cli.main import main
 from engine.core.model import Cell
-from engine.core.totals import StepTotals
-from engine.journal.packed import unpack
+from engine.journal.archive import unpack
 from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals
 from engine.report import flame, origins, render
 from engine.report.html import flames, page, series
-from engine.report.recorded import steps_of
+from engine.report.journals import steps_of
 from engine.report.section import Notes, bounds, number
 from engine.tracing import stacks
 from engine.view.step_series import StepSeries

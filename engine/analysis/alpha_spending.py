@@ -1,0 +1,81 @@
+"""The level of verdicts where the same pairs are judged more than once: interim analyses share the allowed error.
+
+Whoever reads "not known: 4 more pairs", measures these and judges all pairs together has looked twice. At the same
+level each time, two equal servers would be called different in more than 5 % of such comparisons (Armitage, McPherson
+and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each one that was added later
+half of what is left. A run that may end early (`--until-known`) divides its part among its own analyses.
+
+What an analysis may spend is turned into a level by the distribution of the sum of log ratios, a random walk whose
+time is the number of pairs, stopped where an earlier analysis would have named a difference (Lan and DeMets,
+Biometrika 70, 1983; the recursion is that of Armitage and others, Journal of the Royal Statistical Society A 132).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.analysis import statistics
+from engine.analysis.run_results import RunResult
+from engine.core.model import LEVEL, Manifest
+
+FIRST = 0.8 * LEVEL  # what the first run spends; it is judged at that, if nobody adds to it
+
+Analysis = tuple[int, float]  # the pairs so far, and the error that it spends
+
+
+def level(runs: Sequence[RunResult]) -> float:
+    """Level of verdicts on the pairs of these runs together.
+
+    Runs of which one began before another had ended were planned without its result, and are one analysis. So are the
+    blocks that a farm measured.
+    """
+    return statistics.spent_level(*_spent(runs)[0])
+
+
+def shrink(runs: Sequence[RunResult]) -> Callable[[int], float]:
+    """By what factor the level of these runs is smaller once another run adds so many pairs."""
+    done, left = _spent(runs)
+    now = statistics.spent_level(*done)
+    return lambda more: statistics.spent_level(*done, (done[-1][0] + more, left / 2)) / now
+
+
+def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
+    """The analyses so far, and what of the error is left for later ones."""
+    done: list[Analysis] = []
+    left, pairs = LEVEL, 0
+    for together in _batches(runs):
+        part = left / 2 if done else FIRST
+        left -= part
+        count = sum(run.whole_repeats for run in together)
+        done += [(pairs + own, share) for own, share in planned(together[0].manifest, count, part)]
+        pairs += count
+    return done, left
+
+
+def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysis]:
+    """Analyses of a run up to the one that it is at, or on its way to, after so many pairs; together they spend `part`.
+
+    Those before are at the pairs that were planned, the last at the pairs that there are.
+    """
+    parts = sum(look.level for look in manifest.looks)
+    done: list[Analysis] = []
+    for look in manifest.looks:
+        done.append((min(pairs, look.pairs), part * look.level / parts))
+        if pairs <= look.pairs:
+            return done
+    return [*done[:-1], (pairs, done[-1][1])] if done else [(pairs, part)]
+
+
+def _batches(runs: Sequence[RunResult]) -> list[list[RunResult]]:
+    """Runs in the order in which they began, those together that nobody could look at in between."""
+    found: list[list[RunResult]] = []
+    for run in sorted(runs, key=lambda run: run.span_ns):
+        overlaps = found and (
+            run.span_ns[0] <= max(other.span_ns[1] for other in found[-1])
+            or (run.sandboxed and all(other.sandboxed for other in found[-1]))
+        )
+        if overlaps:
+            found[-1].append(run)
+        else:
+            found.append([run])
+    return found

@@ -1,0 +1,153 @@
+"""Comparing the cells of one run or several: `engine.results.comparison.Comparison` is what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from engine.analysis import comparability, cpu_wait, publication
+from engine.analysis.answer import answer
+from engine.analysis.cells import ComparedCells
+from engine.analysis.run_results import CellResult, RunResult, load
+from engine.analysis.sweeps import findings, sweeps
+from engine.core.errors import UserError, unknown
+from engine.core.model import Subject, subject_names
+from engine.core.record import converted
+from engine.journal.totals import judged_by
+from engine.results.cell_step import CellStep
+from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
+
+
+def compare(paths: Sequence[Path], base: str | None = None, level: float | None = None) -> Comparison:
+    """Compares all finished cells of the runs with those of the base (default: the first run's).
+
+    `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
+    verdicts, where it is another because this is not the only look at these runs. Raises UserError
+    when a path is no run, when the runs have different workloads, and when there is no such base.
+    """
+    from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
+
+    cells = compared_cells(paths, base)
+    cells = cells if level is None else replace(cells, level=level)
+    ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
+    units = {
+        step.name: judged.unit
+        for cell in cells.cells
+        for step in cell.steps.values()
+        if (judged := judged_by(step.kind, step.totals)) is not None
+    }
+    swept, attributions = sweeps(cells, ratios, units), attribution.attributions(cells, ratios)
+    comparison = Comparison(
+        base=cells.names[cells.base],
+        runs=tuple(run.name for run in cells.runs),
+        margin=cells.margin,
+        subjects=tuple(ComparedSubject(name, **asdict(subject)) for subject, name in cells.names.items()),
+        steps=cells.steps,
+        metrics=cells.metrics,
+        cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
+        ratios=ratios,
+        left_out=tuple(_left_out(cells)),
+        findings=(
+            *verdicts.findings(cells, ratios, spreads),
+            *cpu_wait.why(cells, attributions),
+            *findings(swept),
+        ),
+        folders={run.name: str(run.path) for run in cells.runs},
+        pairs=max((ratio.pairs for ratio in ratios), default=0),
+        kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
+        workload=_workload(cells.runs[0]),
+        builds=tuple(RunBuild(run=run.name, **asdict(build)) for run in cells.runs for build in run.manifest.builds),
+        spreads=spreads,
+        answer=answer(cells, ratios),
+        design=cells.runs[0].manifest.design,
+        route=cells.runs[0].manifest.route.words,
+        units=units,
+        sweeps=swept,
+        attributions=attributions,
+        comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
+    )
+    return replace(comparison, published=publication.tables(comparison, cells.runs[0].manifest))
+
+
+def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:
+    """The finished cells of the runs, which are of one workload. Raises UserError as `compare` does."""
+    from engine.analysis import alpha_spending  # loads scipy
+
+    runs = tuple(load(path) for path in dict.fromkeys(path.resolve() for path in paths))
+    if not runs:
+        raise UserError("no run given: bench compare RUN…; `bench list runs` lists them")
+    names_of_runs = [run.name for run in runs]
+    if len(set(names_of_runs)) < len(runs):
+        raise UserError(f"the same run given twice ({', '.join(names_of_runs)}): copies are not independent samples")
+    comparability.check_workloads(runs)
+    if len({comparability.release_of(run) for run in runs}) > 1:  # kernels are compared, and all called `host`
+        runs = tuple(_with_kernel(run) for run in runs)
+    planned = [cell for run in runs for cell in run.cells]
+    names = subject_names(list(dict.fromkeys(cell.cell.subject for cell in planned)))
+    first = _base(base or runs[0].manifest.base, names)
+    return ComparedCells(
+        runs=runs,
+        base=first,
+        names={first: names[first]} | names,
+        steps=tuple(dict.fromkeys(step for cell in planned for step in cell.steps)),
+        cells=tuple(cell for cell in planned if cell.state == "finished"),
+        margin=runs[0].manifest.margin,
+        level=alpha_spending.level(runs),
+    )
+
+
+def _base(wanted: str, names: dict[Subject, str]) -> Subject:
+    def calls(subject: Subject) -> tuple[str, ...]:
+        both = f"{subject.build}/{subject.config}"
+        return (names[subject], subject.build, subject.config, both, subject.kernel, subject.workload)
+
+    # A full name wins over a label that several subjects share; of those the first planned is meant.
+    for place in range(6):
+        for subject in names:
+            if subject.arm == "" and calls(subject)[place] == wanted:
+                return subject
+    raise unknown("base", wanted, [name for subject, name in names.items() if subject.arm == ""])
+
+
+def _left_out(cells: ComparedCells) -> Iterable[LeftOutCell]:
+    for found in (found for run in cells.runs for found in run.cells if found.state != "finished"):
+        name = cells.names[found.cell.subject]
+        yield LeftOutCell(found.run, found.cell.id, name, found.cell.repeat, found.state, found.reason)
+
+
+def _with_kernel(run: RunResult) -> RunResult:
+    release = comparability.release_of(run)
+
+    def renamed(cell: CellResult) -> CellResult:
+        if cell.cell.subject.kernel != "host":
+            return cell
+        return replace(cell, cell=replace(cell.cell, subject=replace(cell.cell.subject, kernel=release)))
+
+    return replace(run, cells=tuple(renamed(cell) for cell in run.cells))
+
+
+def _workload(run: RunResult) -> WorkloadSummary:
+    workload = run.manifest.workload
+    found = converted(workload, WorkloadSummary, f"{run.path / 'manifest.json'}: workload")
+    found = replace(found, arms=tuple(run.manifest.arms))
+    return replace(found, non_default=comparability.of_workload(workload, "non_default", tuple[str, ...]))
+
+
+def _cell_steps(result: CellResult, names: dict[Subject, str]) -> Iterable[CellStep]:
+    cell, subject = result.cell, result.cell.subject
+    for step in result.steps.values():
+        yield CellStep(
+            run=result.run,
+            cell=cell.id,
+            ordinal=cell.ordinal,
+            subject=names[subject],
+            **asdict(subject),
+            repeat=cell.repeat,
+            step=step.name,
+            kind=step.kind,
+            **step.figures | {"probe_notes": tuple(step.figures["probe_notes"])},
+            stall_s=step.stall_s,
+            stalls=step.stalls,
+            slices=len(step.slices),
+        )

@@ -1,0 +1,81 @@
+"""What a look at a run that goes on finds: which steps are not known yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.results.comparison import MIN_PAIRS, RATE, Ratio
+
+if TYPE_CHECKING:
+    from engine.analysis.cells import ComparedCells
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look found: the steps that are not known yet, and others whose verdicts no more pairs will give.
+
+    `level` is that of the verdicts.
+    """
+
+    level: float
+    unknown: tuple[str, ...]
+    withheld: tuple[str, ...]
+
+
+def look(run: Path) -> Seen:
+    """The steps whose rates are inconclusive for a subject, judged by the pairs that there are.
+
+    A step with too few pairs to judge is not known, nor is one whose verdict is withheld by what may be otherwise in
+    later pairs: the machine changed in each so far, or slices strayed. One that is withheld for another reason, or has
+    no ratio, will not be known by more pairs either. Doubles of the base are never asked for.
+    """
+    from engine.analysis import verdicts  # loads scipy, between repeats only
+    from engine.analysis.compare import compared_cells
+
+    cells = compared_cells([run])
+    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.arm]
+    unknown = {
+        ratio.step
+        for ratio in rates
+        if ratio.verdict == "inconclusive"
+        or (ratio.verdict == "none" and 0 < ratio.pairs < MIN_PAIRS)
+        or (ratio.verdict == "withheld" and _for_now(cells, ratio))
+    }
+    withheld = {ratio.step for ratio in rates if ratio.verdict == "withheld"} - unknown
+    steps = dict.fromkeys(ratio.step for ratio in rates)
+    return Seen(
+        cells.level,
+        tuple(step for step in steps if step in unknown),
+        tuple(step for step in steps if step in withheld),
+    )
+
+
+def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
+    """Whether later pairs may well give the verdict that is withheld."""
+    from engine.analysis.comparability import steady
+    from engine.analysis.slice_verdicts import STRAYED
+
+    (subject,) = [subject for subject, name in cells.names.items() if name == ratio.subject]
+    pairs = cells.pairs(subject, ratio.step)
+    drifted = bool(pairs) and not steady(pairs, ratio.step)
+    return drifted or all(reason.startswith(STRAYED) for reason in ratio.reasons)
+
+
+def scatter_between(run: Path) -> float:
+    """The standard deviation of log ratios in slices from one pair of clusters to the next, by the pairs so far.
+
+    Of several subjects the smallest, and where there are too few pairs the least that was ever seen.
+    """
+    from engine.analysis.compare import compared_cells
+    from engine.analysis.slice_estimates import MIN_TAU, pooled
+    from engine.analysis.slice_verdicts import log_ratios, self_check, steps_of
+
+    cells, found = compared_cells([run]), []
+    for subject in (subject for subject in cells.others if not subject.arm):
+        steps = steps_of(cells, subject)
+        ratios = [log_ratios(pairs, step, RATE) for pairs, step in steps]
+        known = [pairs for pairs in ratios if len(pairs) >= MIN_PAIRS]
+        found.append(pooled(known, self_check(steps, RATE).inflation).tau if known else MIN_TAU)
+    return min(found, default=MIN_TAU)

@@ -1,0 +1,306 @@
+"""What slices show: servers up side by side and driven in turns, compared within a pair of clusters and between pairs.
+
+Level 1 is one step and metric of one pair: the ratio of totals over its blocks, with an error that knows that blocks
+are alike when they are near in time. Level 2 is the pairs of fresh clusters: their scatter is judged together with that
+of all other steps, because three pairs say little of it. Slices check themselves: a ratio whose truth is 1 is formed
+of each server's own. All ratios are other / base, in natural logs; a variance is in squares of those.
+
+Sources, besides those of `engine.results.slice_ratio`, which has the error of a ratio: Paule and Mandel 1982; moderated
+variances, Smyth 2004 (limma); how many of which level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on
+an `Estimate` are given by `engine.analysis.statistics.judge`, which loads scipy: import this late, too. How well
+promises are kept is simulated in tests/perf/slices_coverage.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, variance
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
+from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, log_of_totals, ratio_of, variance_of_mean
+
+BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
+TRIMMED = 0.2  # of the blocks, at each end
+SUSPECT, WITHHELD = 1.5, 2.0  # of the slices' check on themselves: a finding; no verdict
+MIN_TAU = 0.005  # clusters of one build were never seen to differ by certainly less
+MOST_PRIOR_DEGREES = 12.0
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """One server's slices in a step: arrays of shape (blocks, 2), its two turns of each block in order of time.
+
+    `numerators` are operations and `denominators` counted ns for a rate; CPU ns and operations for CPU per operation.
+    """
+
+    numerators: Floats
+    denominators: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """The trimmed mean of the blocks' log ratios, its variance, and how far the ratio of totals is from it.
+
+    `gap` is the log of the ratio of totals less this one, `gap_variance` the variance of that difference.
+    """
+
+    log_ratio: float
+    variance: float
+    gap: float
+    gap_variance: float
+
+    def has_rare_events(self, level: float = ALPHA, inflation: float = 1.0) -> bool:
+        """Whether the two differ by more than their joint error, so that what happens in few blocks makes a part of
+        the total (stalls): true by chance with the probability `level`; `inflation` is the self-check's.
+        """
+        return abs(self.gap) > _normal(1 - level) * math.sqrt(self.gap_variance * inflation)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """How much larger than promised the errors of ratios are whose truth is known: `f` is 1 where the promise is kept.
+
+    `ratios` is how many it rests on; with none, nothing is known and `f` is 1.
+    """
+
+    f: float
+    ratios: int
+
+    @property
+    def inflation(self) -> float:
+        """What all level-1 variances are to be multiplied by."""
+        return max(1.0, self.f**2)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a finding should say so."""
+        return self.f > SUSPECT
+
+    @property
+    def withheld(self) -> bool:
+        """Whether verdicts are to be withheld."""
+        return self.f > WITHHELD
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """Level 2, one step and metric: what `judge`, `p_value` and `paired_interval` take, and the error within a pair.
+
+    `within` is the level-1 standard error of one pair's log ratio, None where no pair has one. Never a verdict below
+    three pairs (`judge` sees to it); a single pair has `within` only.
+    """
+
+    estimate: Estimate
+    within: float | None
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean log ratio; of a single pair, that within it."""
+        return self.within if self.estimate.pairs == 1 else self.estimate.sd / math.sqrt(self.estimate.pairs)
+
+    @property
+    def holds_for(self) -> str:
+        """What the error speaks of, in words to follow a figure."""
+        return "for these two clusters" if self.estimate.pairs == 1 else "for these builds"
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """Level 2 of one metric: `tau` is the standard deviation of the log ratio from one pair of clusters to the next."""
+
+    tau: float
+    steps: tuple[StepEstimate, ...]
+
+
+def log_ratio(base: Slices, other: Slices) -> LogRatio:
+    """Level 1: the ratio of the totals, and the variance of its log. Raises ValueError where a total is not positive.
+
+    Fewer than `MIN_BLOCKS` blocks give no variance.
+    """
+    return _log_ratio(_by_block(base), _by_block(other))
+
+
+def typical(base: Slices, other: Slices) -> Typical | None:
+    """The trimmed mean of the blocks' log ratios; None where it rests on fewer than `MIN_BLOCKS` blocks.
+
+    Blocks in which a side counted nothing above and below the line are left out. Its variance is that of its influence
+    function (winsorised values / (1 - 2 x `TRIMMED`), Huber 1981), with the same regard to neighbours as the totals'.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        (base_x, base_y), (other_x, other_y) = _by_block(base), _by_block(other)
+        logs = np.log(other_x / other_y) - np.log(base_x / base_y)
+    known = ~np.isnan(logs)
+    logs = logs[known]
+    if len(logs) < MIN_BLOCKS:
+        return None
+    ordered = np.sort(logs)
+    cut = int(TRIMMED * len(logs))
+    kept = ordered[cut : len(logs) - cut]
+    middle = float(kept.mean())
+    if not math.isfinite(middle):
+        return None
+    winsorised = np.clip(logs, kept[0], kept[-1])
+    influence = (winsorised - winsorised.mean()) / (1 - 2 * TRIMMED)
+    totals = _influence((base_x, base_y), (other_x, other_y))[known]
+    gap = _total((base_x, base_y), (other_x, other_y)) - middle
+    gap_variance = _variance_of_mean(totals - totals.mean() - influence)
+    return Typical(middle, _variance_of_mean(influence), gap, gap_variance)
+
+
+def typical_of(pairs: Sequence[Typical]) -> Typical:
+    """The mean of several pairs of clusters; its variances are those within these."""
+    count = len(pairs)
+    return Typical(
+        fmean(pair.log_ratio for pair in pairs),
+        sum(pair.variance for pair in pairs) / count**2,
+        fmean(pair.gap for pair in pairs),
+        sum(pair.gap_variance for pair in pairs) / count**2,
+    )
+
+
+def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] | None:
+    """The 95 % interval of a pair's ratio, for these two clusters; None where there is no variance."""
+    if ratio.variance is None:
+        return None
+    half = _normal(CONFIDENCE) * math.sqrt(ratio.variance * inflation)
+    return ratio_of(ratio.theta - half), ratio_of(ratio.theta + half)
+
+
+def own_ratio(server: Slices) -> LogRatio:
+    """A ratio whose truth is 1: of each two blocks a server's outer slices to its inner ones, (a1 + a4) / (a2 + a3).
+
+    An odd last block is left out. Raises ValueError where a total is not positive.
+    """
+    count = len(server.numerators) // 2
+    x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
+    return _log_ratio((x[:, 1] + x[:, 2], y[:, 1] + y[:, 2]), (x[:, 0] + x[:, 3], y[:, 0] + y[:, 3]))
+
+
+def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
+    """How well errors keep their promise, from `own_ratio` of all steps, pairs and servers: f^2 = mean theta^2 / v."""
+    squares = [each.theta**2 / each.variance for each in own_ratios if each.variance]
+    return SelfCheck(math.sqrt(fmean(squares)) if squares else 1.0, len(squares))
+
+
+def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Pooled:
+    """Level 2: for every step the mean of its pairs, with a scatter that is tempered by that of all steps.
+
+    `steps` has the pairs of every sliced step of one metric; `inflation` is the self-check's. The scatter is
+    s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): that of the step itself (S^2, P pairs), and what
+    clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12.
+    A step without level-1 variances is judged by its own scatter alone. Raises ValueError for a step without pairs.
+    """
+    if not all(steps):
+        raise ValueError("a step has at least one pair")
+    within = [_mean_variance(pairs, inflation) for pairs in steps]
+    tau_squared = _between([(pairs, v) for pairs, v in zip(steps, within, strict=True) if v is not None])
+    return Pooled(
+        math.sqrt(tau_squared),
+        tuple(_step(pairs, v, tau_squared) for pairs, v in zip(steps, within, strict=True)),
+    )
+
+
+def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:
+    """Whether a step may end: more of its slices would narrow the whole, which clusters widen too, by less than 12 %.
+
+    It looks at the width only. To stop on the effect would choose the moment at which it looks largest.
+    """
+    return ratio.variance is not None and ratio.blocks >= BLOCKS_TO_STOP and math.sqrt(ratio.variance) <= tau / 2
+
+
+def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:
+    """How many blocks of a step each pair should have, for the narrowest interval in a given time; at least 1.
+
+    `pair_cost_s` is what a pair costs besides slices, divided by its sliced steps; `sigma` the standard deviation of
+    the log ratio in one block, `tau` from one pair to the next. Kalibera and Jones: sqrt(C / c) sigma / tau.
+    """
+    return max(1, round(math.sqrt(pair_cost_s / block_cost_s) * sigma / tau))
+
+
+def planned(tau: float, within: float, pairs: int) -> Estimate:
+    """What so many pairs may be expected to give where nothing differs: for `statistics.smallest_visible_effect`.
+
+    `tau` and `within` are standard deviations of the log ratio: from pair to pair, and the level-1 error of one pair.
+    """
+    return Estimate(0.0, math.hypot(tau, within), pairs, _prior_degrees(tau**2, within**2))
+
+
+Sums = tuple[Floats, Floats]  # numerators and denominators of one side, shape (blocks,)
+
+
+def _by_block(server: Slices) -> Sums:
+    return server.numerators.sum(axis=1, dtype=np.float64), server.denominators.sum(axis=1, dtype=np.float64)
+
+
+def _log_ratio(base: Sums, other: Sums) -> LogRatio:
+    theta, count = _total(base, other), len(base[0])
+    return LogRatio(theta, None if count < MIN_BLOCKS else _variance_of_mean(_influence(base, other)), count)
+
+
+def _total(base: Sums, other: Sums) -> float:
+    return log_of_totals(*(float(each.sum()) for each in (*base, *other)))
+
+
+def _influence(base: Sums, other: Sums) -> Floats:
+    """By how much each block moves the log of the ratio of totals, times the number of blocks; its mean is 0."""
+    shares = [each / each.mean() for each in (*base, *other)]
+    return np.asarray((shares[2] - shares[3]) - (shares[0] - shares[1]))
+
+
+def _variance_of_mean(u: Floats) -> float:
+    count = len(u)
+    return variance_of_mean(count, lambda lag: float(u[lag:] @ u[: count - lag]) / count)
+
+
+def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:
+    known = [pair.variance for pair in pairs if pair.variance is not None]
+    return fmean(known) * inflation if known else None
+
+
+def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
+    """tau^2 by Paule and Mandel's equation: the mean of S^2 / (tau^2 + v) over the steps is 1.
+
+    Steps count by their degrees of freedom, should pairs be missing in some. The mean falls and is convex in tau^2, so
+    Newton's steps from the lower end never pass the root.
+    """
+    scatters = [(_scatter(pairs), v, len(pairs) - 1) for pairs, v in steps if len(pairs) > 1]
+    tau_squared, degrees = MIN_TAU**2, sum(weight for _, _, weight in scatters)
+    while scatters:
+        terms = [(weight * s2 / (tau_squared + v), tau_squared + v) for s2, v, weight in scatters]
+        excess = sum(term for term, _ in terms) / degrees - 1
+        slope = sum(term / total for term, total in terms) / degrees
+        if excess <= 1e-12:
+            break
+        tau_squared += excess / slope
+    return tau_squared
+
+
+def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float) -> StepEstimate:
+    count, mean = len(pairs), fmean(pair.theta for pair in pairs)
+    if count == 1:
+        return StepEstimate(Estimate(mean, 0.0, 1), None if v is None else math.sqrt(v))
+    if v is None:
+        return StepEstimate(Estimate(mean, math.sqrt(_scatter(pairs)), count), None)
+    d0 = _prior_degrees(tau_squared, v)
+    s2 = max(v, (d0 * (tau_squared + v) + (count - 1) * _scatter(pairs)) / (d0 + count - 1))
+    return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
+
+
+def _scatter(pairs: Sequence[LogRatio]) -> float:
+    return variance([pair.theta for pair in pairs])
+
+
+def _prior_degrees(tau_squared: float, v: float) -> float:
+    """What slices know of the scatter is nearly certain, what clusters do to it is worth 2 degrees of freedom."""
+    return min(MOST_PRIOR_DEGREES, 2 * (tau_squared + v) / tau_squared)
+
+
+def _normal(confidence: float) -> float:
+    return NormalDist().inv_cdf((1 + confidence) / 2)

@@ -1,0 +1,232 @@
+"""What the slices of cells abreast say of a step: ratios within each pair, and whether the slices can be trusted.
+
+`engine.analysis.slice_estimates` has the formulas; this takes the journal's rows to them and back to pairs of cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from statistics import NormalDist, fmean
+
+import numpy as np
+
+from engine.analysis import slice_estimates
+from engine.analysis.cells import ComparedCells, Pair
+from engine.analysis.comparability import steady
+from engine.analysis.slice_estimates import SelfCheck, Slices, Typical
+from engine.analysis.statistics import ALPHA
+from engine.core.model import Subject
+from engine.journal.rows import SliceRow
+from engine.results.comparison import CPU, RATE
+from engine.results.slice_ratio import TURNS, LogRatio, ratio_of
+
+# Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
+PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
+MOST_LEAK = 0.05  # CPU time used in others' slices or steps, as a part of what is used in a server's own
+MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
+STRAYED = "slices of one server differ among themselves"
+LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
+MOST_EARLY = 0.02  # by which statements may take longer in the beginning of a slice's counted part than later
+LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
+
+# Time and statements of a slice's counted part: of its beginning, and of the rest.
+EARLY: tuple[Callable[[SliceRow], int], ...] = (attrgetter("early_ns"), attrgetter("early_ops"))
+LATE: tuple[Callable[[SliceRow], int], ...] = (
+    lambda row: row.counted_ns - row.early_ns,
+    lambda row: row.ops - row.early_ops,
+)
+
+Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of the baseline and of the other
+
+
+def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
+    """The log ratio of each pair that was sliced; none at all where none was, or one did nothing in its slices."""
+    found = []
+    for pair in alike(pairs, step)[0]:
+        sides = _sides(pair, step, metric)
+        if sides is None:
+            return []
+        found.append(slice_estimates.log_ratio(*sides))
+    return found
+
+
+def typical(pair: Pair, step: str, metric: str) -> Typical | None:
+    """What is typical of a pair's blocks; None where it has too few, or did nothing in them."""
+    sides = _sides(pair, step, metric)
+    return None if sides is None else slice_estimates.typical(*sides)
+
+
+def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
+    """Ratios whose truth is 1: of each server of each pair to itself."""
+    found = []
+    for pair in pairs:
+        for side in _sides(pair, step, metric) or ():
+            with suppress(ValueError):  # nothing was done in one of the halves
+                found.append(slice_estimates.own_ratio(side))
+    return found
+
+
+def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> SelfCheck:
+    """The slices' check on themselves over all of these pairs and steps."""
+    return slice_estimates.self_check([ratio for pairs, step in steps for ratio in own_ratios(pairs, step, metric)])
+
+
+def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], str]]:
+    """The sliced steps of a subject with the pairs that count: those between whose cells the machine did not change."""
+    found = []
+    for step in cells.steps:
+        sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
+        if pairs := steady(sliced, step):
+            found.append((pairs, step))
+    return found
+
+
+def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
+    """The pairs that may be pooled, and the others: those without slices, where the step was sliced in other pairs."""
+    by_slices: dict[bool, list[Pair]] = {True: [], False: []}
+    for pair in pairs:
+        by_slices[bool(whole_blocks(pair, step))].append(pair)
+    return (by_slices[True], by_slices[False]) if by_slices[True] else (by_slices[False], [])
+
+
+def reasons(pair: Pair, step: str) -> list[str]:
+    """Why a step of a pair bears no verdict: by its slices, or where it has none, by what others did beside it."""
+    counts = [len(cell.steps[step].slices) for cell in pair]
+    if not any(counts):
+        return _spilled_over(pair, step)
+    if not all(counts):
+        return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
+    rows = [cell.steps[step].slices for cell in pair]
+    leak = max(leak_share(own) or 0.0 for own in rows)
+    # Clients' parts are known by their mean: where their ends lie evenly, the last came half of what was ragged later.
+    ragged = max(
+        _part(sum(row.ragged_ns for row in own), sum(row.counted_ns + row.ragged_ns / 2 for row in own)) for own in rows
+    )
+    found = []
+    if leak > MOST_LEAK:
+        found.append(f"a server used {leak:.0%} of its CPU time in the other's slices ({_tolerated(MOST_LEAK)})")
+    if ragged > MOST_RAGGED:
+        found.append(f"in {ragged:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_RAGGED)})")
+    return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
+
+
+def _spilled_over(pair: Pair, step: str) -> list[str]:
+    share = max(cell.steps[step].figures["spill_over_share"] or 0.0 for cell in pair)
+    if share <= MOST_LEAK:
+        return []
+    return [
+        f"pair {pair[0].cell.repeat}: other servers used {share:.0%} as much CPU time as the one whose step it was "
+        f"({_tolerated(MOST_LEAK)})"
+    ]
+
+
+def _part(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _tolerated(most: float) -> str:
+    return f"at most {most:.0%} is tolerated"
+
+
+def findings(cells: ComparedCells) -> list[str]:
+    """What a reader must know of the slices: where rare events make a ratio, and where errors are larger than said."""
+    found = []
+    slow: dict[str, float] = {}  # by step, of the subject that shows most of it
+    subjects = {subject: steps_of(cells, subject) for subject in cells.others}
+    tests = sum(len(steps) for steps in subjects.values())
+    for subject, steps in subjects.items():
+        name = cells.names[subject]
+        check = self_check(steps, RATE)
+        if check.suspect and check.ratios >= LEAST_CHECKS:
+            found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
+        for pairs, step in steps:
+            if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
+                slow[step] = max(longer, slow.get(step, 0.0))
+            typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
+            ratios = log_ratios(pairs, step, RATE)
+            if len(typicals) < len(pairs) or not ratios:
+                continue
+            middle = slice_estimates.typical_of(typicals)
+            if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
+                total = fmean(ratio.theta for ratio in ratios)
+                found.append(
+                    f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
+                    f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
+                )
+    if slow:
+        by_step = ", ".join(f"{step} {slow[step]:.1%}" for step in cells.steps if step in slow)
+        found.append(
+            f"statements took longer in the first 10 ms that slices count than later on: {by_step}; "
+            "longer slices (--slice-ms) would show less of it"
+        )
+    return found
+
+
+def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
+    """By how much statements took longer just after the warm part of slices; None where it was long enough."""
+    ratios = []
+    for side in (side for pair in pairs for side in _beginnings(pair, step)):
+        with suppress(ValueError):  # too little was done
+            ratios.append(slice_estimates.log_ratio(*side))
+    errors = [ratio.variance for ratio in ratios]
+    if not ratios or None in errors:
+        return None
+    mean = fmean(ratio.theta for ratio in ratios)
+    error = math.sqrt(sum(filter(None, errors))) / len(ratios)
+    if mean <= math.log1p(MOST_EARLY) or mean <= NormalDist().inv_cdf(1 - level) * error:
+        return None
+    return ratio_of(mean) - 1
+
+
+def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
+    """Of each server the time per statement: later in its slices, and in their beginnings, where those are known."""
+    whole = whole_blocks(pair, step)
+    for side in ([base for _, base, _ in whole], [other for _, _, other in whole]):
+        rows = [block for block in side if all(0 < row.early_ns < row.counted_ns for row in block)]
+        if not rows:
+            continue
+        late, early = (
+            Slices(*(np.array([[part(row) for row in block] for block in rows]) for part in parts))
+            for parts in (LATE, EARLY)
+        )
+        yield late, early
+
+
+def leak_share(rows: Iterable[SliceRow]) -> float | None:
+    """CPU time that a server used in others' slices as a part of what it used in its own; None where that is 0."""
+    rows = list(rows)
+    own_ns = sum(row.cpu_ns for row in rows)
+    return sum(row.leak_ns for row in rows) / own_ns if own_ns else None
+
+
+def whole_blocks(pair: Pair, step: str) -> list[Block]:
+    """The blocks in which each side had both its turns, in order."""
+    base, other = (_by_block(cell.steps[step].slices) for cell in pair)
+    return [
+        (block, rows, other[block])
+        for block, rows in sorted(base.items())
+        if len(rows) == TURNS and len(other.get(block, ())) == TURNS
+    ]
+
+
+def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
+    """Both sides' slices of the blocks that are whole, with something done on either side; None without any."""
+    if metric not in PARTS or not (whole := whole_blocks(pair, step)):
+        return None
+    base, other = (
+        Slices(*(np.array([[getattr(row, part) for row in rows] for rows in side]) for part in PARTS[metric]))
+        for side in ([base for _, base, _ in whole], [other for _, _, other in whole])
+    )
+    if not all(part.sum() > 0 for side in (base, other) for part in (side.numerators, side.denominators)):
+        return None
+    return base, other
+
+
+def _by_block(rows: Sequence[SliceRow]) -> dict[int, list[SliceRow]]:
+    found: dict[int, list[SliceRow]] = {}
+    for row in rows:
+        found.setdefault(row.block, []).append(row)
+    return found

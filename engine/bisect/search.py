@@ -1,0 +1,350 @@
+"""A search for the commit that made a step slower, miss its SLA, or fail: what is judged next, and what is known then.
+
+The search has a folder of its own below --out, with a run for each judgement and what they came to in `bisect.json`,
+which is all that is needed to go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from engine.analysis import bisection, failure_counts
+from engine.analysis.bisection import Ends, Judgement
+from engine.analysis.compare import compare
+from engine.analysis.failure_counts import Counts
+from engine.bisect import ends, measurements, state
+from engine.bisect.ends import BAD, GOOD, TRIED
+from engine.bisect.measurements import Place, Start
+from engine.bisect.state import FORMAT, Judged, State, UnderWay
+from engine.builds import commit_log
+from engine.builds.commit_log import Commit
+from engine.builds.nix import BuildFailed
+from engine.builds.source_tree import SHOWN_HEX
+from engine.core.errors import UserError, unknown
+from engine.core.model import LOOKS
+from engine.core.text import visible
+from engine.host import disk
+from engine.plan import planfile
+from engine.plan.request import Request
+from engine.plan.workload_plans import loads
+from engine.report.bisect_tables import Found
+from engine.results.comparison import Comparison
+from workloads import workload
+from workloads.names import UnknownName
+from workloads.options import options_of
+
+STATE = "bisect.json"
+JUDGED_AGAIN = 3  # times at most, where the machine changed within pairs
+PATIENCE = 8  # judgements for each halving, after which the search is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is asked for; `say` prints a line."""
+
+    repository: Path
+    good: str
+    bad: str
+    asked: Request
+    step: str | None
+    error: float
+    pairs: int
+    out: Path
+    say: Callable[[str], None]
+    start: Start
+
+
+def run(search: Search, *, again: bool) -> Found:
+    """Searches, or goes on with a search. Raises UserError when there is nothing to be found, or it cannot be."""
+    commits = commit_log.commits_between(search.repository, search.good, search.bad)
+    steps = _step_names(search.asked)
+    if search.step is not None and search.step not in steps:
+        raise unknown("step", search.step, steps)
+    folder = search.out / f"bisect-{commits[0].hash[:SHOWN_HEX]}-{commits[-1].hash[:SHOWN_HEX]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with measurements.placed(search.repository, folder, search.say, search.start) as place:
+        try:
+            return _Bisection(search, commits, place, again=again).run()
+        except KeyboardInterrupt:
+            place.say(measurements.STOPPED_TEXT)
+            raise
+
+
+class _Bisection:
+    def __init__(self, search: Search, commits: Sequence[Commit], place: Place, *, again: bool) -> None:
+        self.search, self.commits, self.place, self.folder = search, commits, place, place.folder
+        self.count = len(commits) - 1
+        self.places = {commit.hash: place for place, commit in enumerate(commits)}
+        asked = (search.asked.entries(), search.step, search.pairs)
+        digest = hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
+        known = set(self.places)
+        self.state = State(FORMAT, digest) if again else state.read(self.folder / STATE, digest, known)
+
+    def run(self) -> Found:
+        say, state, commits = self.place.say, self.state, self.commits
+        say(f"{self.count} commits from {commits[0].text} (good)")
+        say(f"to {commits[-1].text} (bad)")
+        log = measurements.LOG
+        say(f"in {self.folder}; what runs print is in {log} there, and bench watch {self.folder}/RUN shows one")
+        if state.step and state.step not in _step_names(self.search.asked):
+            raise UserError(f"{self.folder / STATE}: judges by a step that there is not; --again begins anew")
+        if state.step or state.measured or state.under_way:
+            say(f"going on with a search that was begun: {len(state.judged)} judgements so far")
+        if not state.step:
+            self._measure_ends()
+        say(state.ends_text)
+        found = self._search()
+        return self._conclude(found)
+
+    def _search(self) -> range:
+        state, say = self.state, self.place.say
+        most = PATIENCE * (2 + math.ceil(math.log2(self.count + 1))) + len(state.judged)
+        while True:
+            after = self.places.get(state.after, 0)
+            weighed, broken = self._weighed(), {self.places[commit] for commit in state.broken}
+            now = bisection.belief(self.count, weighed, after)
+            parts = bisection.groups(self.count, broken, after)
+            found = bisection.found_in(now, parts, self.search.error)
+            if found is None:
+                place = bisection.next_commit(now, parts)
+            else:
+                look = bisection.to_look_back(found, self.count, broken, bisection.weights(weighed))
+                if look is None:
+                    return found
+                place = look
+                say(f"found with {now.of(found):.1%}: {self.commits[found[-1]].text}; is a later one good again?")
+            if len(state.judged) >= most:
+                raise UserError(
+                    f"not decided after {len(state.judged)} judgements: the difference is too small for "
+                    f"{self.search.pairs} pairs each; give more --pairs, or longer steps"
+                )
+            self._judge(place, found)
+
+    def _judge(self, place: int, found: range | None) -> None:
+        state, commit, say = self.state, self.commits[place], self.place.say
+        say(f"commit {place} of {self.count}: {commit.text}")
+        for name, end in ((GOOD, self.commits[0]), (BAD, self.commits[-1])):
+            measurements.build(self.place, name, end)  # a failure here says nothing of the commit
+        try:
+            measurements.build(self.place, TRIED, commit)
+        except BuildFailed as error:
+            self._pass_over(commit, f"does not build: {error}")
+            return
+        if (judged := self._measured(commit)) is None:
+            return
+        state.judged.append(judged)
+        weighed = self._weighed()
+        weight = weighed[-1][1]
+        like, sure = ("bad", weight) if weight > 0 else ("good", -weight)
+        say(f"  {self._seen(judged)}, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
+        whole = bisection.weights(weighed)[place]
+        if found is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
+            state.mended.append(self.commits[found[-1]].text)
+            state.after = commit.hash
+            say("  good: what was found is mended by then, and another commit is looked for behind it")
+        self._write()
+        now = bisection.belief(self.count, weighed, self.places.get(state.after, 0))
+        if state.fault == "slower" and bisection.is_between(place, Ends(state.ends), self._judgements()):
+            good, bad, middle = (each.hash[:SHOWN_HEX] for each in (self.commits[0], self.commits[-1], commit))
+            raise UserError(
+                f"{commit.text} is midway between both ends, so that more than one commit made it slower: search on "
+                f"with --good {good} --bad {middle}, and with --good {middle} --bad {bad}"
+            )
+        left = sum(each > self.search.error / self.count for each in now.first)
+        say(f"  {left} commit{'s' if left != 1 else ''} left")
+
+    def _measured(self, commit: Commit) -> Judged | None:
+        """What is measured of a commit; None where it is passed over."""
+        for left in reversed(range(JUDGED_AGAIN + 1)):
+            run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
+            if why := ends.unlike_both(comparison, self.state.fault, self.state.step):
+                self._pass_over(commit, why)
+                return None
+            if (judged := self._judged(commit, run, comparison)) is not None:
+                return judged
+            if left:
+                self.place.say(
+                    "  too few pairs can be compared, for the machine changed meanwhile; measuring them again"
+                )
+        raise UserError(
+            f"{self.folder / run}: fewer than two pairs of {self.state.step} can be compared; see bench compare"
+        )
+
+    def _judged(self, commit: Commit, run: str, comparison: Comparison) -> Judged | None:
+        """What a run says of a commit; None where it is too little."""
+        fault, step = self.state.fault, self.state.step
+        if fault == "slower":
+            pairs = tuple(_pairs(self.folder / run, comparison, step))
+            return Judged(commit.hash, pairs, run) if len(pairs) > 1 else None
+        counts = Counts(*(ends.count(comparison, name, fault, step) for name in (GOOD, BAD, TRIED)))
+        return Judged(commit.hash, (), run, counts) if counts.tried.cells > 1 else None
+
+    def _seen(self, judged: Judged) -> str:
+        """What was seen of a commit, in words."""
+        if judged.counts is None:
+            mean = math.exp(math.fsum(ratio for ratio, _ in judged.pairs) / len(judged.pairs))
+            return f"{mean - 1:+.1%} to good"
+        return f"{'failed' if self.state.fault == 'failed' else 'missed its SLA'} in {judged.counts.tried.text}"
+
+    def _pass_over(self, commit: Commit, why: str) -> None:
+        """The commit is not told apart from the next one that can be judged."""
+        self.place.say(f"  {why}")
+        self.state.broken[commit.hash] = why
+        self._write()
+
+    def _measure_ends(self) -> None:
+        """Both ends beside each other, again while it is not sure whether and in what they differ.
+
+        Each time is a look at all pairs so far, with verdicts at its level, so that all looks together keep 5 %.
+        """
+        state, end_commits = self.state, {GOOD: self.commits[0], BAD: self.commits[-1]}
+        while True:
+            if not state.measured:
+                state.measured.append(self._measure(end_commits)[0])
+                self._write()
+            runs = [self.folder / run for run in state.measured]
+            level, last = LOOKS[len(runs) - 1].level, len(runs) == len(LOOKS)
+            comparison, steps = compare(runs, GOOD, level), self._steps() or _step_names(self.search.asked)
+            where = f"see bench compare {' '.join(map(str, runs))}; --again measures anew"
+            chosen = ends.difference(comparison, steps, self.search.step, level, last=last, where=where)
+            if chosen is not None:
+                break
+            self.place.say("  not sure yet that the ends differ; measuring them again")
+            state.measured.append(self._measure(end_commits)[0])
+            self._write()
+        state.fault, state.step, state.counts, state.ends_text = chosen.fault, chosen.step, chosen.counts, chosen.text
+        if chosen.fault == "slower":
+            state.ends = tuple(ratio for run in runs for ratio in _ends(run, comparison, chosen.step))
+        self._write()
+
+    def _conclude(self, found: range) -> Found:
+        state, search = self.state, self.search
+        commit, parent = self.commits[found[-1]], self.commits[found[0] - 1]
+        self.place.say(f"beside its parent: {commit.text}")
+        run, comparison = self._measure({"parent": parent, "found": commit}, probes=True)
+        now = bisection.belief(self.count, self._weighed(), self.places.get(state.after, 0))
+        counts = tuple(ends.count(comparison, name, state.fault, state.step) for name in ("parent", "found"))
+        return Found(
+            commits=tuple(self.commits[place] for place in found),
+            parent=parent,
+            fault=state.fault,
+            step=state.step,
+            sure=now.of(found),
+            message=visible_message(search.repository, commit),
+            ends=state.ends_text,
+            ratio=comparison.ratio("found", state.step, comparison.judged_by(state.step)),
+            counts=Counts(*counts) if state.fault != "slower" else None,
+            judgements=len(state.judged),
+            run=run,
+            flame=self._flame(run, comparison),
+            mended=tuple(state.mended),
+            unjudged={self.commits[self.places[each]].text: why for each, why in state.broken.items()},
+            folder=self.folder,
+        )
+
+    def _flame(self, run: str, comparison: Comparison) -> str:
+        """The page of the headline role's stacks, coloured by what changed; empty where there are none."""
+        from engine.report import flame
+
+        step, folder = self.state.step, self.folder / run
+        for role in dict.fromkeys(role for cell in comparison.cells if cell.step == step for role in cell.roles):
+            try:
+                base, new = (
+                    flame.profile(folder, flame.subject_of(folder, name), step, role) for name in ("parent", "found")
+                )
+                page = self.folder / f"{step}-{role}.html".replace("/", "_")
+                disk.write_text(page, flame.page(step, role, new, base))
+            except (UserError, OSError):
+                continue
+            return str(page)
+        return ""
+
+    def _measure(self, commits: dict[str, Commit], *, probes: bool = False) -> tuple[str, Comparison]:
+        """A run of these builds; its name, and what it came to. One that was begun before is taken up."""
+        state, hashes = self.state, {name: commit.hash for name, commit in commits.items()}
+        begun, state.under_way = state.under_way, None  # what is written next says what became of it
+        if begun is not None and begun.commits == hashes and measurements.ended(self.place, begun.run):
+            return begun.run, compare([self.folder / begun.run], next(iter(commits)))
+
+        def note(run: str) -> None:
+            state.under_way = UnderWay(run, hashes)
+            self._write()
+            state.under_way = None
+
+        asked = self.search.asked.entries()
+        entries = {**asked, "repeats": self.search.pairs, **({"steps": steps} if (steps := self._steps()) else {})}
+        try:
+            stacks = {"probes": ["stacks"]} if probes and not asked.get("probes") else {}
+            run = measurements.measured(self.place, entries | stacks, commits, note)
+        except UserError:
+            if not probes:
+                raise
+            run = measurements.measured(self.place, entries, commits, note)
+        return run, compare([self.folder / run], next(iter(commits)))
+
+    def _steps(self) -> list[str]:
+        """The steps up to the one that is judged, once it is known; none where they cannot be chosen."""
+        last, names = self.state.step or self.search.step, _step_names(self.search.asked)
+        options = {option.name for option in options_of(workload(self.search.asked.workload).options)}
+        return names[: names.index(last) + 1] if last and "steps" in options else []
+
+    def _weighed(self) -> list[tuple[int, float]]:
+        """Of each judgement the commit's place, and how much it speaks for the bad end."""
+        state = self.state
+        if state.counts is None:
+            return bisection.weighed(Ends(state.ends), self._judgements())
+        judged = [(self.places[each.commit], each.counts) for each in state.judged if each.counts is not None]
+        return failure_counts.weighed(state.counts, judged)
+
+    def _judgements(self) -> list[Judgement]:
+        return [Judgement(self.places[each.commit], each.pairs) for each in self.state.judged]
+
+    def _write(self) -> None:
+        state.write(self.folder / STATE, self.state)
+
+
+def visible_message(repository: Path, commit: Commit) -> str:
+    """The commit's message as it can be printed."""
+    return "\n".join(visible(line) for line in commit_log.message_of(repository, commit).splitlines())
+
+
+def _step_names(asked: Request) -> list[str]:
+    try:
+        return [step.name for load in loads(asked, asked.options) for step in load.steps]
+    except (UnknownName, ValueError) as error:
+        raise planfile.refused(error) from None
+
+
+def _pairs(run: Path, comparison: Comparison, step: str) -> Iterable[tuple[float, float]]:
+    """Of each repeat the log ratios to the good end: of the commit that was tried, and of the bad end."""
+    tried, bad = (_log_ratios(run, comparison, name, step) for name in (TRIED, BAD))
+    return [(tried[repeat], bad[repeat]) for repeat in tried if repeat in bad]
+
+
+def _ends(run: Path, comparison: Comparison, step: str) -> Iterable[float]:
+    return _log_ratios(run, comparison, BAD, step).values()
+
+
+def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict[int, float]:
+    """By repeat; none of pairs between whose cells the machine changed. Of what turns took, by slices."""
+    from engine.analysis import slice_verdicts
+    from engine.analysis.comparability import steady
+    from engine.analysis.compare import compared_cells
+
+    metric = comparison.judged_by(step)
+    cells = compared_cells([run], comparison.base)
+    (subject,) = [subject for subject, called in cells.names.items() if called == name]
+    found = {}
+    for pair in steady(cells.pairs(subject, step), step):
+        values = [cell.steps[step].figure(metric) for cell in pair]
+        if ratios := slice_verdicts.log_ratios([pair], step, metric):
+            found[pair[0].cell.repeat] = ratios[0].theta
+        elif values[0] and values[1]:
+            found[pair[0].cell.repeat] = math.log(values[1] / values[0])
+    return found

@@ -1,0 +1,89 @@
+"""What a search for a commit knows so far, in its `bisect.json`: nothing in it is a path, or is executed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+
+from engine.analysis.failure_counts import Counts
+from engine.analysis.faults import Fault
+from engine.core.errors import UserError
+from engine.core.model import LOOKS
+from engine.core.text import visible
+from engine.host.files import is_name, read_plain
+
+FORMAT = 1
+MAX_BYTES = 1 << 24
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A commit that was measured: pairs of log ratios (see `engine.analysis.bisection`), or counts of cells."""
+
+    commit: str
+    pairs: tuple[tuple[float, float], ...]
+    run: str
+    counts: Counts | None = None
+
+
+class UnderWay(msgspec.Struct, frozen=True):
+    """A run that was begun, and the commit of each of its builds by what that is called in it."""
+
+    run: str
+    commits: dict[str, str]
+
+
+class State(msgspec.Struct):
+    """What is known so far. `asked` is a digest of all that results depend on; `after` the last commit known good.
+
+    `measured` are the runs of the ends beside each other; `fault` is what is wrong with the bad end, in `step`, by the
+    log ratios of `ends` or by counts of cells. `broken` are the commits that cannot be judged, with the reasons.
+    """
+
+    format: int
+    asked: str
+    measured: list[str] = []
+    under_way: UnderWay | None = None
+    fault: Fault = "slower"
+    step: str = ""
+    ends: tuple[float, ...] = ()
+    counts: Counts | None = None
+    ends_text: str = ""
+    judged: list[Judged] = []
+    broken: dict[str, str] = {}
+    after: str = ""
+    mended: list[str] = []
+
+
+def write(path: Path, state: State) -> None:
+    """Writes it whole, or not at all."""
+    whole = path.with_name(f"{path.name}.new")
+    whole.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+    whole.replace(path)
+
+
+def read(path: Path, digest: str, known: set[str]) -> State:
+    """What is known so far; nothing where there is no such file. Raises UserError for one of another search."""
+    try:
+        state = msgspec.json.decode(read_plain(path, MAX_BYTES), type=State)
+    except FileNotFoundError:
+        return State(FORMAT, digest)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UserError(f"{path}: cannot be read: {visible(str(error))}; --again begins anew") from None
+    if state.format == FORMAT and state.asked != digest and not state.step:
+        return State(FORMAT, digest)  # nothing was known of the ends
+    if state.format != FORMAT or state.asked != digest:
+        raise UserError(f"{path}: this search was begun with other options; --again begins anew, --out elsewhere")
+    named = {each.commit for each in state.judged} | set(state.broken) | ({state.after} if state.after else set())
+    values = [value for each in state.judged for pair in each.pairs for value in pair] + list(state.ends)
+    counted = [state.counts, *(each.counts for each in state.judged)]
+    counts = [count for each in counted if each is not None for count in (each.good, each.bad, each.tried)]
+    ratios = state.fault == "slower"
+    whole = all(len(each.pairs) > 1 if ratios else each.counts is not None for each in state.judged)
+    whole = whole and bool(state.step) == (len(state.ends) > 1 if ratios else state.counts is not None)
+    whole = whole and len(state.measured) <= len(LOOKS) and all(0 <= count.seen <= count.cells for count in counts)
+    runs = [*state.measured, *([state.under_way.run] if state.under_way else [])]
+    if named - known or not whole or not all(map(math.isfinite, values)) or not all(map(is_name, runs)):
+        raise UserError(f"{path}: names what is no commit of this search; --again begins anew")
+    return state

@@ -1,0 +1,119 @@
+"""Foreign programs that clients are, such as pgbench: one for all servers, so that only these differ.
+
+Environment, set by the `bench` wrapper:
+    PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_HYPERFINE   the program to use, or the derivation that has it in its bin
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from engine.builds import nix
+from engine.builds.nix import Progress
+from engine.core.errors import UserError, unknown
+from engine.core.model import Build
+from engine.core.text import visible
+from engine.core.version import order_of
+from engine.host.account import unprivileged
+from engine.host.subprocesses import ask
+
+KNOWN = {"pgbench": True, "pg_dump": True, "hyperfine": False}  # whether it is one of PostgreSQL's own
+DEBIAN = Path("/usr/lib/postgresql")  # where its packages of servers have theirs: VERSION/bin
+VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
+
+
+def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots: Path) -> dict[str, dict[str, str]]:
+    """The record of each program: `path`, `version` as it gives it, `digest` of the file.
+
+    It is the one that the environment names, else the newest that a build of the run, the search path or the system's
+    PostgreSQL has. Raises UserError where there is none.
+    """
+    for name in names:
+        if name not in KNOWN:
+            raise unknown("program", name, KNOWN)
+    return {name: _record(_path(name, found, progress, roots)) for name in names}
+
+
+def seek(
+    names: Sequence[str], optional: Collection[str], found: Sequence[Build], progress: Progress, roots: Path
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """As `find`; of programs that are `optional` those that there are, and why the others are missing."""
+    records: dict[str, dict[str, str]] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        try:
+            records |= find((name,), found, progress, roots)
+        except UserError as error:
+            if name not in optional:
+                raise
+            absent[name] = str(error)
+    return records, absent
+
+
+def place(name: str) -> str:
+    """Where a program would come from, without a run's builds; empty where there is none."""
+    pinned = os.environ.get(variable(name))
+    if pinned:
+        return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned
+    there = [path for _, path in _candidates(name, ())]
+    return str(there[0]) if there else ""
+
+
+def variable(name: str) -> str:
+    """The environment variable that names a program."""
+    return f"PGBED_{name.upper()}"
+
+
+def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) -> Path:
+    pinned = os.environ.get(variable(name))
+    if pinned and pinned.endswith(".drv"):
+        return nix.realise(name, pinned, progress, roots / name) / "bin" / name
+    if pinned:
+        return Path(pinned)
+    there = [(order_of(version), path) for version, path in _candidates(name, found)]
+    if there:
+        return max(there, key=lambda candidate: candidate[0])[1]
+    searched, other = ("in none of the builds and not", ", add a build from source") if KNOWN[name] else ("not", "")
+    raise UserError(
+        f"no {name} found, {searched} on PATH: start bench from its flake{other}, or name a {name} in {variable(name)}"
+    )
+
+
+def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
+    """Programs of that name that are there, with their versions."""
+    on_path, of_postgres = shutil.which(name), KNOWN[name]
+    candidates = [
+        *((build.version, build.bin / name) for build in found if of_postgres and not build.attached),
+        *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
+        *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}") if of_postgres),
+    ]
+    return [(version, path) for version, path in candidates if path.is_file()]
+
+
+def _version(path: Path) -> str:
+    """Its version: "18.6"; empty where it does not say one, and it is then the last to be taken."""
+    try:
+        told = VERSION.search(ask([str(path), "--version"], unprivileged()).output)
+    except UserError:
+        return ""
+    return (told.group(1) or told.group(2)) if told else ""
+
+
+def _record(path: Path) -> dict[str, str]:
+    account = unprivileged()
+    if not path.is_file():
+        raise UserError(f"{path}: no such program")
+    if not account.may_execute(path):
+        raise UserError(f"{path}: user {account.name}, who runs clients, cannot execute it")
+    answer = ask([str(path), "--version"], account)
+    if answer.code:
+        raise UserError(f"{path} --version: {answer.shown}")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    said = answer.output.strip().splitlines()  # a program of another kind may go on about its licence
+    return {"path": str(path), "version": visible(said[0]) if said else "", "digest": digest}

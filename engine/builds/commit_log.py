@@ -1,0 +1,50 @@
+"""The commits between two revisions of a repository, first parents only: a merge is one change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.builds.source_tree import SHOWN_HEX, git, revision_of
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Its hash and the first line of its message."""
+
+    hash: str
+    subject: str
+
+    @property
+    def text(self) -> str:
+        """Both on a line."""
+        return f"{self.hash[:SHOWN_HEX]} {self.subject}"
+
+
+def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]:
+    """The good commit, then every one up to the bad one.
+
+    Raises UserError for what is no revision or no source of PostgreSQL, a shallow clone, and a good one that is not
+    before the bad one.
+    """
+    ends = [revision_of(name, repository, revision).commit for name, revision in (("good", good), ("bad", bad))]
+    where = visible(str(repository))
+    if ends[0] == ends[1]:
+        raise UserError(f"{where}: {visible(good)} and {visible(bad)} are one commit; name two that differ")
+    if git(repository, "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise UserError(f"{where} is a shallow clone: git fetch --unshallow gets the commits between")
+    if ends[0] not in git(repository, "rev-list", "--first-parent", ends[1], failing=True).split():
+        after = ends[1] in git(repository, "rev-list", "--first-parent", ends[0], failing=True).split()
+        how = "it comes after it: swap them" if after else "name a common ancestor as --good"
+        raise UserError(f"{where}: {visible(good)} is no first-parent ancestor of {visible(bad)}; {how}")
+    lines = git(repository, "log", "--first-parent", "--reverse", "--format=%H%x00%s", f"{ends[0]}..{ends[1]}")
+    first = git(repository, "log", "-1", "--format=%H%x00%s", ends[0])
+    parts = [line.partition("\0") for line in (first + lines).splitlines()]
+    return tuple(Commit(commit, visible(subject)) for commit, _, subject in parts)
+
+
+def message_of(repository: Path, commit: Commit) -> str:
+    """Who wrote it, when, and the whole message."""
+    return git(repository, "log", "-1", "--format=%an, %as%n%n%B", commit.hash).rstrip()

@@ -1,0 +1,167 @@
+"""A build made of another's derivation: the same recipe, compiler and libraries over another source or other flags.
+
+What the wrapper's catalog names is in the store as a derivation, complete with everything that it is made of. That is
+read, changed and given back to Nix (derivation.nix): no flake is evaluated and no nixpkgs is needed, with Nix 2.8 and
+later, over any package set. Without a change the same derivation comes out.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from engine.builds import nix
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+EXPRESSION = Path(__file__).with_name("derivation.nix")
+HEAD = "Derive("
+NATIVE = re.compile(r"-m\w+=native")
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A .drv file. `inputs` are derivations with the outputs that are used of them, `sources` other store paths."""
+
+    outputs: Mapping[str, str]
+    inputs: Mapping[str, tuple[str, ...]]
+    sources: tuple[str, ...]
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A source tree: all of it, or `files` and folders by their relative paths."""
+
+    path: Path
+    files: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of a derivation. `record` is merged into what the build says of itself in build.json.
+
+    `tarball` holds the arguments of builtins.fetchurl.
+    """
+
+    name: str = ""
+    folder: Folder | None = None
+    tarball: Mapping[str, str] | None = None
+    patches: tuple[Path, ...] = ()
+    cflags: tuple[str, ...] = ()
+    configure_flags: tuple[str, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+    ccache: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A derivation that is in the store, what it makes, and the source that it is made of."""
+
+    drv: str
+    out: str
+    source: str
+
+
+def read_derivation(drv: Path) -> Derivation:
+    """Raises UserError for a file that is missing or no derivation."""
+    try:
+        text = drv.read_text()
+        if not text.startswith(HEAD):
+            raise ValueError(f"does not begin with {HEAD}")
+        # Lists, pairs and strings with the escapes that Python has, too; a string may go over lines in neither.
+        outputs, inputs, sources, _system, _builder, args, env = ast.literal_eval(text.removeprefix("Derive"))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise UserError(f"{drv}: the recipe of the servers cannot be read: {visible(str(error))}") from None
+    return Derivation(
+        {name: path for name, path, *_ in outputs},
+        {path: tuple(names) for path, names in inputs},
+        tuple(sources),
+        tuple(args),
+        dict(env),
+    )
+
+
+def derive(drv: str, change: Change) -> Derived:
+    """The changed derivation, put into the store with its source. Raises UserError with Nix's reason."""
+    with TemporaryDirectory(dir=nix.cache_folder()) as folder:
+        request, link = Path(folder) / "request.json", Path(folder) / "derivation"
+        request.write_text(json.dumps(_request(read_derivation(Path(drv)), change)))
+        command = ["nix-instantiate", str(EXPRESSION), "--argstr", "request", str(request), "--add-root", str(link)]
+        if nix.over_hostpkgs():
+            command += ["--option", "substituters", ""]
+        try:
+            made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        except FileNotFoundError as error:
+            raise nix.no_nix() from error
+        if made.returncode != 0:
+            raise UserError(f"Nix cannot take the source of {change.name or drv}: {nix.last_words(made.stderr)}")
+        path = str(link.readlink())
+    found = read_derivation(Path(path))
+    return Derived(path, found.outputs["out"], found.env.get("src", ""))
+
+
+def _request(base: Derivation, change: Change) -> dict[str, Any]:
+    env: dict[str, Any] = {name: _forced(name, value) for name, value in base.env.items() if name not in base.outputs}
+    if change.name:
+        env["name"] = change.name
+    for name, added in (("CFLAGS", change.cflags), ("configureFlags", change.configure_flags)):
+        if added:
+            env[name] = " ".join((env.get(name, ""), *added)).strip()
+    record = json.loads(env["buildRecord"])
+    if change.cflags or change.configure_flags:
+        record["flags"] = f"CFLAGS='{env['CFLAGS']}' {env['configureFlags']}"
+    record["patches"] += [_name(patch) for patch in change.patches]
+    if change.record or change.cflags or change.configure_flags or change.patches:
+        env["buildRecord"] = json.dumps(record | change.record)
+        env["quiet"] = ""
+    if any(NATIVE.fullmatch(flag) for flag in change.cflags):
+        # nixpkgs' compiler leaves such flags out otherwise. What comes out is for this machine only.
+        env |= {"NIX_ENFORCE_NO_NATIVE": "0", "preferLocalBuild": True, "allowSubstitutes": False}
+    if change.ccache:
+        env["ccacheFolder"] = str(change.ccache)
+    return {
+        "env": env,
+        "args": base.args,
+        "context": {
+            **{path: {"outputs": outputs} for path, outputs in base.inputs.items()},
+            **{path: {"path": True} for path in base.sources},
+        },
+        "folder": None
+        if change.folder is None
+        else {"path": str(change.folder.path), "files": _with_parents(change.folder.files)},
+        "tarball": change.tarball,
+        "patches": [{"path": str(patch), "name": _name(patch)} for patch in change.patches],
+    }
+
+
+def _forced(name: str, value: str) -> str | bool | list[str]:
+    """What Nix wants otherwise than it writes it: the list of outputs, and switches, which it writes as "1" or ""."""
+    if name == "outputs":
+        return value.split()
+    return bool(value) if name.startswith("__") and value in ("", "1") else value
+
+
+def _name(patch: Path) -> str:
+    """A patch file's name as the store can have it."""
+    return re.sub(r"[^A-Za-z0-9+._?=-]", "-", patch.name).lstrip(".")[:80] or "patch"
+
+
+def _with_parents(files: tuple[str, ...] | None) -> dict[str, bool] | None:
+    if files is None:
+        return None
+    found = dict.fromkeys(files, True)
+    for file in files:
+        at = file.rfind("/")
+        while at > 0 and file[:at] not in found:
+            found[file[:at]] = True
+            at = file.rfind("/", 0, at)
+    return found

@@ -1,0 +1,232 @@
+"""Source trees of PostgreSQL, and revisions of repositories: what they are, and which files of them count.
+
+The manual's chapters do not: a commit that changes nothing else is the same server. A repository can name programs that
+git runs, and may be somebody's that was unpacked by root: git is asked so that it runs none of them (`_popen`), and as
+the repository's owner, never as root for somebody else's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from engine.builds import nix
+from engine.builds.derivation import Folder
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+LEFT_OUT = ("doc", "doc/src/sgml")  # what lies right in them; psql's help is made of doc/src/sgml/ref
+# With these git runs no program for a repository's settings, besides filters; and fetches nothing, by whatever program.
+HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "submodule.recurse=false")
+NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)
+SHOWN_HEX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tree as it lies on the disk, or, where `revision` is set, a commit of the repository at `path`.
+
+    `commit` is empty for a tree outside git; `changes` is the hash of what differs from it, empty for nothing.
+    """
+
+    path: Path
+    version: str
+    commit: str
+    changes: str = ""
+    revision: bool = False
+
+    @property
+    def major(self) -> int:
+        """The major version: 19 for `19devel`."""
+        return int(re.match(r"\d+", self.version)[0])  # type: ignore[index]
+
+    @property
+    def title(self) -> str:
+        """What was built, for records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
+        changed = f" with changes {self.changes[:SHOWN_HEX]}" if self.changes else ""
+        return f"commit {self.commit[:SHOWN_HEX]}{changed}" if self.commit else "a tree outside git"
+
+
+def is_install(path: Path) -> bool:
+    """Whether a folder is one that PostgreSQL was installed into."""
+    return (path / "bin" / "postgres").exists()
+
+
+def is_tree(path: Path) -> bool:
+    """Whether a folder holds PostgreSQL's source."""
+    return (path / "src" / "backend").is_dir() and any((path / one).exists() for one in ("configure", "meson.build"))
+
+
+def tree_at(name: str, path: Path) -> Source:
+    """The source tree in a folder, with its uncommitted changes. Raises UserError for what is none."""
+    path = path.resolve()
+    try:
+        configure = (path / "configure").read_text(errors="replace")
+    except OSError:
+        raise UserError(f"build '{name}': {path} has no configure script, by which all servers are built") from None
+    version = _version(name, str(path), configure)
+    if not _in_git(path):
+        if (path / "config.status").exists():
+            raise UserError(f"build '{name}': {path} was built in place; clean it first: make -C {path} distclean")
+        return Source(path, version, "")
+    commit = git(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", failing=True).strip()
+    if not commit:
+        raise UserError(f"build '{name}': {path} is a git repository without a commit")
+    marked = [line for line in git(path, "ls-files", "-v", "--", *_WITHOUT).splitlines() if _is_marked(line)]
+    if marked:
+        raise UserError(
+            f"build '{name}': git does not look at {visible(marked[0][2:])} for changes (assume-unchanged or "
+            f"skip-worktree), so that nothing can say what was built: git -C {path} update-index --really-refresh"
+        )
+    return Source(path, version, commit, _changes(path))
+
+
+def _is_marked(line: str) -> bool:
+    """Whether a line of `git ls-files -v` is of a file whose changes git passes over."""
+    return line[:1].islower() or line.startswith("S ")
+
+
+def revision_of(name: str, repository: Path, revision: str) -> Source:
+    """A commit of a repository, by any name that git has for it. Raises UserError for what there is not."""
+    repository = repository.expanduser().absolute()
+    if not repository.is_dir():
+        raise UserError(f"build '{name}': there is no folder {visible(str(repository))}")
+    shown = visible(revision)
+    if revision.startswith("-"):
+        raise UserError(f"build '{name}': '{shown}' is no revision")
+    if not git(repository, "rev-parse", "--git-dir", failing=True):
+        raise UserError(f"build '{name}': {visible(str(repository))} is not a git repository")
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = git(repository, *asked, failing=True).strip()
+    if not commit:
+        shallow = git(repository, "rev-parse", "--is-shallow-repository", failing=True).strip() == "true"
+        more = "; it is a shallow clone: git fetch --unshallow gets the rest" if shallow else ""
+        raise UserError(f"build '{name}': {visible(str(repository))} has no revision '{shown}'{more}")
+    where = f"{visible(str(repository))} at {shown}"
+    configure = git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
+    if not configure or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
+        raise UserError(f"build '{name}': {where} is no source of PostgreSQL (configure and src/backend)")
+    return Source(repository, _version(name, where, configure), commit, revision=True)
+
+
+@contextmanager
+def files_of(source: Source) -> Iterator[Folder]:
+    """The files that count, as a folder; of a revision in one of its own, which goes with the block."""
+    if not source.revision:
+        yield Folder(source.path, tuple(_files(source.path)))
+        return
+    with TemporaryDirectory(dir=nix.cache_folder(), prefix="source-") as folder:
+        _extract(source, Path(folder))
+        yield Folder(Path(folder).resolve())
+
+
+def _version(name: str, where: str, configure: str) -> str:
+    found = VERSION.search(configure)
+    if found is None or "PACKAGE_NAME='PostgreSQL'" not in configure:
+        raise UserError(f"build '{name}': {visible(where)} is no source of PostgreSQL: its configure is another's")
+    return found[1]
+
+
+def _files(path: Path) -> Iterator[str]:
+    """Relative paths: with git what it tracks and what it does not ignore, without it everything."""
+    if _in_git(path):
+        listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WITHOUT)
+        yield from (file for file in dict.fromkeys(listed.split("\0")) if file and os.path.lexists(path / file))
+        return
+    for folder, folders, files in os.walk(path):
+        relative = Path(folder).relative_to(path)
+        yield from (str(relative / one) for one in (*folders, *(() if str(relative) in LEFT_OUT else files)))
+
+
+_WITHOUT = (".", *(f":(exclude,glob){one}/*" for one in LEFT_OUT))
+
+
+def _in_git(path: Path) -> bool:
+    """Whether the folder is a repository's top: a tarball unpacked somewhere below one is not its tree."""
+    if not (path / ".git").exists():
+        return False
+    top = git(path, "rev-parse", "--show-toplevel", failing=True).strip()
+    return bool(top) and Path(top).resolve() == path.resolve()
+
+
+def _changes(path: Path) -> str:
+    """The hash of what differs from HEAD, files that git does not know included; empty for nothing."""
+    difference = hashlib.sha256()
+    shown = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--binary")
+    changed = git(path, "diff", *shown, "HEAD", "--", *_WITHOUT)
+    new = git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *_WITHOUT)
+    if not changed and not new:
+        return ""
+    difference.update(changed.encode(errors="surrogateescape"))
+    for file in sorted(filter(None, new.split("\0"))):
+        difference.update(f"\0{file}\0".encode(errors="surrogateescape"))
+        if (path / file).is_file():
+            difference.update((path / file).read_bytes())
+    return difference.hexdigest()
+
+
+def _extract(source: Source, folder: Path) -> None:
+    with _popen(source.path, ("archive", "--format=tar", source.commit, "--", *_WITHOUT)) as archive:
+        command = ["tar", "--extract", "--no-same-owner", "--directory", str(folder)]
+        unpacked = subprocess.run(command, stdin=archive.stdout, capture_output=True, check=False)
+    if archive.returncode or unpacked.returncode:
+        words = unpacked.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise UserError(f"{source.path}: commit {source.commit} cannot be read: {visible(words)}")
+
+
+def git(path: Path, *arguments: str, failing: bool = False) -> str:
+    """What git prints; `failing` takes an error for no answer. Raises UserError with git's words."""
+    with _popen(path, arguments) as child:
+        output, errors = child.communicate()
+    if child.returncode == 0:
+        return output.decode(errors="surrogateescape")
+    words = visible(errors.decode(errors="replace").strip().partition("\n")[0])
+    if failing and "dubious ownership" not in words:
+        return ""
+    raise UserError(f"{visible(str(path))}: git {arguments[0]} failed: {words}")
+
+
+def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    """Git, with whatever the repository's configuration would have it run switched off."""
+    with _started(path, ("config", "--list", "--name-only", "-z")) as child:
+        names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
+    filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
+    if any("=" in name for name in filters):
+        raise UserError(f"{visible(str(path))}: git's configuration has a filter with '=' in its name, which must go")
+    off = (f"{name}.{end}" for name in filters for end in ("clean=", "smudge=", "process=", "required=false"))
+    return _started(path, arguments, (*HARMLESS, *off))
+
+
+def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    given = (word for setting in settings for word in ("-c", setting))
+    try:
+        return subprocess.Popen(
+            ["git", "--no-optional-locks", *given, "-C", str(path), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **_as_owner(path),
+        )
+    except FileNotFoundError as error:
+        raise UserError("git is not installed; a source tree outside git and installs need none") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"git cannot be started in {visible(str(path))}: {visible(str(error))}") from None
+
+
+def _as_owner(path: Path) -> dict[str, Any]:
+    """Arguments of Popen. No variable of git's own says that another repository is meant."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))}
+    environ = kept | NO_FETCH | {"LC_ALL": "C"}
+    if os.geteuid() != 0 or (owner := path.stat()).st_uid == 0:
+        return {"env": environ}
+    environ = {name: value for name, value in environ.items() if not name.startswith("XDG_")} | {"HOME": "/nonexistent"}
+    return {"env": environ, "user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}

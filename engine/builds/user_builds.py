@@ -1,0 +1,178 @@
+"""The user's own table of builds, beside those that come with pgbed: ~/.config/pgbed/builds.toml (XDG_CONFIG_HOME).
+
+    [builds."18.7"]                       # as `bench pin 18.7` adds it
+    source = "sha256-…"                   # of postgresql-18.7.tar.bz2
+
+    [builds."17.11-mine"]                 # another build, made of a known one
+    from = "17.11"
+    patches = ["~/patches/mine.patch"]
+    cflags = ["-O3"]
+    configure_flags = ["--enable-cassert"]
+
+It is read strictly: what it holds is compiled and run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import tomli_w
+
+from engine.builds.label import FLAG
+from engine.core.errors import UserError
+from engine.core.record import converted, parsed, parsed_toml
+from engine.core.text import visible
+
+RELEASES = "https://ftp.postgresql.org/pub/source"
+VERSIONS = "https://www.postgresql.org/versions.json"
+RELEASE = re.compile(r"[1-9]\d?(\.\d{1,2})?((alpha|beta|rc)[1-9]\d?)?")
+ANSWER_MAX_BYTES = 1 << 20
+TIMEOUT_S = 20.0
+
+
+class OwnBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One entry: a release by its tarball's hash, or a build made of another one."""
+
+    source: str = ""
+    base: str = msgspec.field(default="", name="from")
+    patches: tuple[str, ...] = ()
+    cflags: tuple[str, ...] = ()
+    configure_flags: tuple[str, ...] = ()
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    builds: dict[str, OwnBuild] = {}
+
+
+class Release(msgspec.Struct, frozen=True):
+    """A major version, as postgresql.org lists it: its newest minor, and whether it still gets new ones."""
+
+    major: str
+    newest: str
+    supported: bool
+
+
+def table_path() -> Path:
+    """Where the table is, or would be."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "builds.toml"
+
+
+def own_builds() -> dict[str, OwnBuild]:
+    """The table's entries by label; none without a table. Raises UserError with the file and what is wrong in it."""
+    path = table_path()
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {visible(str(error))}") from None
+    found = converted(parsed_toml(text, str(path)), _Table, str(path)).builds
+    for label, build in found.items():
+        _check(f"{path}: build '{visible(label)}'", label, build)
+    return found
+
+
+def pin(version: str, sha256: str = "") -> tuple[Path, str]:
+    """Adds a release to the table, by its published checksum unless one is given; returns the table and the checksum.
+
+    Raises UserError for what is no release, or where its checksum cannot be had.
+    """
+    if not RELEASE.fullmatch(version):
+        raise UserError(f"'{visible(version)}' is no release of PostgreSQL: expected 18.7 or 19beta1, for example")
+    table = own_builds()
+    known = sha256.lower() or _published(version)
+    if not re.fullmatch("[0-9a-f]{64}", known):
+        raise UserError(f"'{visible(known)}' is no sha256: expected 64 hexadecimal digits")
+    table[version] = OwnBuild(source="sha256-" + b64encode(bytes.fromhex(known)).decode())
+    path = table_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".builds-", delete=False) as part:
+            tomli_w.dump({"builds": msgspec.to_builtins(table)}, part)
+        Path(part.name).replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    return path, known
+
+
+def tarball_url(version: str) -> str:
+    """Where a release's source is; $PGBED_RELEASES names a mirror of postgresql.org's pub/source."""
+    return f"{_mirror() or RELEASES}/v{version}/postgresql-{version}.tar.bz2"
+
+
+def releases() -> tuple[Release, ...]:
+    """What is released, newest major first, asked of postgresql.org. Raises UserError where it cannot be reached."""
+    url = f"{_mirror()}/versions.json" if _mirror() else VERSIONS
+    rows = converted(parsed(_fetched(url), url), list[dict[str, object]], url)
+    found = []
+    for row in rows:
+        major, minor = str(row.get("major", "")), str(row.get("latestMinor", ""))
+        newest = f"{major}.{minor}"
+        if RELEASE.fullmatch(newest) and int(major) >= 12:
+            found.append(Release(major, newest, row.get("supported") is True))
+    if not found:
+        raise UserError(f"{url}: lists no release")
+    return tuple(sorted(found, key=lambda release: -int(release.major)))
+
+
+def _published(version: str) -> str:
+    url = f"{tarball_url(version)}.sha256"
+    text = _fetched(url, ", and --sha256 HEX needs none").decode(errors="replace")
+    match = re.fullmatch(rf"([0-9a-f]{{64}})\s+\*?postgresql-{re.escape(version)}\.tar\.bz2\s*", text)
+    if match is None:
+        raise UserError(f"{url} holds no checksum of postgresql-{version}.tar.bz2, but '{visible(text[:60])}'")
+    return match[1]
+
+
+def _fetched(url: str, otherwise: str = "") -> bytes:
+    import urllib.error  # here, as this loads all of HTTP and of TLS, and every list of builds would wait for it
+    import urllib.request
+    from http.client import HTTPException
+
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            body: bytes = answer.read(ANSWER_MAX_BYTES)
+    except urllib.error.HTTPError as error:
+        missing = "there is no such release" if error.code == 404 else f"the server answers {error.code}"
+        raise UserError(f"{url}: {missing}") from None
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(
+            f"{url} cannot be reached: {visible(str(reason))}; PGBED_RELEASES names a mirror{otherwise}"
+        ) from None
+    return body
+
+
+def _mirror() -> str:
+    return os.environ.get("PGBED_RELEASES", "").rstrip("/")
+
+
+def _check(where: str, label: str, build: OwnBuild) -> None:
+    if wrong := [flag for flag in (*build.cflags, *build.configure_flags) if not FLAG.fullmatch(flag)]:
+        raise UserError(f"{where}: '{visible(wrong[0])}' is no flag")
+    if bool(build.source) == bool(build.base):
+        raise UserError(
+            f"{where}: needs either source, the hash of a release's tarball, or from, another build's label"
+        )
+    if not build.source:
+        return
+    if not RELEASE.fullmatch(label):
+        raise UserError(f"{where}: has a source, so its label must be a release, such as 18.7")
+    if _changes(build):
+        raise UserError(f'{where}: a release is built as it is; give another label, with from = "{label}", the changes')
+    try:
+        known = build.source.startswith("sha256-") and len(b64decode(build.source[7:], validate=True)) == 32
+    except ValueError:
+        known = False
+    if not known:
+        raise UserError(f"{where}: source '{visible(build.source)}' is not sha256- and 32 bytes in base64")
+
+
+def _changes(build: OwnBuild) -> Mapping[str, object]:
+    return {name: value for name in ("patches", "cflags", "configure_flags") if (value := getattr(build, name))}

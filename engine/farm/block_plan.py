@@ -1,0 +1,185 @@
+"""From a plan file to what each of its blocks is: a plan of its own, and the servers and programs that it needs.
+
+A builder has nothing of the machine that asks. Servers are built or fetched there, also of source trees, revisions and
+patches, and Nix copies them to the builders. A plan that names another file, a folder or a server of that machine is
+refused, and whatever wants root, another kernel or another host. Probes are left out: a sandbox has none
+(`engine.farm.block_build`).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from engine.builds import client_programs, nix, resolve
+from engine.builds.derivation import NATIVE
+from engine.builds.label import variant
+from engine.core.errors import UserError
+from engine.core.kernel import HOST
+from engine.core.text import visible
+from engine.plan import planfile
+from engine.plan.request import Request, is_attached, name_of, shown
+from engine.plan.workload_plans import loads
+from engine.postgres import configs
+from workloads import workload
+from workloads.names import UnknownName
+from workloads.options import options_of
+
+NOT_IN_A_BUILD = {
+    "client_host": "clients on another host",
+    "ssh_options": "clients on another host",
+    "sched": "the kernel's tunables, which need root",
+    "until_known": "an end as soon as all is known: each block has the same size",
+    "minutes": "time for the whole run: each block has the same size; give repeats",
+    "keep": "clusters that are kept",
+    "scratch_database": "servers that are running already",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """What all blocks of a plan are made of: paths of the Nix store, and the text of a plan that names no other."""
+
+    text: str
+    servers: dict[str, str]
+    programs: dict[str, str]
+    builds: dict[str, dict[str, Any]]  # records of those servers that are not in pgbed's table
+    notices: tuple[str, ...] = ()
+
+    def record(self, bench: str) -> dict[str, Any]:
+        """The arguments of block.nix that all blocks share."""
+        return {
+            "system": f"{platform.machine()}-linux",
+            "bench": bench,
+            "servers": self.servers,
+            "builds": self.builds,
+            "programs": {
+                name: dict(zip(("folder", "file"), _split(path), strict=True)) for name, path in self.programs.items()
+            },
+            "plan": self.text,
+        }
+
+
+def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> BlockPlan:
+    """The plan of a file as it is for one block; its servers are built or fetched here.
+
+    `roots` is a folder for links that keep these. Raises UserError for a plan that builders cannot carry out.
+    """
+    request = planfile.request(planfile.read(path).entries())
+    try:
+        check(request)
+    except UserError as error:
+        raise UserError(f"plan {visible(str(path))}: {error}") from None
+    found = resolve.resolve(request.builds, progress, roots)
+    if len(found) < len(request.builds):
+        raise UserError(f"plan {visible(str(path))}: two of its builds have one label; give one a name: NAME=…")
+    labels = {entry.label for entry in resolve.catalog() if entry.own is None}
+    servers = {build.label: _stored(build.label, build.prefix) for build in found}
+    base = request.base
+    if base is not None and base not in servers:
+        base = next((label for label in servers if label.replace(resolve.PREBUILT, "", 1) == base), base)
+    probed = any(probe != "none" for probe in request.probes)
+    asked = msgspec.structs.replace(
+        request,
+        builds=tuple(build.label for build in found),
+        base=base,
+    )
+    wanted = _programs(request)
+    records = client_programs.find(wanted, found, progress, roots) if wanted else {}
+    return BlockPlan(
+        tomli_w.dumps(asked.entries()),
+        servers,
+        {client_programs.variable(name): _stored(name, record["path"]) for name, record in records.items()},
+        {build.label: asdict(build) | {"prefix": servers[build.label]} for build in found if build.label not in labels},
+        ("probes are left out: a build's sandbox has none",) if probed else (),
+    )
+
+
+def check(request: Request) -> None:
+    """Raises UserError for what only the machine has that asks, or what no builder can do."""
+    if not request.builds:
+        raise UserError("name its builds: builders are given these, and choose none themselves")
+    for build in request.builds:
+        _check_build(build)
+    kernels = request.kernels != (HOST,) or request.rebooting
+    for name, words in NOT_IN_A_BUILD.items():
+        if getattr(request, name):
+            raise UserError(f"{name}: builders have no {words}")
+    if kernels:
+        raise UserError("kernels: a builder measures under the kernel that it has; leave them out")
+    known = {config.name: config for config in configs.catalog()}
+    for config in request.configs:
+        if config not in known and config != "auto":
+            raise _only_here(f"config {visible(config)}")
+        if config in known and known[config].device:
+            raise UserError(f"config {config} sets a device, for which a builder has no root")
+    for name, value in _files(request):
+        raise _only_here(f"{name} {visible(value)}")
+
+
+def _check_build(build: str) -> None:
+    if is_attached(build):
+        raise _only_here(f"build {visible(shown(build))}")
+    checked = resolve.check(build)
+    if checked.install and _store_path(checked.spec.path) is None:
+        raise UserError(
+            f"build {visible(name_of(build))} is an install of this machine, which Nix cannot copy to builders: "
+            "name the source tree that it was made of, or a label (bench list builds)"
+        )
+    own = checked.entry.own if checked.entry is not None else None
+    flags = [*(own.cflags if own else ()), *(flag for word in checked.spec.variants for flag in variant(word).cflags)]
+    if native := [flag for flag in flags if NATIVE.fullmatch(flag)]:
+        raise UserError(
+            f"build {visible(name_of(build))}: {native[0]} compiles for this machine, not for the builders: "
+            "name a processor that all of them have, as in :CFLAGS=-march=x86-64-v3"
+        )
+
+
+def _only_here(what: str) -> UserError:
+    return UserError(
+        f"{what} is of this machine, not on the builders: a farm measures builds and configs of pgbed's tables by "
+        "their labels (bench list builds, bench list configs), and what is built of a source tree, revision or patch"
+    )
+
+
+def _files(request: Request) -> Iterable[tuple[str, str]]:
+    """Options that name files, with what they name."""
+    if request.options.get("preset"):
+        return
+    for option in options_of(workload(request.workload).options):
+        if "FILE" in (option.metavar or "") and (value := request.options.get(option.name)):
+            yield option.name, value[0] if isinstance(value, tuple | list) else str(value)
+    yield from (("workload", arm) for arm in request.arms if "/" in arm)
+    yield from (("with", each) for each in request.with_options if "/" in each)
+
+
+def _programs(request: Request) -> tuple[str, ...]:
+    try:
+        planned = loads(request, request.options)
+    except (UnknownName, ValueError) as error:
+        raise planfile.refused(error) from None
+    return tuple(dict.fromkeys(program for load in planned for program in load.plan.programs))
+
+
+def _stored(label: str, path: str) -> str:
+    """A path that is in the Nix store, or in something that is. Raises UserError for any other."""
+    if (resolved := _store_path(Path(path))) is None:
+        raise UserError(f"{label} is {path}, which is not in the Nix store: start bench from its flake, or by ./bench")
+    return str(resolved)
+
+
+def _store_path(path: Path) -> Path | None:
+    resolved = path.resolve()
+    return resolved if nix.store_hash(Path(*resolved.parts[:4])) is not None else None
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The store path that a file is in, and where it is in there."""
+    parts = Path(path).parts
+    return str(Path(*parts[:4])), "/".join(parts[4:])

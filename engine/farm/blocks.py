@@ -1,0 +1,241 @@
+"""Derivations of blocks, and their realisation by Nix on whichever builder takes them, with Nix 2.8 and later.
+
+Nix copies what a block needs to a builder and its run directory back. A block whose builder died is tried again; one
+that failed by itself is not. What is in the store already is not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from engine.builds import nix
+from engine.builds.derivation import read_derivation
+from engine.core.errors import UserError
+from engine.core.text import visible
+from engine.farm import nix_builders
+from engine.host.account import bound_to_engine
+
+EXPRESSION = Path(__file__).with_name("block.nix")
+TRIES = 3
+POLL_S = 0.2
+END_S = 10.0  # that Nix has to tell its builders that it ends
+NAME = r"'/nix/store/[a-z0-9]{32}-pgbed-block-(\d+)\.drv'"
+BEGUN = re.compile(rf"building {NAME}(?: on '([^']+)')?")
+# Of a remote build Nix says this of its own go-between, too, whatever ended it: then it is the second that counts.
+FAILED = re.compile(rf"builder for {NAME} failed with exit code (\d+)")
+FAILED_THERE = re.compile(rf"build of {NAME} on '[^']+' failed: .*failed with exit code (\d+)")
+HERE = "this machine"
+NOBODY = re.compile(r"is required to build|required system or feature not available|[Uu]nable to start any build")
+LOST = re.compile(r"error: (.+)")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block's derivation and what it makes. `state`: cached, measured, failed; `builder` is who measured it.
+
+    Without a state it is to be measured. `refused` says that no builder takes it.
+    """
+
+    number: int
+    drv: str
+    out: str
+    state: str = ""
+    builder: str = ""
+    tries: int = 0
+    reason: str = ""
+    refused: bool = False
+
+
+def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> list[Block]:
+    """The derivations of so many blocks, in the store as long as `roots` has links to them."""
+    with TemporaryDirectory(dir=nix.cache_folder()) as folder:
+        request = Path(folder) / "request.json"
+        request.write_text(json.dumps({**shared, "nonce": nonce}))
+        given = f"builtins.fromJSON (builtins.readFile {request})"
+        numbers = " ".join(map(str, range(1, count + 1)))
+        expression = f"map (block: import {EXPRESSION} ({given} // {{ inherit block; }})) [ {numbers} ]"
+        command = ["nix-instantiate", "--expr", expression, "--add-root", str(roots / "block")]
+        try:
+            made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        except FileNotFoundError as error:
+            raise nix.no_nix() from error
+    if made.returncode != 0:
+        raise UserError(f"Nix cannot make blocks of this plan: {nix.last_words(made.stderr)}")
+    drvs = [os.path.realpath(line) for line in made.stdout.split()]
+    return [Block(n, drv, read_derivation(Path(drv)).outputs["out"]) for n, drv in enumerate(drvs, 1)]
+
+
+def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -> list[Block]:
+    """Has all blocks measured that are not in the store; returns them with what became of each.
+
+    A block whose builder is lost begins again at once, on another builder where there is one. Raises UserError where no
+    builder takes any, and none has been measured before.
+    """
+    found = {b.number: replace(b, state="cached") if nix.is_valid(b.out) else b for b in blocks}
+    for block in found.values():
+        if block.state:
+            progress(f"block {block.number}: cached: measured before, not again (--again measures again)")
+    missing = [block for block in found.values() if not block.state]
+    if missing:
+        nix_builders.check(builders)
+    calls = [_begin(missing, builders)] if missing else []
+    try:
+        while calls:
+            for call in list(calls):
+                for block in _look(call, builders, progress):
+                    found[block.number] = block
+                    begun = block.number in call.seen
+                    if not block.refused:
+                        progress(_words(block, begun))
+                    if not block.state:  # by itself, as it does not wait for the others
+                        calls.append(
+                            _begin([block], nix_builders.without(builders, block.builder) if begun else builders)
+                        )
+                if not call.blocks:
+                    calls.remove(call)
+                    _end([call])
+            time.sleep(POLL_S)
+    finally:
+        _end(calls)
+    refused = [block for block in found.values() if block.refused]
+    if len(refused) == len(found):
+        raise UserError(refused[0].reason)
+    for block in refused:
+        progress(f"block {block.number}: not begun: {block.reason}")
+    return list(found.values())
+
+
+def link(block: Block, folder: Path) -> Path:
+    """A link to a block's run, which keeps it from garbage collection. Raises UserError where something else is."""
+    path = folder / f"result-{block.number}"
+    if path.exists() and not path.is_symlink():
+        raise UserError(f"{path} is there, and no link to a result: remove it, or name another folder with --out")
+    path.unlink(missing_ok=True)
+    command = ["nix-store", "--realise", block.drv, "--add-root", str(path)]
+    made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if made.returncode != 0:
+        raise UserError(f"{path} cannot be made: {nix.last_words(made.stderr)}")
+    return path
+
+
+@dataclass(slots=True)
+class _Call:
+    """Nix at work on some blocks: those that it has still to measure, what it has said, and who has begun which."""
+
+    blocks: dict[int, Block]
+    process: subprocess.Popen[bytes]
+    log: int
+    said: bytearray = field(default_factory=bytearray)
+    rest: bytes = b""
+    seen: dict[int, str] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)  # builders that cannot be reached, of which this was said
+
+
+def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
+    """Has Nix realise these; it ends with whoever waits for it."""
+    command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going"]
+    if builders is not None:
+        command += ["--builders", builders]
+    if nix.over_hostpkgs():  # as for servers
+        command += ["--option", "sandbox", "false", "--option", "substituters", ""]
+    log = os.memfd_create("nix")
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        preexec_fn=bound_to_engine(signal.SIGTERM),
+    )
+    return _Call({block.number: replace(block, tries=block.tries + 1) for block in blocks}, process, log)
+
+
+def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
+    """What has become of its blocks since the last look; those that are left remain with it."""
+    ended = call.process.poll() is not None  # before its log is read
+    new = os.pread(call.log, os.fstat(call.log).st_size, len(call.said))
+    call.said += new
+    call.rest = _tell(call.rest + new + (b"\n" if ended else b""), call.seen, progress)
+    log = call.said.decode(errors="replace")
+    for place, why in nix_builders.unreachable(log).items():
+        if place not in call.away:
+            call.away.add(place)
+            progress(f"{place} cannot be reached: {why}")
+    over = {int(number): code for number, code in FAILED.findall(log)}
+    told = {number: code for number, code in over.items() if call.seen.get(number) == HERE}
+    told |= {int(number): code for number, code in FAILED_THERE.findall(log)}
+    nobody = nix_builders.why_none(log, builders) if ended and NOBODY.search(log) else ""
+    return [
+        _settled(call.blocks.pop(number), call.seen.get(number, ""), log, told.get(number), nobody)
+        for number in list(call.blocks)
+        if ended or number in over
+    ]
+
+
+def _settled(block: Block, builder: str, log: str, code: str | None, nobody: str) -> Block:
+    """What has become of a block; without a state it is to be tried again."""
+    block = replace(block, builder=builder or block.builder)
+    last = "failed" if block.tries == TRIES else ""
+    if nix.is_valid(block.out):
+        return replace(block, state="measured")
+    if code is not None:
+        return replace(block, state="failed", reason=_reason(log, f"its run ended with {code}"))
+    if nobody and not builder:
+        first = block.tries == 1  # later not all builders were asked
+        return replace(block, state="failed" if first else last, reason=nobody, refused=first)
+    before = log.partition(f"error: builder for '{block.drv}'")[0]
+    lost = [text for text in LOST.findall(before) if "dependencies" not in text and not text.startswith("builder for")]
+    return replace(block, state=last, reason=visible(lost[-1])[:200] if lost else "its builder has ended")
+
+
+def _words(block: Block, begun: bool) -> str:
+    if block.state == "measured":
+        return f"block {block.number}: measured{_on(block)}"
+    if block.state == "failed" and block.tries < TRIES:
+        return f"block {block.number}: failed{_on(block)}: {block.reason}"
+    then = "given up" if block.state else "tried again"
+    return f"block {block.number}: {'lost' if begun else 'not begun'}{_on(block)}: {block.reason}; {then}"
+
+
+def _end(calls: Sequence[_Call]) -> None:
+    """Ends what still runs of these."""
+    for call in calls:
+        call.process.terminate()
+    for call in calls:
+        try:
+            call.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            call.process.kill()
+            call.process.wait()
+        os.close(call.log)
+
+
+def _tell(said: bytes, seen: dict[int, str], progress: Progress) -> bytes:
+    """Says which blocks were begun by what Nix has said since, and where; returns the line that is not whole yet."""
+    *whole, rest = said.split(b"\n")
+    for number, builder in BEGUN.findall(b"\n".join(whole).decode(errors="replace")):
+        if int(number) not in seen:
+            seen[int(number)] = visible(builder) or HERE
+            progress(f"block {number}: begun on {seen[int(number)]}")
+    return rest
+
+
+def _on(block: Block) -> str:
+    return f" on {block.builder}" if block.builder else ""
+
+
+def _reason(log: str, otherwise: str) -> str:
+    """What `bench` said within a build that failed."""
+    told = re.findall(r"bench: (.+)", log)
+    return visible(told[-1])[:300] if told else otherwise

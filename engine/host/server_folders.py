@@ -1,0 +1,60 @@
+"""Where a server may be: folders that its user can enter, and one for its socket."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.host.account import Account
+
+PORT = 5432
+SOCKET_DIR_PREFIX = "pgbed-"
+SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
+
+
+class ServerError(UserError):
+    """A server that does not start, or is no more; holds the end of its log."""
+
+
+def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
+    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet.
+
+    Without a build: when it could not run clients there.
+    """
+    barred = account.barred_at(folder)
+    if barred is not None:
+        raise ServerError(
+            f"user {account.name}, who runs the server, may not enter {barred}: "
+            f"choose another folder with --out, or name another user in PGBED_USER"
+        )
+    for program in ("initdb", "postgres"):
+        if build is not None and not account.may_execute(build.bin / program):
+            raise ServerError(
+                f"build {build.label}: user {account.name} cannot run {build.bin / program}; "
+                f"is it there, and may that user enter every folder on the way?"
+            )
+    check_sockets(sockets)
+
+
+def check_sockets(base: Path) -> None:
+    """Raises ServerError when no private socket folder can be made in `base`, or its path would be too long."""
+    if not base.is_dir():
+        raise ServerError(f"folder for sockets {base} does not exist; set PGBED_SOCKETS to one that does")
+    length = len(os.fsencode(f"{base.absolute()}/{SOCKET_DIR_PREFIX}xxxxxxxx/.s.PGSQL.{PORT}"))
+    if length > SOCKET_PATH_MAX:
+        raise ServerError(
+            f"the server's socket in {base} would have a path of {length} bytes, more than the "
+            f"{SOCKET_PATH_MAX} that a Unix socket may have; set PGBED_SOCKETS to a shorter folder"
+        )
+
+
+def socket_base(account: Account) -> Path:
+    """The folder in which private socket folders are made; see `Server`."""
+    chosen = os.environ.get("PGBED_SOCKETS")
+    if chosen:
+        return Path(chosen)
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
+    usable = not account.switch and os.access(runtime, os.W_OK) and len(os.fsencode(runtime)) < 60
+    return runtime if usable else Path("/tmp")

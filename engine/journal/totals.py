@@ -1,0 +1,239 @@
+"""What was counted over a step, by role and in all, and what follows from that at once: operations, times, the SLA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from engine.core.perf_events import EventCount
+from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
+
+SLA_FRACTION = 0.95
+SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
+ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
+# What a step is judged by, by its kind: for older records, which do not hold it.
+OLD_HEADLINES = {
+    "load": Headline("insert", "rows/s"),
+    "index": Headline("index", "rows/s", live=False),
+    "write": Headline("insert", "rows/s"),
+    "query": Headline("query", "queries/s"),
+}
+
+
+def headline_of(kind: str, plan: Mapping[str, Any]) -> Headline | None:
+    """What a step is judged by, from its record in the journal or a manifest; None for one without a rate."""
+    found = plan.get("headline")
+    return msgspec.convert(found, Headline) if found else None if "headline" in plan else OLD_HEADLINES.get(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTotals:
+    """What one role (all its connections) did in one step. Times in ns; the server side is its backends.
+
+    `histogram` is of service time and `response` of time from the intended start (empty for closed loops):
+    sparse pairs (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters.
+    `backend_*` are None where the server's processes cannot be seen.
+    `short_deletes` deleted a different number of rows than requested; `min_lookups` of the low key took
+    `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
+    took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
+    `waits` count what backends were seen waiting for, at `wait_looks` moments, each time all of them.
+    """
+
+    connections: int
+    statements: int
+    rows: int
+    rows_actual: int
+    service_ns: int
+    max_ns: int
+    backend_cpu_ns: int | None
+    backend_runq_ns: int | None
+    backend_switches: int | None
+    backend_involuntary: int | None
+    backend_read_bytes: int | None
+    backend_write_bytes: int | None
+    client_cpu_ns: int
+    client_runq_ns: int
+    client_switches: int
+    short_deletes: int = 0
+    min_lookups: int = 0
+    min_lookup_ns: int = 0
+    max_lookups: int = 0
+    connect_ns: int = 0
+    late_max_ns: int = 0
+    paired: int = 0
+    limited_ns: int = 0
+    coupled_ns: int = 0
+    saturated: bool = False
+    histogram: tuple[tuple[int, int], ...] = ()
+    response: tuple[tuple[int, int], ...] = ()
+    buckets: tuple[int, ...] = (0,) * 10
+    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; not zeros
+    waits: dict[str, int] = field(default_factory=dict)  # by `type:event`; '' those that waited for nothing
+    wait_looks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What the programs of a step took: see `workloads.base.Launch`. None where it is not known."""
+
+    user_s: float | None = None
+    system_s: float | None = None
+    memory_bytes: float | None = None
+    floor_s: float | None = None
+    server_cpu_s: float | None = None
+    times_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEnd:
+    """When the first of several clients had done its work, and what all had done by then: `workloads.base.Launch`."""
+
+    seconds: float
+    transactions: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Everything counted over one step, before any division. Times in ns, sizes in bytes.
+
+    `server_*` counts all server processes, those that ended in the step included; its bytes are those of
+    `engine.host.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are
+    differences of the kernel's counters: see `engine.host.machine_counters` for their keys. `observers` are the probes
+    that were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without
+    the pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
+    In a step that was `apart` the server had no part. Of a server that was running already there is no `server_*`, no
+    host, device, cluster and memory. `beside` are the roles of further loads, and what their rates count. `counters`
+    are events by role, `server` all server processes that are no connection's: `engine.core.perf_events`;
+    `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time that servers up beside this one used
+    in the step, 0 where they stood still. It is None without any, and in slices, each of which has its own.
+    """
+
+    seconds: float
+    roles: dict[str, RoleTotals]
+    server_cpu_ns: int | None
+    server_runq_ns: int | None
+    server_switches: int | None
+    server_read_bytes: int | None
+    server_write_bytes: int | None
+    client_cpu_ns: int
+    engine_cpu_ns: int
+    wal_bytes: int | None
+    rows_indexed: int = 0
+    rows_expected: int = 0
+    rate_target_per_s: float = 0.0
+    heap_bytes: int = 0
+    index_bytes: int = 0
+    database_bytes: int = 0
+    cluster_bytes: int | None = 0
+    rss_bytes: int | None = 0
+    host: dict[str, int] = field(default_factory=dict)
+    device: dict[str, int] = field(default_factory=dict)
+    observers: tuple[str, ...] = ()
+    probes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    headline: Headline | None = None  # None where none was recorded
+    report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
+    wall_seconds: float = 0.0
+    apart: bool = False
+    beside: dict[str, str] = field(default_factory=dict)
+    counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)
+    counters_note: str = ""
+    spill_over_ns: int | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether there were pauses, in which other servers worked: host and device then counted theirs, too."""
+        return self.wall_seconds > 0
+
+    def of_kind(self, kind: str) -> list[RoleTotals]:
+        """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""
+        return [role for name, role in self.roles.items() if role_kind(name) == kind]
+
+
+class Counted(Protocol):
+    """What has been counted of a role: its totals, or one of its intervals."""
+
+    @property
+    def statements(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+
+def role_place(name: str) -> tuple[int, str]:
+    """Where a role stands in a list: the common ones in `ROLE_ORDER`, others after them by name."""
+    kind = role_kind(name)
+    return ROLE_ORDER.index(kind) if kind in ROLE_ORDER else len(ROLE_ORDER), name
+
+
+def progress(role: str, of: Counted) -> int:
+    """What a role's rate counts: rows, or the statements of roles such as query."""
+    return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
+
+
+def ops(kind: str, totals: StepTotals) -> int:
+    """How many operations a step did: rows inserted or indexed, queries, or the statements that it is judged by."""
+    if kind == "index":
+        return totals.rows_indexed
+    headline = judged_by(kind, totals)
+    if headline is not None and headline.by == "time":
+        return sum(role.statements for role in totals.of_kind(headline.role))
+    return sum(progress(headline.role, role) for role in totals.of_kind(headline.role)) if headline else 0
+
+
+def judged_by(kind: str, totals: StepTotals) -> Headline | None:
+    """What a step of that kind is judged by; None for one without a rate."""
+    return totals.headline or OLD_HEADLINES.get(kind)
+
+
+def time_s(kind: str, totals: StepTotals) -> float | None:
+    """The mean time of its statements, of a step that is judged by that."""
+    headline = judged_by(kind, totals)
+    if headline is None or headline.by != "time":
+        return None
+    roles, count = totals.of_kind(headline.role), ops(kind, totals)
+    return sum(role.service_ns for role in roles) / 1e9 / count if count else None
+
+
+def rows(kind: str, totals: StepTotals) -> int:
+    """The rows that a step inserted, or indexed."""
+    return totals.rows_indexed if kind == "index" else sum(role.rows for role in totals.of_kind("insert"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    """Whether a query step kept up its insert rate. Rates are over all clients, per second.
+
+    `passed`, which verdicts go by: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
+    The limiters lose no second: the last round is due when the nominal time has passed. Where the delete stream may end
+    the insert stream before its last statements, as in g24a, the deletes tell how far the limiter had come: the queue
+    between them is bounded. `reference_passed` is the published rule, by inserted rows and whole seconds rounded up, of
+    which a short step may fall short by the rounding and by the queue alone.
+    """
+
+    passed: bool
+    reference_passed: bool
+    achieved_per_s: float
+    target_per_s: float
+    required_per_s: float
+
+
+def sla(kind: str, totals: StepTotals) -> Sla | None:
+    """The 95 % rule on the insert rate; None for a step without a target."""
+    target = totals.rate_target_per_s
+    if kind != "query" or target <= 0 or totals.seconds <= 0:
+        return None
+    inserted = rows(kind, totals)
+    made = max(inserted, sum(role.rows for role in totals.of_kind("delete")))
+    required = round(SLA_FRACTION * target)
+    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference sees the end at its next one-second tick
+    counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
+    return Sla(
+        passed=made / counted_s >= required,
+        reference_passed=inserted / whole_s >= required,
+        achieved_per_s=made / totals.seconds,
+        target_per_s=target,
+        required_per_s=required,
+    )

@@ -1,0 +1,260 @@
+"""What a request means, as far as is known before its builds exist: loads, steps, probes, settings, time and space."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.analysis import noise
+from engine.analysis.noise import Noise
+from engine.core.errors import UserError, unknown
+from engine.core.format import size_bytes
+from engine.core.model import LEVEL, LOOKS
+from engine.core.text import visible
+from engine.host import environment
+from engine.host.environment import Machine
+from engine.plan import external_servers, guests, interleaving, planfile, routes
+from engine.plan.interleaving import CannotBeSliced, Change
+from engine.plan.request import CELLS, MOST_REPEATS, Request, check_named, name_of, shown
+from engine.plan.workload_plans import Load, loads
+from engine.postgres import configs
+from engine.tracing import planstats, selection
+from workloads import background_of, workload
+from workloads.base import Step
+from workloads.names import UnknownName
+
+SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
+STEP_S = 1.0  # clients started, statistics settled
+MAX_CELLS = 10_000
+MOST_IN_TIME = 4  # times as many repeats are planned as would fit by a guess, so that time ends the run
+MAX_ROLES = 2048  # client processes of a step
+DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
+RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who look
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What the cells of a run are expected to take. Times are rough: they are not measured yet.
+
+    `cells` is how many there will be: all that are planned, or as many as fit into the time.
+    `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
+    `query_step_s` is the longest of the steps by time in slices, all servers together; None where there are none.
+    """
+
+    cells: int
+    cell_s: float
+    needed_bytes: int
+    noise: Noise | None
+    query_step_s: float | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The JSON form. `smallest_effect` is a fraction that shows in every step."""
+        return {
+            "cell_count": self.cells,
+            "cell_s": round(self.cell_s),
+            "total_s": round(self.cell_s * self.cells),
+            "needed_bytes": self.needed_bytes,
+            "query_step_s": self.query_step_s,
+            "smallest_effect": round(self.noise.effect, 4) if self.noise else None,
+            "noise": asdict(self.noise) if self.noise else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request means, as far as is known before its builds exist. `changes` are on top of each config.
+
+    `loads` are what takes turns, the base first; `steps` all their steps, each by its name once.
+    """
+
+    loads: tuple[Load, ...]
+    steps: tuple[Step, ...]
+    probes: selection.Selection
+    changes: dict[configs.ConfigSpec, tuple[Change, ...]]
+
+    @property
+    def cell_s(self) -> float:
+        """About how long a cell takes, on average."""
+        steps = [step for load in self.loads for step in load.steps]
+        return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
+
+    def fitting(self, request: Request) -> int:
+        """About how many repeats fit into the time that there is."""
+        assert request.minutes is not None
+        return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
+
+    def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
+        """The largest cell's space; `settings` are each config's."""
+        limits = [max_wal_bytes(each) for each in settings]
+        return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
+
+    def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
+        """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
+        cell_bytes = self.cell_bytes(request, settings)
+        long_s = {step.name: step.expected_s for step in self.steps}
+        doubles = request.aa * len(request.configs) * len(request.kernels) * len(self.loads)
+        judged, repeats = request.subjects - doubles, request.planned_repeats
+        repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
+        tell = noise.smallest_effects
+        if request.sliced:
+            level = LOOKS[-1].level if request.until_known else LEVEL
+            tell = partial(noise.smallest_in_slices, level=level)
+        return Guess(
+            cells=request.subjects * repeats,
+            cell_s=self.cell_s,
+            needed_bytes=cell_bytes * request.clusters_at_once(repeats),
+            # Runs of pgbed's own servers say nothing of those.
+            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.attached else None,
+            query_step_s=max(
+                (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
+                default=None,
+            ),
+        )
+
+
+def rough_settings(
+    request: Request, changes: Mapping[configs.ConfigSpec, Sequence[Change]], machine: Machine
+) -> list[dict[str, str]]:
+    """The settings of each config that any version would take, as far as they move the estimates of space."""
+    scaled = configs.scale(share(machine, request))
+    found = [{name: value for name, value, _ in spec.settings} | dict(own) for spec, own in changes.items()]
+    return [
+        {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
+        for settings in found
+    ]
+
+
+def share(machine: Machine, request: Request) -> Machine:
+    """What each server may count on."""
+    return guests.share(interleaving.share(machine, request), request)
+
+
+def max_wal_bytes(settings: Mapping[str, str]) -> int:
+    """The config's max_wal_size; the server's default of 1GB when it does not set it."""
+    return size_bytes(settings.get("max_wal_size", "1GB"), default_unit="MB")
+
+
+def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Sequence[Step]) -> tuple[Change, ...]:
+    """max_connections, where the server's default is too low for the plan and nobody has set it.
+
+    Raises UserError when somebody has, and too low.
+    """
+    needed = max((step.connections for step in steps), default=0) + RESERVED_CONNECTIONS
+    own = [(name, value) for name, value, _ in spec.settings]
+    for where, settings in (("--set", changes), (f"config '{spec.name}'", own)):
+        value = dict(settings).get("max_connections")
+        if value is None:
+            continue
+        if re.fullmatch("[0-9]{1,9}", value) and int(value) < needed:
+            raise UserError(f"{where}: max_connections={value} is too low: this plan needs {needed} connections")
+        return ()
+    return (("max_connections", str(needed)),) if needed > DEFAULT_CONNECTIONS else ()
+
+
+def check_names(request: Request) -> None:
+    """Raises UserError for names and numbers that cannot be whatever is installed."""
+    routes.check(request)
+    if not request.builds:
+        raise UserError("no build given: use --pg LABEL,… (bench list builds shows the labels)")
+    for spec in request.builds:
+        check_named(spec)
+    if not request.configs:
+        raise UserError("no config given: use --config NAME,… (bench list configs shows the names)")
+    doubles = {build for build in request.builds if request.builds.count(build) > 1}
+    if doubles:
+        named = ", ".join(sorted(map(shown, doubles)))
+        raise UserError(f"build given twice: {named}; use --aa to compare the base with itself")
+    names = [name_of(spec) for spec in request.builds]  # an install of the user's own may go by its name alone
+    if request.base is not None and request.base not in (*names, *request.builds):
+        raise unknown("base", request.base, names)
+    external_servers.check(request)
+    if request.until_known and request.repeats:
+        raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
+    cells = request.subjects * request.planned_repeats
+    if cells > MAX_CELLS:
+        raise UserError(
+            f"{cells:,} cells are more than a run may have ({MAX_CELLS:,}): "
+            "lower --repeats, or name fewer builds, configs or kernels"
+        )
+
+
+def decided(request: Request, out: Path) -> tuple[Request, Asked, str]:
+    """The request with what takes turns decided, what it means, and why: nothing where it was asked for."""
+    machine = environment.machine(out)
+    reason = ""
+    if request.interleave != "auto":
+        asked = _look_up(request, machine)
+    else:
+        request, asked, reason = _chosen(request, machine)
+    if request.until_known and not request.sliced:
+        because = f", which cannot be here: {reason}" if reason else ": use --interleave slices"
+        raise UserError(f"--until-known looks at pairs in slices{because}")
+    if request.minutes and request.repeats is None and not request.until_known:
+        request = msgspec.structs.replace(request, repeats=_most_in_time(request, asked))
+    return request, asked, reason
+
+
+def _chosen(request: Request, machine: Machine) -> tuple[Request, Asked, str]:
+    """Slices where they can be, else cells; with the reason."""
+    sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
+    try:
+        asked = _look_up(sliced, machine)
+    except CannotBeSliced as cannot:
+        return cells, _look_up(cells, machine), cannot.reason
+    return sliced, asked, interleaving.reason(sliced, asked.steps)
+
+
+def _most_in_time(request: Request, asked: Asked) -> int:
+    """How many repeats to plan where the time is given: more than will be, as times are not measured yet."""
+    most = min(MOST_IN_TIME * asked.fitting(request), MAX_CELLS // request.subjects, MOST_REPEATS)
+    return max(CELLS, most + most % 2)
+
+
+def _look_up(request: Request, machine: Machine) -> Asked:
+    """Everything that a request names but its builds, and what the workload makes of it."""
+    sliced = request.sliced
+    if sliced and request.attached:
+        raise CannotBeSliced("servers that are running already cannot be paused in turns")
+    try:
+        planned = loads(request, _options(request))
+    except (UnknownName, ValueError) as error:
+        raise planfile.refused(error) from None
+    every = [step for load in sorted(planned, key=lambda load: -len(load.steps)) for step in load.steps]
+    steps = tuple({step.name: step for step in every}.values())
+    roles = max((len(step.roles) for step in every), default=0)
+    if roles > MAX_ROLES:
+        raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
+    if request.attached:
+        for load in planned:
+            external_servers.check_plan(load.plan)
+    if sliced:
+        interleaving.check(request, steps)
+    probes = selection.select(request.probes or planned[0].plan.probes)
+    specs = configs.resolve(request.configs)
+    settings = dict.fromkeys(setting for load in planned for setting in load.plan.settings)
+    changes = configs.overrides((*settings, *request.overrides))
+    if planstats.PROBE in probes.names:
+        changes = planstats.settings(changes)
+    own = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
+    if sliced:
+        own = {spec: interleaving.stretched(spec, each, request.subjects) for spec, each in own.items()}
+        data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
+        interleaving.check_memory(rough_settings(request, own, machine), data_bytes, request, machine.memory_bytes)
+    return Asked(planned, steps, probes, own)
+
+
+def _options(request: Request) -> Mapping[str, Any]:
+    """The workload's options; raises CannotBeSliced where those that were given and slices exclude each other."""
+    if not request.sliced:
+        return request.options
+    try:
+        names = [part.name for arm in request.arms for part in background_of(arm)]
+        return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
+    except ValueError as error:
+        raise CannotBeSliced(visible(str(error))) from None

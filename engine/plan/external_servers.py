@@ -1,0 +1,120 @@
+"""Servers that are running already, in a plan: what cannot be asked of them, and what they must have for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from engine.builds import resolve
+from engine.core.errors import UserError
+from engine.core.model import Attached, Build, Config, config_key
+from engine.core.text import visible
+from engine.plan.request import Request, is_attached, name_of, shown
+from engine.postgres import external_server
+from workloads.base import Plan, Step
+
+DEFAULT = Request()
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Those of a request, by its specs; `connections` by the names of the builds."""
+
+    builds: dict[str, Build]
+    configs: dict[str, Config]
+    connections: dict[str, str] = field(repr=False)
+    attached: Attached
+    notices: tuple[str, ...]
+
+
+def check(request: Request) -> None:
+    """Raises UserError for what goes with servers of pgbed's own only, or with others only."""
+    if not request.attached:
+        for flag, given in (
+            ("--accept-foreign-load", request.accept_foreign_load),
+            ("--scratch-database", request.scratch_database is not None),
+        ):
+            if given:
+                raise UserError(f"{flag} is for servers that are running already: --pg NAME=postgresql://USER@HOST/DB")
+        return
+    own = [spec for spec in request.builds if not is_attached(spec)]
+    other = next(spec for spec in request.builds if is_attached(spec))
+    if own:
+        raise UserError(
+            f"{shown(other)} is running already and {visible(own[0])} would be started by pgbed: they cannot be "
+            "compared, for neither machine, settings nor what else runs there are the same; start it and name it "
+            "NAME=postgresql://… too"
+        )
+    excluded = (
+        ("--config", request.configs != DEFAULT.configs, "it is compared with the settings that it has"),
+        ("--set", bool(request.overrides), "it is compared with the settings that it has"),
+        ("--keep", request.keep, "each cell's database is dropped"),
+        ("--tcp", request.tcp, "the connection string says how clients reach it"),
+        ("--client-host", request.client_host is not None, "run bench on that host"),
+        ("--kernel", request.in_guests or request.rebooting, "its kernel is the one that it runs under"),
+        ("--sched", bool(request.sched), "nothing is set on its machine"),
+        ("--probes", request.probes not in ((), ("none",)), "probes see only servers of this machine, of pgbed's own"),
+    )
+    for flag, given, why in excluded:
+        if given:
+            raise UserError(f"{flag} cannot be used with {shown(other)}, which is running already: {why}")
+    if request.scratch_database == "":
+        raise UserError("--scratch-database: give a database's name")
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises UserError for a workload that needs a server of pgbed's own."""
+    why = plan.own_server
+    if plan.settings:
+        why = f"it sets {', '.join(plan.settings)}"
+    if why:
+        raise UserError(f"this workload cannot be run on a server that is running already: {why}")
+
+
+def look_up(request: Request, steps: Sequence[Step]) -> Servers:
+    """Connects to all of them. Raises UserError for one that the plan cannot be run on."""
+    known = {entry.label for entry in resolve.catalog()}
+    found: dict[str, external_server.Found] = {}
+    for spec in request.builds:
+        if name_of(spec) in known:
+            raise UserError(f"'{name_of(spec)}' is the label of another build: give {shown(spec)} another name")
+        if name_of(spec) in map(name_of, found):
+            raise UserError(f"two servers are called '{name_of(spec)}': give one of them another name")
+        found[spec] = external_server.look(name_of(spec), spec.partition("=")[2])
+    every = list(found.values())
+    external_server.refuse_doubles(every)
+    attached = Attached(
+        accept_foreign_load=request.accept_foreign_load,
+        scratch_database=request.scratch_database or "",
+        checkpoint=all(each.may_checkpoint for each in every),
+    )
+    for each in every:
+        each.check(
+            attached,
+            max((step.connections for step in steps), default=0),
+            schemas=any(step.beside for step in steps),
+        )
+    return Servers(
+        builds={spec: each.build for spec, each in found.items()},
+        configs={config_key(external_server.CONFIG, each.name): each.config for each in every},
+        connections={each.name: each.conninfo for each in every},
+        attached=attached,
+        notices=tuple(_notices(every, attached)),
+    )
+
+
+def _notices(found: Sequence[external_server.Found], attached: Attached) -> list[str]:
+    lines = [f"{each.name}: PostgreSQL {visible(each.version)}, running already at {each.address}" for each in found]
+    place = "database " + visible(attached.scratch_database) if attached.scratch_database else "a database of its own"
+    lines.append(
+        f"each cell works in {place}, and drops what it made; not visible from outside: CPU and memory of the servers' "
+        "processes, their machines, their logs; what others do there is in WAL and statistics"
+    )
+    if not attached.checkpoint:
+        who = ", ".join(each.name for each in found if not each.may_checkpoint)
+        lines.append(f"no CHECKPOINT is done before steps, on none of the servers: the role may not on {who}")
+    if blind := [each.name for each in found if not each.may_see_all]:
+        lines.append(f"{', '.join(blind)}: the role is no member of pg_monitor: some settings and vacuums are not seen")
+    if not attached.accept_foreign_load:
+        lines.append("ratios and intervals without verdicts: others may use these servers (--accept-foreign-load)")
+    return lines

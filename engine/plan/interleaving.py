@@ -1,0 +1,121 @@
+"""What servers side by side need: memory for each, settings that know of the pauses, and steps for slices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.core.errors import UserError
+from engine.core.format import size, size_bytes
+from engine.host.environment import Machine
+from engine.plan.request import Request
+from engine.postgres.configs import ConfigSpec
+from engine.slices.block_order import MOST_WARM, WARM_NS
+from workloads.base import Step
+
+Change = tuple[str, str]
+MOST = 4  # servers side by side
+MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
+# Wall time goes on in a pause. What a server does at intervals it does at as many of them as by itself.
+# setting: the server's default, the unit of a bare number, the most that the server takes in ms
+INTERVALS = {
+    "checkpoint_timeout": ("5min", "s", 86_400_000),
+    "autovacuum_naptime": ("1min", "s", 2_147_483_000),
+    "bgwriter_delay": ("200ms", "ms", 10_000),
+    "wal_writer_delay": ("200ms", "ms", 10_000),
+    "deadlock_timeout": ("1s", "ms", 2_147_483_647),
+}
+UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+TIMEOUTS = frozenset(
+    {"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout",
+     "idle_in_transaction_session_timeout"}
+)  # fmt: skip
+
+
+class CannotBeSliced(UserError):
+    """Cells of this plan cannot be driven in slices; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; use --interleave cells")
+        self.reason = reason
+
+
+def check(request: Request, steps: Sequence[Step]) -> None:
+    """Raises CannotBeSliced where there is nothing to drive in slices, or nothing to drive it beside."""
+    count = request.subjects
+    if request.client_host:
+        raise CannotBeSliced(
+            "clients on another host cannot be driven in slices: the gate that shuts between two of them is a word of "
+            "this machine's memory"
+        )
+    if count < 2:
+        raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
+    if not any(step.sliced for step in steps):
+        raise CannotBeSliced("none of these steps can be driven in slices")
+    if request.in_guests or request.rebooting:
+        what = "boot" if request.rebooting else "guest"
+        raise CannotBeSliced(f"a cell under another kernel has a {what} to itself")
+    if len(request.arms) > 1:
+        raise CannotBeSliced("slices compare builds under one workload, not several")
+    if len(request.configs) > 1:
+        raise CannotBeSliced("slices compare builds under one config, not several")
+    if count > MOST:
+        raise CannotBeSliced(f"slices take 2 to {MOST} builds side by side (--aa adds one), not {count}")
+
+
+def reason(request: Request, steps: Sequence[Step]) -> str:
+    """Why slices were chosen, where nothing speaks against them."""
+    sliced = sum(bool(step.sliced) for step in steps)
+    return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be driven in turns"
+
+
+def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
+    """What is to be said of slices that are short: how much of them is not counted, where their clients count."""
+    warm = WARM_NS / 1e6 / request.slice_ms
+    if not request.sliced or warm <= MOST_WARM or not any(step.sliced and step.gated for step in steps):
+        return ()
+    least_ms = WARM_NS / 1e6 / MOST_WARM
+    return (
+        f"--slice-ms {request.slice_ms:g}: the first {WARM_NS / 1e6:g} ms of each slice are not counted, {warm:.0%} of "
+        f"the time; from {least_ms:g} ms on it is {MOST_WARM:.0%} at most",
+    )
+
+
+def share(machine: Machine, request: Request) -> Machine:
+    """What each server may count on: cells abreast share the machine."""
+    count = request.subjects if request.sliced else 1
+    return Machine(machine.memory_bytes // count, machine.free_disk_bytes // count)
+
+
+def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[Change, ...]:
+    """The changes of a config, with intervals as many times as long as there are servers.
+
+    Raises CannotBeSliced for a time-out, which would go on while its server is paused.
+    """
+    own = {name.lower(): value for name, value in changes}
+    settings = {name.lower(): value for name, value, _ in spec.settings} | own
+    for name in sorted(TIMEOUTS & settings.keys()):
+        if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
+            whose = "" if name in own else f"config '{spec.name}': "
+            raise CannotBeSliced(f"{whose}{name}={settings[name]} would end statements of a server that is paused")
+    for name, (usual, unit, most_ms) in INTERVALS.items():
+        found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", settings.get(name, usual))
+        if found and (found.group(2) or unit) in UNITS_MS:
+            longer_ms = float(found.group(1)) * UNITS_MS[found.group(2) or unit] * count
+            own[name] = f"{round(min(longer_ms, most_ms))}ms"
+    return tuple(own.items())
+
+
+def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request: Request, memory_bytes: int) -> None:
+    """Raises CannotBeSliced where the servers do not fit beside each other, with the number that does.
+
+    `settings` are those of each config, `data_bytes` is a cluster without its WAL: where one server's data would stay
+    in memory and two servers' do not, slices would measure the device.
+    """
+    buffers = max(size_bytes(each.get("shared_buffers", "128MB"), "8kB") for each in settings)
+    fits = int(MOST_MEMORY * memory_bytes / (buffers + data_bytes))
+    if request.subjects > fits:
+        raise CannotBeSliced(
+            f"{request.subjects} servers with shared_buffers of {size(buffers)} and {size(data_bytes)} of data each do "
+            f"not fit into {size(memory_bytes)} of memory side by side, {fits} would"
+        )

@@ -1,0 +1,35 @@
+"""What a plan needs of this machine, seen to before anything is built: it is fetched, installed, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.builds import nix
+from engine.builds.nix import Progress
+from engine.core.kernel import HOST
+from engine.guest import tools
+from engine.host import packages, perf
+from engine.plan.request import Request
+from engine.tracing import selection
+from engine.tracing.selection import Selection
+from probes.requirements import BPF
+
+
+def provide(request: Request, probes: Selection, progress: Progress, roots: Path) -> None:
+    """Sees to it that what the plan needs whatever its builds are is there. Raises UserError where it cannot be had."""
+    if any(choice.probe in BPF for choice in probes.choices):
+        _provide_bpftrace(progress, roots)
+    if HOST in request.kernels or request.rebooting:
+        selection.admit(probes, ())
+    if request.in_guests:
+        selection.admit(probes, (), selection.in_guest())
+        tools.provide(progress)
+        tools.find(progress, roots)
+    if request.counters == "hardware" and not perf.find():
+        packages.install({"perf": "linux-perf"}, progress)
+
+
+def _provide_bpftrace(progress: Progress, roots: Path) -> None:
+    nix.fetch_bpftrace(progress, roots)
+    if selection.facts().bpftrace is None:
+        packages.install({"bpftrace": "bpftrace"}, progress)

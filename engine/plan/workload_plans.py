@@ -1,0 +1,120 @@
+"""The workloads of a run: what is planned of each, with the options of the loads that are beside the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.builds import features
+from engine.core.errors import UserError
+from engine.plan import planfile
+from engine.plan.request import Request, argument_of, label_of
+from workloads import background_of, modules, workload
+from workloads.base import Joins, Plan, Step, Workload
+from workloads.combined.names import Part, parts_of
+from workloads.combined.workload import Combined
+from workloads.names import UnknownName
+from workloads.options import checked, options_of
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A workload as it is to be run, and its plan; `name` is the arm's, empty where there is only one."""
+
+    name: str
+    workload: Workload
+    plan: Plan
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Its steps."""
+        return self.workload.steps(self.plan.record)
+
+
+def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
+    """What a request's workloads come to, the base first; `options` are those of the workload that gives the steps.
+
+    Raises UnknownName or ValueError, in one line.
+    """
+    main = workload(request.workload)
+    planned = main.plan(checked(main.options, options))
+    arms = [(arm, background_of(arm)) for arm in request.arms]
+    further = list(dict.fromkeys(part for _, parts in arms for part in parts))
+    own = _options(request, further)
+    found = []
+    for arm, parts in arms:
+        label = label_of(parts_of(arm, modules())) if len(arms) > 1 else ""
+        if parts:
+            combined = workload("+".join((main.name, *(part.name for part in parts))))
+            assert isinstance(combined, Combined)
+            plan = combined.joined(planned, [_plan(part, own[part]) for part in parts])
+            found.append(Load(label, combined, plan))
+        else:
+            found.append(Load(label, main, planned))
+    return tuple(found) or (Load("", main, planned),)
+
+
+def recorded(load: Load, found: Mapping[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
+    """What the manifest holds of a workload, with the programs that were found. Raises UserError.
+
+    These are all that the run needs: whoever makes a place for its clients may look into any of its workloads.
+    `left_out` are steps that builds, of all these `labels`, cannot do.
+    """
+    own = load.plan.record
+    if found:
+        own = {**own, "programs": dict(found)}
+    if left_out:
+        own = _without(own, left_out, labels)
+    try:
+        load.workload.check(own)
+    except ValueError as error:
+        raise planfile.refused(error) from None
+    of = load.workload
+    return {**own, "identity": of.identity(own), "non_default": list(of.non_default(own))}
+
+
+def _without(record: dict[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
+    """A workload's record that says what is left out of which builds' cells; what no build has is no step of it."""
+    steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
+    if not steps:
+        raise UserError(f"nothing is left to do: {'; '.join(features.sentences(left_out))}")
+    return {**record, "steps": steps, "lacking": {label: dict(why) for label, why in left_out.items()}}
+
+
+def _plan(part: Part, options: Mapping[str, Any]) -> Plan:
+    joining = workload(part.name)
+    assert isinstance(joining, Joins)
+    try:
+        return joining.beside({**options, **argument_of(part.text)[1]})
+    except ValueError as error:
+        raise ValueError(f"{part.label}: {error}") from None
+
+
+def _options(request: Request, further: Sequence[Part]) -> dict[Part, dict[str, Any]]:
+    """What --with says of each load. Raises UnknownName or ValueError."""
+    found: dict[Part, dict[str, Any]] = {part: {} for part in further}
+    names = list(dict.fromkeys(part.name for part in further))
+    for each in request.with_options:
+        place, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"--with {each}: give NAME=VALUE")
+        if not further:
+            raise ValueError(f"--with {each}: there is no load beside {request.workload}; name one: --workload "
+                             f"{request.workload}+NAME")  # fmt: skip
+        load, _, name = place.strip().rpartition(".")
+        name = name.strip().removeprefix("--").replace("-", "_")
+        if load and load not in names:
+            raise ValueError(f"--with {each}: no load beside {request.workload} is called {load}, but "
+                             f"{', '.join(names)}")  # fmt: skip
+        known = {of: {option.name: option for option in options_of(workload(of).options)} for of in names}
+        taking = [part for part in further if name in known[part.name] and load in ("", part.name)]
+        if not taking:
+            raise UnknownName(
+                "option of --with", name, tuple(dict.fromkeys(each for of in names for each in known[of]))
+            )
+        for part in taking:
+            option = known[part.name][name]
+            before = found[part].get(name, [])
+            found[part][name] = [*before, value] if option.repeated else value
+    return found

@@ -1,0 +1,364 @@
+"""A cell on a server that was running already: a database made for it, and dropped; nothing else is touched.
+
+What is made bears a mark, a comment that names the run and holds a random word, which stands in the cell's folder too:
+what does not bear it is never dropped, also where an engine died and another one clears up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from engine.core.errors import UserError
+from engine.core.model import Attached, Build, Config
+from engine.core.record import converted, parsed
+from engine.core.text import visible
+from engine.host.account import Account, unprivileged
+from engine.host.files import read_plain
+from engine.host.server_folders import SOCKET_DIR_PREFIX, ServerError, socket_base
+from engine.postgres import external_queries
+from engine.postgres.cellserver import Inside
+from engine.postgres.external_server import Found, check_empty, check_schema, look, one_line
+from workloads.base import SCHEMA_MARK, Kit
+
+RECORD = "database.json"  # in a cell's folder, as long as its database is there
+RECORD_MAX_BYTES = 4096
+MARK_TABLE = "pgbed_mark"
+MADE = re.compile(r"pgbed_[0-9a-z_]{1,50}")
+STATEMENT_TIMEOUT = "SET statement_timeout = '180s'"  # of what makes and drops databases
+AGAIN_S = 10.0  # how long a server that has just gone is tried again, to drop the database
+# What a role has made in schema public of a database that it was given; indexes go with their tables.
+OWN_RELATIONS = """
+SELECT c.oid::regclass::text, CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
+                              WHEN 'S' THEN 'SEQUENCE' WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END
+FROM pg_class c
+WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND relname <> %s
+  AND pg_get_userbyid(relowner) = current_user AND NOT relispartition
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                  AND d.deptype IN ('e', 'a', 'i'))
+"""
+# The schemas of further loads.
+OWN_SCHEMAS = """
+SELECT quote_ident(nspname) FROM pg_namespace n
+WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema') AND pg_get_userbyid(nspowner) = current_user
+  AND obj_description(oid, 'pg_namespace') = %s
+"""
+
+
+class LeftBehind(UserError):
+    """A database that could not be dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a cell has made on a server: a database, or tables in one that it was given. `mark` is its comment."""
+
+    build: str
+    database: str
+    mark: str
+    given: bool = False
+
+
+@dataclass(eq=False)
+class AttachedServer:
+    """A server that was running already, for one cell, `cell`, of a run. A context manager: see `CellServer`.
+
+    `conninfo` is complete (`engine.postgres.external_server`). `note` is called with what changed there since it was
+    planned.
+    """
+
+    build: Build
+    config: Config
+    attached: Attached
+    conninfo: str = field(repr=False)
+    run: str
+    cell: str
+    cell_dir: Path
+    _: KW_ONLY
+    note: Callable[[str], None] = lambda _: None
+    account: Account = field(default_factory=unprivileged)
+
+    def __post_init__(self) -> None:
+        self.left = ""  # what could not be dropped, in words
+        self.database = self.attached.scratch_database or database_name(self.run, self.cell)
+        self._found: Found | None = None
+        self._folder: Path | None = None
+        self._fds: tuple[int, ...] = ()
+        self._open = ""
+
+    def __enter__(self) -> AttachedServer:
+        try:
+            self._found = self._look()
+            self._prepare()
+        except BaseException:
+            self._let_go()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._drop()
+        finally:
+            self._let_go()
+
+    # -- as a CellServer
+
+    @property
+    def inside(self) -> Inside | None:
+        return None
+
+    @property
+    def folder(self) -> Path:
+        assert self._folder is not None
+        return self._folder
+
+    @property
+    def data_folder(self) -> None:
+        return None
+
+    @property
+    def client_fds(self) -> tuple[int, ...]:
+        return self._fds
+
+    @property
+    def may_checkpoint(self) -> bool:
+        return self.attached.checkpoint
+
+    def record(self) -> dict[str, Any]:
+        assert self._found is not None
+        found = self._found
+        return {
+            "attached": found.address,
+            "version": found.built,
+            "started": found.started,
+            "role": found.role,
+            "may_see_all": found.may_see_all,
+            "database": self.database,
+            "database_given": bool(self.attached.scratch_database),
+            "checkpoint": self.may_checkpoint,
+            "settings": dict(found.settings),
+            "account": self.account.name,
+        }
+
+    def create_database(self) -> None:
+        """Makes the cell's database from template0, and marks it; one that was given is marked.
+
+        Raises UserError where there is one of that name, or the one that was given is not empty.
+        """
+        token = f"pgbed run {self.run}, cell {self.cell}: {secrets.token_hex(8)}"
+        made = Made(self.build.label, self.database, token, bool(self.attached.scratch_database))
+        try:
+            if made.given:
+                self._mark(made)
+            else:
+                self._create(made)
+            with external_queries.connect(self.dsn()) as connection:
+                check_schema(self.build.label, connection)
+        except psycopg.Error as error:
+            raise UserError(f"{self.build.label}: database {self.database}: {one_line(error)}") from None
+
+    def dsn(self) -> str:
+        return make_conninfo(self._open, dbname=self.database)
+
+    def client_dsn(self, passfile: str = "") -> str:
+        return self.dsn()
+
+    def kit(self) -> Kit:
+        raise ServerError("a server that was running already is no build to make clusters with")
+
+    pass_line: ClassVar[str] = ""
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.dsn(), autocommit=True, application_name="pgbed")
+
+    def died_reason(self) -> str | None:
+        return None  # whoever talks to it notices
+
+    # -- the parts
+
+    def _look(self) -> Found:
+        """The server again, which must be the one that the run began with."""
+        found, label = look(self.build.label, self.conninfo), self.build.label
+        if found.build.digest != self.build.digest:
+            raise UserError(f"{label}: this is not the server, or not the version, that the run began with")
+        ours, now = dict(self.config.settings), dict(found.settings)
+        changed = sorted(name for name in {*ours, *now} if ours.get(name) != now.get(name))
+        if changed:
+            self.note(f"settings of {label} have changed since the run was planned: {', '.join(changed)}")
+        return found
+
+    def _prepare(self) -> None:
+        """The clients' folder, and the password where they alone can read it: in memory, for those who inherit it."""
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix=SOCKET_DIR_PREFIX, dir=socket_base(self.account)))
+            link = self.cell_dir / "socket"  # by it `kill_leftover` finds the folder after a crash
+            link.unlink(missing_ok=True)
+            link.symlink_to(self._folder)
+            self.account.own(self._folder)
+        except OSError as error:
+            raise UserError(f"no folder for clients can be made: {error.strerror}; see PGBED_SOCKETS") from None
+        parts: dict[str, Any] = {**conninfo_to_dict(self.conninfo)}
+        password = parts.pop("password", None)
+        if password is not None:
+            fd = os.memfd_create("pgbed-pass")
+            self._fds = (fd,)
+            escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
+            os.write(fd, f"*:*:*:*:{escaped}\n".encode())
+            os.fchmod(fd, 0o600)
+            if self.account.switch:
+                os.fchown(fd, self.account.uid, self.account.gid)
+            parts["passfile"] = f"/proc/self/fd/{fd}"
+        self._open = make_conninfo(**parts, fallback_application_name="pgbed")
+
+    def _let_go(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = ()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            (self.cell_dir / "socket").unlink(missing_ok=True)
+            self._folder = None
+
+    def _create(self, made: Made) -> None:
+        with external_queries.connect(self._open, external_queries.MAKING_S) as connection:
+            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (made.database,)).fetchone():
+                raise UserError(f"{made.build}: there is a database {made.database} that this cell has not made")
+            _keep(self.cell_dir, made)
+            name = sql.Identifier(made.database)
+            connection.execute(STATEMENT_TIMEOUT)
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(name))
+            connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(name, made.mark))
+
+    def _mark(self, made: Made) -> None:
+        with external_queries.connect(self.dsn(), external_queries.MAKING_S) as connection:
+            check_empty(made.build, connection, made.database)
+            _keep(self.cell_dir, made)
+            table = sql.Identifier(MARK_TABLE)
+            with connection.transaction():
+                connection.execute(sql.SQL("CREATE TABLE public.{} ()").format(table))
+                connection.execute(sql.SQL("COMMENT ON TABLE public.{} IS {}").format(table, made.mark))
+
+    def _drop(self) -> None:
+        """Drops what was made; what cannot be dropped is `left`. A server that has gone may come back in a moment."""
+        until_s = time.monotonic() + AGAIN_S
+        while True:
+            try:
+                clear(self.cell_dir, self.conninfo)
+                return
+            except LeftBehind as error:
+                if time.monotonic() > until_s or not isinstance(error.__cause__, psycopg.OperationalError):
+                    self.left = f"{error}{'; bench resume drops it' if error.__cause__ else ''}"
+                    return
+            time.sleep(0.5)
+
+
+def database_name(run: str, cell: str) -> str:
+    """The name of a cell's database: when its run began, a hash, the number of the cell."""
+    began, number = re.sub(r"\D", "_", run[:15]), re.sub(r"\D", "", cell.partition("-")[0])
+    return f"pgbed_{began}_{hashlib.sha256(run.encode()).hexdigest()[:8]}_{number}"
+
+
+def left_in(run: Path) -> dict[Path, Made]:
+    """What cells of a run have made on servers and not dropped, by the cells' folders. Raises UserError."""
+    return {path.parent: _made(path) for path in sorted((run / "cells").glob(f"*/{RECORD}"))}
+
+
+def clear(cell_dir: Path, conninfo: str) -> str:
+    """Drops what a cell has made, if it bears the cell's mark; returns what was dropped, in words: nothing, too.
+
+    Raises LeftBehind where it cannot be dropped.
+    """
+    path = cell_dir / RECORD
+    if not path.exists():
+        return ""
+    made = _made(path)
+    database = made.database if made.given else conninfo_to_dict(conninfo).get("dbname")
+    try:
+        with external_queries.connect(
+            make_conninfo(conninfo, dbname=database), external_queries.MAKING_S
+        ) as connection:
+            connection.execute(STATEMENT_TIMEOUT)
+            dropped = _clear_given(connection, made) if made.given else _drop_database(connection, made)
+    except psycopg.Error as error:
+        what = f"tables in database {made.database}" if made.given else f"database {made.database}"
+        raise LeftBehind(f"{visible(what)} on {visible(made.build)} cannot be dropped: {one_line(error)}") from error
+    path.unlink(missing_ok=True)
+    return dropped
+
+
+def _drop_database(connection: psycopg.Connection[Any], made: Made) -> str:
+    asked = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
+    row = connection.execute(asked, (made.database,)).fetchone()
+    if row is None:
+        return ""
+    if row[0] != made.mark:
+        raise LeftBehind(
+            f"database {made.database} on {visible(made.build)} does not bear this run's mark, so it is not dropped: "
+            f"look into it, drop it yourself, and remove {RECORD} in the cell's folder"
+        )
+    force = " WITH (FORCE)" if connection.info.server_version >= 130000 else ""
+    if not force:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+            (made.database,),
+        )
+    connection.execute(sql.SQL("DROP DATABASE {}" + force).format(sql.Identifier(made.database)))
+    return f"database {made.database} on {made.build}"
+
+
+def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
+    row = connection.execute(
+        "SELECT obj_description(to_regclass(%s), 'pg_class')", (f"public.{MARK_TABLE}",)
+    ).fetchone()
+    if row is None or row[0] is None:
+        return ""
+    if row[0] != made.mark:
+        raise LeftBehind(
+            f"database {visible(made.database)} on {visible(made.build)} bears another run's mark: its tables are not "
+            "dropped"
+        )
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid() "
+        "AND application_name ~ '^pgbed'"
+    )
+    for name, kind in connection.execute(OWN_RELATIONS, (MARK_TABLE,)).fetchall():
+        connection.execute(f"DROP {kind} IF EXISTS {name} CASCADE")  # as the server quotes it
+    for (name,) in connection.execute(OWN_SCHEMAS, (SCHEMA_MARK,)).fetchall():
+        connection.execute(f"DROP SCHEMA {name} CASCADE")
+    connection.execute(sql.SQL("DROP TABLE public.{}").format(sql.Identifier(MARK_TABLE)))
+    return f"tables in database {visible(made.database)} on {made.build}"
+
+
+def _made(path: Path) -> Made:
+    try:
+        made = converted(parsed(read_plain(path, RECORD_MAX_BYTES), str(path)), Made, str(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if not made.given and not MADE.fullmatch(made.database):
+        raise UserError(f"{path}: database {visible(made.database)} is none that pgbed makes")
+    return made
+
+
+def _keep(cell_dir: Path, made: Made) -> None:
+    """Records what is about to be made: from now on it is known to whoever clears up."""
+    path = cell_dir / RECORD
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        file.write(msgspec.json.encode(made))
+        file.flush()
+        os.fsync(file.fileno())

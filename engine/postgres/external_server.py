@@ -1,0 +1,267 @@
+"""Servers that were running already: who they are, what their role may do there, and whether a run can use them.
+
+A connection string is looked up once, with the user's own environment (PGPASSFILE, ~/.pgpass, service files, PGSSLMODE
+…), and completed by what that says, so that the engine and its clients need none of it. Passwords are in the completed
+string only, which is handed on through pipes and never written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from engine.builds.resolve import NAME
+from engine.core.errors import UserError
+from engine.core.model import Attached, Build, Config
+from engine.core.text import visible
+from engine.postgres import external_queries
+from engine.postgres.pgstat import question
+
+OLDEST = 12
+CONNECT_TIMEOUT_S = 10
+CONFIG = "as-is"  # the name of the settings that such a server has
+NEEDED_BESIDES = 5  # connections: the monitor's, one that makes the database, those that cancel
+# Parts of a connection string that are not handed on: they are another's, or said anew for each connection.
+LEFT_OUT = frozenset(
+    {"application_name", "client_encoding", "fallback_application_name", "load_balance_hosts", "options", "passfile",
+     "password", "replication", "service", "servicefile", "target_session_attrs"}
+)  # fmt: skip
+SECRET = frozenset({"oauth_client_secret", "scram_client_key", "scram_server_key", "sslpassword"})
+SHOWN = ("host", "hostaddr", "port", "user", "dbname")
+# A peer that is gone without a word would else keep a step waiting for hours.
+KEEPALIVES = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3",
+              "tcp_user_timeout": "60000"}  # fmt: skip
+# libpq quotes what it cannot read, which may be a password, or the whole string.
+_NAMES_OPTION = re.compile(r'(option|parameter:) "[a-z_]+"$')
+_QUOTED = re.compile(r'".*"')
+_VERSION = re.compile(r"\d[\w.+-]{0,40}", re.ASCII)
+_COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What question `foreign_facts` is answered with."""
+
+    version: str
+    built: str
+    started: str
+    backend: str
+    standby: bool
+    read_only: bool
+    may_create: bool
+    may_checkpoint: bool
+    may_see_all: bool
+    free_connections: int
+    max_connections: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server as it was found. `conninfo` is complete and may hold a password; `address` is for showing.
+
+    `identifier` is the cluster's, where the role may see it; `started` when the postmaster was, by which two ways to
+    one server are told. `free_connections` are left for the role now.
+    """
+
+    name: str
+    conninfo: str = field(repr=False)
+    address: str
+    version: str
+    built: str
+    identifier: str
+    started: str
+    role: str
+    may_create: bool
+    may_checkpoint: bool
+    may_see_all: bool
+    free_connections: int
+    max_connections: int
+    settings: tuple[tuple[str, str], ...]
+
+    @property
+    def build(self) -> Build:
+        """What it is in a plan."""
+        compiler = _COMPILED.search(self.built)
+        return Build(
+            label=self.name,
+            version=self.version,
+            prefix="",
+            digest=hashlib.sha256(f"{self.identifier} {self.built}".encode()).hexdigest()[:32],
+            provenance="attached",
+            compiler=compiler.group(1) if compiler else "unknown",
+            server=self.address,
+        )
+
+    @property
+    def config(self) -> Config:
+        """Its settings, as far as they differ from the defaults and the role may see them."""
+        return Config(CONFIG, self.settings, "the server's own")
+
+    def check(self, attached: Attached, connections: int, *, schemas: bool = False) -> None:
+        """Raises UserError where a plan with steps of so many connections, or `schemas` of its own, cannot be run."""
+        needed = connections + NEEDED_BESIDES
+        if self.free_connections < needed:
+            raise UserError(
+                f"{self.name}: this plan needs {needed} connections, and {max(0, self.free_connections)} are free for "
+                f"role {visible(self.role)} (max_connections is {self.max_connections}): use fewer --clients"
+            )
+        if attached.scratch_database:
+            check_scratch(self.name, self.conninfo, attached.scratch_database, schemas=schemas)
+        elif not self.may_create:
+            raise UserError(
+                f"{self.name}: role {visible(self.role)} may not create databases: ALTER ROLE … CREATEDB, or name an "
+                "empty database with --scratch-database"
+            )
+
+
+def look(name: str, conninfo: str) -> Found:
+    """Connects to a server and asks who it is. Raises UserError, in one line, for one that cannot be compared."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
+    given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
+    whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
+    try:
+        with external_queries.connect(whole) as connection:
+            return _asked(name, connection)
+    except psycopg.Error as error:
+        raise UserError(f"{name}: {one_line(error)}") from None
+
+
+def refuse_doubles(found: list[Found]) -> None:
+    """Raises UserError where two names lead to one server."""
+    by_server: dict[tuple[str, str], Found] = {}
+    for each in found:
+        other = by_server.setdefault((each.identifier, each.started), each)
+        if other is not each:
+            raise UserError(
+                f"{other.name} and {each.name} are the same server ({visible(each.address)}); "
+                "use --aa to compare it with itself"
+            )
+
+
+def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> None:
+    """Raises UserError unless a database is empty and its role may make tables in schema public; and `schemas`."""
+    try:
+        with external_queries.connect(make_conninfo(conninfo, dbname=database)) as connection:
+            check_empty(name, connection, database)
+            asked = "SELECT has_database_privilege(current_database(), 'CREATE')"
+            if schemas and external_queries.row(connection, name, asked, tuple[bool]) != (True,):
+                raise UserError(
+                    f"{name}: several loads at once have a schema each, and role {visible(connection.info.user)} may "
+                    f"not make any: GRANT CREATE ON DATABASE {visible(database)}"
+                )
+    except psycopg.Error as error:
+        raise UserError(f"{name}: --scratch-database {visible(database)}: {one_line(error)}") from None
+
+
+def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
+    """The same over a connection to that database."""
+    asked = question("strangers", connection.info.server_version) or ""
+    strangers = external_queries.rows(connection, name, asked, tuple[str])
+    if strangers:
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        raise UserError(
+            f"{name}: database {visible(database)} is not empty: it holds {visible(strangers[0][0])}{more}; "
+            "pgbed works in empty databases only"
+        )
+    check_schema(name, connection)
+
+
+def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
+    """Raises UserError unless tables without a schema's name come into schema public, and may be made there."""
+    asked = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
+    schema, may = external_queries.row(connection, name, asked, tuple[str | None, bool | None])
+    if schema != "public" or not may:
+        why = "may not create tables there" if schema == "public" else f"its first schema is {visible(str(schema))}"
+        role = visible(connection.info.user)
+        raise UserError(f"{name}: tables are made in schema public, but not by role {role}: {why}")
+
+
+def one_line(error: Exception) -> str:
+    """What libpq or the server says, without hints."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return visible(lines[0]) if lines else type(error).__name__
+
+
+def _parsed(name: str, conninfo: str) -> dict[str, Any]:
+    try:
+        given = conninfo_to_dict(conninfo)
+    except psycopg.Error as error:
+        said = one_line(error)
+        if not _NAMES_OPTION.search(said):
+            said = _QUOTED.sub('"…"', said)
+        raise UserError(f"{name}: not a connection string: {said}") from None
+    for key in given:
+        if key in SECRET:
+            raise UserError(f"{name}: {key} is not supported: it would have to be shown to others on this machine")
+        if key in ("options", "replication"):
+            raise UserError(f"{name}: {key} is not supported: servers are compared as they are; use ALTER ROLE … SET")
+    return given
+
+
+def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
+    version, pgconn = connection.info.server_version, connection.pgconn
+    reported = _version(name, connection.info.parameter_status("server_version") or "")
+    if version < OLDEST * 10000:
+        raise UserError(f"{name}: PostgreSQL {reported} is too old: {OLDEST} or later is needed")
+    facts = external_queries.row(connection, name, question("foreign_facts", version) or "", _Facts)
+    if facts.backend != str(connection.info.backend_pid):
+        raise UserError(f"{name}: there is a connection pooler before this server: name the server's own address")
+    if facts.standby:
+        raise UserError(f"{name}: a standby, which is read-only: name its primary")
+    if facts.read_only:
+        raise UserError(f"{name}: transactions of this role are read-only (default_transaction_read_only)")
+    completed = {
+        option.keyword.decode(): option.val.decode()
+        for option in pgconn.info
+        if option.val and option.val != option.compiled and option.keyword.decode() not in LEFT_OUT
+    }
+    # Of several hosts the one that answered.
+    completed |= {"host": pgconn.host.decode(), "port": pgconn.port.decode(), "user": pgconn.user.decode()}
+    completed["dbname"] = connection.info.dbname
+    address = make_conninfo(**{key: completed[key] for key in SHOWN if completed.get(key)})
+    if not completed["host"].startswith(("/", "@")):
+        completed = KEEPALIVES | completed
+    password = {"password": connection.info.password} if connection.info.password else {}
+    asked = question("foreign_settings", version) or ""
+    settings = external_queries.rows(connection, name, asked, tuple[str, str | None, str])
+    return Found(
+        name=name,
+        conninfo=make_conninfo(**completed, **password),
+        address=visible(address),
+        version=_version(name, facts.version),
+        built=facts.built,
+        identifier=_identifier(name, connection),
+        started=facts.started,
+        role=connection.info.user,
+        may_create=facts.may_create,
+        may_checkpoint=facts.may_checkpoint,
+        may_see_all=facts.may_see_all,
+        free_connections=facts.free_connections,
+        max_connections=int(facts.max_connections),
+        settings=tuple((each, visible(value or "")) for each, value, _ in settings),
+    )
+
+
+def _version(name: str, reported: str) -> str:
+    """The first word of a version, by which a server says what it is: `16.3 (Debian 16.3-1)`."""
+    word = (reported.split() or [""])[0]
+    if not _VERSION.fullmatch(word):
+        raise UserError(
+            f"{name}: what the server reports as its version, '{visible(reported[:40])}', is none of PostgreSQL"
+        )
+    return word
+
+
+def _identifier(name: str, connection: psycopg.Connection[Any]) -> str:
+    """The cluster's own; empty where the role may not ask for it."""
+    try:
+        asked = "SELECT system_identifier::text FROM pg_control_system()"
+        return external_queries.row(connection, name, asked, tuple[str])[0]
+    except psycopg.ProgrammingError:  # it may not, or the server has no such function
+        return ""

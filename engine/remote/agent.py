@@ -1,0 +1,273 @@
+"""Runs on the clients' host, one for a run: answers questions, and starts the clients of one step at a time.
+
+    python -m engine.remote.agent FOLDER PYTHON…     FOLDER is a private one, PYTHON what starts the launchers
+
+It ends, and its clients with it, when its standard input does: the connection is gone, and with it whoever measures.
+While clients work it does so, too, when nobody has asked anything for a while, as when a cable was pulled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+
+import workloads
+from engine.host import environment
+from engine.host.procfs import Task, TaskReader
+from engine.remote.channel import PAGE_FD, PASSFILE, code_digest
+from workloads.page import CONTROL_WORDS, RING_OFFSET, SERVICE_OFFSET, SLOT_WORDS, Control, Page, State, Word
+from workloads.process import name_process
+
+NEWS_S = 0.02  # between two looks at whether there is news
+SILENCE_S = 30.0  # without a question, while clients work
+END_S = 8.0  # for clients that are to stop
+REACH_S = 5.0
+PROGRAM_S = 10.0
+PRINTED_BYTES = 1 << 20
+ERROR_BYTES = 4096
+ORDERS = (Control.START_NS, Control.STOP, Control.RELEASE, Control.END_NS)
+
+
+@dataclass(eq=False)
+class Step:
+    """The clients of a step, and what was told of their page so far."""
+
+    page: Page
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    errors: IO[bytes]
+    readers: dict[int, TaskReader | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._told = np.array(self.page.words, dtype=np.int64)
+        self._states: list[int] = []
+
+    @classmethod
+    def begin(cls, question: dict[str, Any], folder: Path, python: Sequence[str]) -> Step:
+        """Starts the launcher that a question names."""
+        page = Page.create(int(question["roles"]))
+        os.dup2(page.fd, PAGE_FD, inheritable=True)
+        passfile = folder / PASSFILE
+        passfile.unlink(missing_ok=True)
+        with os.fdopen(os.open(passfile, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(question["password"])
+        output, errors = TemporaryFile(dir=folder), TemporaryFile(dir=folder)  # noqa: SIM115 (closed by `end`)
+        process = subprocess.Popen(
+            [*python, *question["command"][1:]],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=errors,
+            pass_fds=(PAGE_FD,),
+            cwd=Path(workloads.__file__).parents[1],
+            env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
+            start_new_session=True,
+        )
+        os.close(PAGE_FD)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(question["stdin"].encode())
+            process.stdin.close()
+        return cls(page, process, output, errors)
+
+    def look(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Hands on the orders, waits for news or until the time is over, and tells how things stand."""
+        for word in ORDERS:
+            if value := int(question[word.name]):
+                self.page.words[word] = value
+        until_s = time.monotonic() + question["wait_ms"] / 1000
+        while not (news := self._news()) and time.monotonic() < until_s:
+            time.sleep(NEWS_S)
+        answer: dict[str, Any] = {}
+        if news or question["full"]:
+            ended = self.process.poll() is not None
+            answer = {"words": self._changed(), "stop": int(self.page.words[Control.STOP])}
+            if ended:
+                answer["ended"] = self._ending()
+        in_flight = [self.page.word(slot, Word.IN_FLIGHT_NS) for slot in range(self.page.roles)]
+        return {**answer, "in_flight": in_flight}
+
+    def end(self) -> None:
+        """Sees to it that no client is left."""
+        self.page.words[Control.STOP] = self.page.words[Control.RELEASE] = 1
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for reader in self.readers.values():
+            if reader is not None:
+                reader.close()
+        self.output.close()
+        self.errors.close()
+        self.page.close()
+
+    def _news(self) -> bool:
+        states = [self.page.word(slot, Word.STATE) for slot in range(self.page.roles)]
+        changed, self._states = states != self._states, states
+        return changed or self.process.poll() is not None
+
+    def _changed(self) -> list[list[int]]:
+        """The places and values of words that are others than when they were told last."""
+        self._count_clients()
+        now = np.array(self.page.words, dtype=np.int64)
+        places = np.flatnonzero(now != self._told)
+        within = (places - CONTROL_WORDS) % SLOT_WORDS  # of its slot; behind the slots are turns: slices', none here
+        ring = (within >= RING_OFFSET) & (within < SERVICE_OFFSET)
+        places = places[(places >= CONTROL_WORDS) & (places < self.page.slot(self.page.roles)) & ~ring]
+        self._told = now
+        return [places.tolist(), now[places].tolist()]
+
+    def _count_clients(self) -> None:
+        """Writes into the page what the kernel counted of the client processes."""
+        page = self.page
+        tasks: dict[int, Task | None] = {}
+        for slot in range(page.roles):
+            pid = page.word(slot, Word.CLIENT_PID)
+            if not pid or page.word(slot, Word.STATE) < State.READY:
+                continue
+            if pid not in tasks:
+                tasks[pid] = self._read(pid)
+            task = tasks[pid]
+            if task is not None:
+                page.set_word(slot, Word.CLIENT_CPU_NS, task.cpu_ns)
+                page.set_word(slot, Word.CLIENT_RUNQ_NS, task.runq_ns)
+                page.set_word(slot, Word.CLIENT_VOLUNTARY, task.voluntary)
+                page.set_word(slot, Word.CLIENT_INVOLUNTARY, task.involuntary)
+                page.set_word(slot, Word.CLIENT_STATE, ord(task.state or " "))
+
+    def _read(self, pid: int) -> Task | None:
+        if pid not in self.readers:
+            try:
+                self.readers[pid] = TaskReader(pid)
+            except OSError:
+                self.readers[pid] = None
+        reader = self.readers[pid]
+        return reader.read() if reader is not None else None
+
+    def _ending(self) -> dict[str, Any]:
+        self.output.seek(0)
+        size = self.errors.seek(0, os.SEEK_END)
+        self.errors.seek(max(0, size - ERROR_BYTES))
+        return {
+            "code": self.process.returncode,
+            "report": self.output.read(PRINTED_BYTES).decode(errors="replace"),
+            "errors": self.errors.read().decode(errors="replace"),
+        }
+
+
+@dataclass(eq=False)
+class Agent:
+    """Answers one question after another."""
+
+    folder: Path
+    python: Sequence[str]
+    step: Step | None = None
+    _rest: bytes = b""
+
+    def serve(self) -> None:
+        """Until the questions end."""
+        try:
+            while (line := self._line()) is not None:
+                came_ns = time.monotonic_ns()
+                question = json.loads(line)
+                answer = self._answer(question)
+                answer |= {"came_ns": came_ns, "left_ns": time.monotonic_ns()}
+                sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+                sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            pass
+        finally:
+            self._end_step()
+
+    def _line(self) -> bytes | None:
+        """The next question; None where there will be none."""
+        while b"\n" not in self._rest:
+            if not select.select([0], [], [], SILENCE_S)[0]:
+                if self.step is not None:
+                    return None
+                continue
+            part = os.read(0, 1 << 20)
+            if not part:
+                return None
+            self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        what = question["do"]
+        if what == "hello":
+            return {"name": platform.node(), "ssh": os.environ.get("SSH_CONNECTION", ""), "code": code_digest()}
+        if what == "environment":
+            return {"environment": environment.record(self.folder)}
+        if what == "reach":
+            return {"error": _reach(question["address"], question["port"])}
+        if what == "program":
+            return _program(question["run"], question["file"])
+        if what == "step":
+            self._end_step()
+            self.step = Step.begin(question, self.folder, self.python)
+        if what == "look" and self.step is not None:
+            answer = self.step.look(question)
+            if "ended" in answer:
+                self._end_step()
+            return answer
+        return {}
+
+    def _end_step(self) -> None:
+        if self.step is not None:
+            self.step.end()
+            self.step = None
+        (self.folder / PASSFILE).unlink(missing_ok=True)
+
+
+def _reach(address: str, port: int) -> str:
+    try:
+        socket.create_connection((address, port), REACH_S).close()
+    except TimeoutError:
+        return f"no answer within {REACH_S:.0f} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _program(run: Sequence[str], file: str) -> dict[str, Any]:
+    try:
+        told = subprocess.run(
+            [*run, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROGRAM_S, check=False
+        )
+        with Path(file).open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"error": str(error)}
+    text = (told.stderr if told.returncode else told.stdout).decode(errors="replace").strip()
+    return {"error": text} if told.returncode else {"version": text.partition("\n")[0], "digest": digest}
+
+
+def main() -> None:
+    """The agent."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the end of its input ends it
+    name_process("pgbed clients")
+    Agent(Path(sys.argv[1]), sys.argv[2:]).serve()
+
+
+if __name__ == "__main__":
+    main()

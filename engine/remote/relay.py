@@ -1,0 +1,196 @@
+"""The launcher of a step whose clients run on another host: keeps the page here as theirs is there.
+
+What it is given on standard input is a `Relay`. To the engine it is a launcher like any other. Once a second, just
+before the engine looks, it fetches all words that have changed; in between, how long statements have been in flight.
+Times are of this machine's clock when they stand in the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from engine.remote import clock_offset
+from engine.remote.channel import Channel, Lost
+from engine.remote.clock_offset import Offset, Trip
+from workloads.page import (
+    CONTROL_WORDS,
+    ERROR_BYTES,
+    READ_OFFSET_NS,
+    SLOT_WORDS,
+    TIMES_OFFSET,
+    Control,
+    Page,
+    State,
+    Word,
+)
+from workloads.page import TIMES as LISTED
+from workloads.process import die_with_parent, name_process, stop_on_signals
+
+SECOND_NS = 1_000_000_000
+LEAD_NS = 20_000_000  # so long before the engine reads them the words are fetched
+AGES_MS = 200  # between two looks at what is in flight
+HERE_S = 0.002  # between two looks at the engine's orders, where clients wait for one
+NEWS_MS = 100
+LATER = frozenset({Word.TIMED})  # says how much of a list is written: after that
+TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """One step: its page here, the ends of the pipes to the host, and the question that starts its clients there."""
+
+    page_fd: int
+    roles: int
+    reading: int
+    writing: int
+    host: str
+    question: dict[str, Any]
+
+
+class Relay:
+    """One step of clients elsewhere."""
+
+    def __init__(self, spec: Spec, page: Page) -> None:
+        self.spec, self.page = spec, page
+        self.channel = Channel(spec.reading, spec.writing)
+        self._trips: deque[Trip] = deque(maxlen=clock_offset.ROUND_TRIPS)
+        self._full_ns = 0  # when all words are to be fetched next
+        self._all_done = False
+
+    def run(self) -> int:
+        """To the step's end; returns the exit code of the launcher there. Raises Lost."""
+        words = self.page.words
+        words[Control.ELSEWHERE] = 1
+        self.first = self.last = self.offset = self._measured()
+        words[Control.LATENCY_NS] = 2 * self.first.error_ns
+        self.channel.ask(self.spec.question)
+        while True:
+            full, wait_ms = self._turn()
+            orders = {word.name: words[word] for word in (Control.STOP, Control.RELEASE, Control.END_NS)}
+            start_ns = self.offset.there(words[Control.START_NS])
+            question = {"do": "look", "full": full, "wait_ms": wait_ms, Control.START_NS.name: start_ns, **orders}
+            answer, trip = self.channel.timed(question)
+            self._trips.append(trip)
+            self.offset = clock_offset.best(self._trips)
+            self._take(answer)
+            if "ended" in answer:
+                return self._conclude(answer["ended"])
+
+    def _measured(self) -> Offset:
+        offset = self.channel.offset()
+        if why := clock_offset.uncertain(offset):
+            raise Lost(why)
+        return offset
+
+    def _states(self) -> list[int]:
+        return [self.page.word(slot, Word.STATE) for slot in range(self.page.roles)]
+
+    def _turn(self) -> tuple[bool, float]:
+        """Waits until there is something to ask; returns whether for all words, and how long to wait for news there."""
+        words, states = self.page.words, self._states()
+        started = words[Control.START_NS]
+        if not started and min(states) < State.READY:
+            return False, NEWS_MS
+        if not started or (min(states) >= State.DONE and not words[Control.RELEASE]):
+            order = Control.RELEASE if started else Control.START_NS
+            until_s = time.monotonic() + AGES_MS / 1000
+            while not words[order] and not words[Control.STOP] and time.monotonic() < until_s:
+                time.sleep(HERE_S)
+            return False, 0
+        if min(states) >= State.DONE or words[Control.STOP]:
+            return False, NEWS_MS
+        now_ns, trip_ns = time.monotonic_ns(), 2 * self.offset.error_ns
+        if not self._full_ns:
+            self._full_ns = started + SECOND_NS + READ_OFFSET_NS - LEAD_NS - trip_ns
+        left_ns = self._full_ns - now_ns
+        if left_ns > trip_ns + SECOND_NS // 1000:
+            return False, min(AGES_MS, (left_ns - trip_ns) / 1e6)
+        self._full_ns += SECOND_NS * (1 + max(0, -left_ns) // SECOND_NS)
+        return True, 0
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        """Writes what was told into the page: states last, as who sees an end takes the counts for final."""
+        page, words, most = self.page, self.page.words, CONTROL_WORDS + self.page.roles * SLOT_WORDS
+        try:
+            places, values = answer.get("words", ([], []))
+            states = {}
+            for place, value in zip(places, values, strict=True):
+                if not CONTROL_WORDS <= place < most:
+                    raise ValueError(place)
+                word = (place - CONTROL_WORDS) % SLOT_WORDS
+                if word == Word.STATE:
+                    states[place] = State(value)
+                elif word not in LATER and not _is_time(word):
+                    words[place] = value
+            if states and not self._all_done:
+                self._see_end(states)
+            for place, value in zip(places, values, strict=True):
+                if _is_time((place - CONTROL_WORDS) % SLOT_WORDS):
+                    words[place] = self.offset.here(value)
+            for place, value in zip(places, values, strict=True):
+                if (place - CONTROL_WORDS) % SLOT_WORDS in LATER:
+                    words[place] = value
+            for slot, value in enumerate(answer["in_flight"][: page.roles]):
+                page.set_word(slot, Word.IN_FLIGHT_NS, self.offset.here(value))
+            if answer.get("stop"):
+                words[Control.STOP] = 1
+            for place, state in states.items():
+                words[place] = state
+        except (ValueError, LookupError, TypeError, OverflowError):
+            raise Lost("it tells of counters what makes no sense") from None
+
+    def _see_end(self, states: dict[int, State]) -> None:
+        """Measures the clock again where all have done their work now: by it the end's time is told."""
+        slots = range(self.page.roles)
+        now = [states.get(self.page.slot(slot) + Word.STATE, self.page.word(slot, Word.STATE)) for slot in slots]
+        if any(state != State.DONE for state in now):
+            return
+        self._all_done = True
+        self.last = self.offset = self._measured()
+        if why := clock_offset.unsteady(self.first, self.last):
+            raise Lost(why)
+
+    def _conclude(self, ended: dict[str, Any]) -> int:
+        report, errors, code = str(ended["report"]), str(ended["errors"]), int(ended["code"])
+        sys.stderr.write(errors)
+        try:
+            told = json.loads(report) if report.strip() else {}
+            report = json.dumps({**told, "client_clock": clock_offset.record(self.first, self.last)})
+        except (ValueError, TypeError, RecursionError):
+            pass  # whoever reads it says what is wrong with it
+        sys.stdout.write(report)
+        return code
+
+
+def _is_time(word: int) -> bool:
+    """Whether a word of a slot is a time of the clock there: a counter, or when a listed transaction ended."""
+    listed = word - TIMES_OFFSET
+    return word in TIMES or (0 <= listed < 2 * LISTED and listed % 2 == 0)
+
+
+def main() -> int:
+    """The relay."""
+    die_with_parent(os.getppid())
+    name_process("clients' relay")
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    page = Page(spec.page_fd, spec.roles)
+    stop_on_signals(page)
+    try:
+        return Relay(spec, page).run()
+    except Lost as lost:
+        text = f"the clients' host {spec.host}: {lost}"[: ERROR_BYTES - 1]
+        sys.stderr.write(f"{text}\n")
+        page.set_error(0, text)
+        page.words[Control.STOP] = 1
+        page.set_word(0, Word.STATE, State.FAILED)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

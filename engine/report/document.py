@@ -1,0 +1,38 @@
+"""A comparison as one file: a page for the browser, Markdown, or text that fits into a mail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.analysis.compare import compare
+from engine.core.errors import UserError
+from engine.report import mail, render, statistics_tables
+from engine.report.journals import Recorded, opened
+from engine.report.origins import Origins, origins
+from engine.results.comparison import Comparison
+
+
+def report(folders: Sequence[Path], form: str, base: str | None = None) -> str:
+    """The text of the file. Raises UserError as `compare` does, and where no cell has finished."""
+    comparison = compare(folders, base)
+    if not comparison.cells:
+        why = comparison.left_out[0].text if comparison.left_out else "none was begun"
+        raise UserError(f"{', '.join(comparison.runs)}: no cell has finished, so there is nothing to report ({why})")
+    with opened(comparison) as recorded:
+        manifests = [reader.manifest for reader in recorded.readers.values()]
+        known = origins(comparison, manifests, recorded)
+        if form == "md":
+            return _markdown(comparison, known, recorded)
+        if form == "text":
+            return mail.text(comparison, known)
+        from engine.report.html.page import page
+
+        return page(comparison, known, recorded)
+
+
+def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
+    """The tables of `bench compare --md`, and where the figures come from."""
+    further = [*mail.further(comparison, known), statistics_tables.section(comparison, recorded)]
+    lines = "\n".join(f"    {line}" for line in known.commands)
+    return f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n"

@@ -1,0 +1,139 @@
+"""A step that was driven in slices, pair by pair and block by block: tables, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+import msgspec
+
+from engine.core.text import csv_text
+from engine.report.section import Section, number, percent
+from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
+
+MOST_LINES = 60  # of a pair on a terminal
+CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "leak_share")
+
+
+def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
+    """A table for each pair, a line for each block; if it is to be brief, for several blocks where there are many."""
+    return [_section(step, pair, _together(pair) if brief else 1) for pair in step.pairs]
+
+
+def header(step: SlicedStep) -> list[str]:
+    """What is shown, what each pair came to, and how far the slices can be trusted."""
+    lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; each interval holds for one pair"]
+    lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
+    lines += [check_text(check) for check in step.checks if check.ratios]
+    return lines
+
+
+def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
+    """What the columns are, and where every block is to be seen."""
+    several = brief and any(_together(pair) > 1 for pair in step.pairs)
+    return [
+        *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
+        "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
+        "leak: CPU time that a server used in the other's slices, as a part of what it used in its own",
+        "run-q: us per op that server processes waited for a CPU, base and other",
+        "others: CPUs that were busy with neither servers, clients nor the engine of this run",
+    ]
+
+
+def title(pair: SlicedPair) -> str:
+    """Which pair it is."""
+    return f"{pair.subject} / {pair.base}, repeat {pair.repeat} of {pair.run}"
+
+
+def summary(pair: SlicedPair) -> str:
+    """What a pair came to, in a few words."""
+    if pair.ratio is None:
+        return "no ratio"
+    bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
+    typical = f", typical {pair.typical:.3f}" if pair.typical is not None else ""
+    leak = f", leak {percent(pair.base_leak_share)} and {percent(pair.other_leak_share)}"
+    left_out = f"; left out of the comparison: {pair.left_out}" if pair.left_out else ""
+    return f"{pair.ratio:.3f}{bounds}{typical}, {len(pair.blocks)} blocks{leak}{left_out}"
+
+
+def check_text(check: SlicedCheck) -> str:
+    """How far the errors of a subject's slices can be trusted."""
+    return (
+        f"self-check of {check.subject}: errors are {check.f:.2f} times as large as computed ({check.ratios} ratios of "
+        "a server to itself, whose truth is 1)"
+    )
+
+
+def to_json(step: SlicedStep) -> str:
+    """The documented JSON, in one line: there may be thousands of blocks."""
+    return json.dumps(msgspec.to_builtins(step), allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def to_csv(step: SlicedStep) -> str:
+    """One line for each block of each pair."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    sides = [f"{side}_{name}" for side in ("base", "other") for name in CSV_SIDE]
+    writer.writerow(
+        ("step", "run", "repeat", "subject", "base", "block", "at_s", "length_s", "order", *sides, "ratio", "running",
+         "others_cpus", "stolen_cpus")
+    )  # fmt: skip
+    for pair in step.pairs:
+        place = [csv_text(text) for text in (step.step, pair.run, str(pair.repeat), pair.subject, pair.base)]
+        writer.writerows((*place, *_csv_row(block)) for block in pair.blocks)
+    return out.getvalue()
+
+
+def _csv_row(block: SlicedBlock) -> Iterable[object]:
+    sides = (getattr(side, name) for side in (block.base, block.other) for name in CSV_SIDE)
+    last = (block.ratio, block.running, block.others_cpus, block.stolen_cpus)
+    return (block.block, block.at_s, block.length_s, block.order, *sides, *last)
+
+
+def _together(pair: SlicedPair) -> int:
+    """How many blocks make one line of a screen."""
+    return math.ceil(len(pair.blocks) / MOST_LINES) or 1
+
+
+def _section(step: SlicedStep, pair: SlicedPair, together: int) -> Section:
+    columns = ("block", "at s", "order", f"base\n{step.unit}", f"other\n{step.unit}", "ratio", "so far", "leak",
+               "run-q\nbase", "run-q\nother", "others\nCPUs")  # fmt: skip
+    section = Section(f"{step.step}: {title(pair)}", columns)
+    for start in range(0, len(pair.blocks), together):
+        section.add(*_line(pair.blocks[start : start + together]))
+    return section
+
+
+def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
+    """One block, or the means of several."""
+    first, last = blocks[0], blocks[-1]
+    sides = [[block.base for block in blocks], [block.other for block in blocks]]
+    rates = [_mean(each.rate_per_s for each in side) for side in sides]
+    leaks = [leak for side in sides if (leak := _mean(each.leak_share for each in side)) is not None]
+    waits = [_mean(each.runq_us_per_op for each in side) for side in sides]
+    others = _mean(block.others_cpus for block in blocks)
+    ratio = rates[1] / rates[0] if rates[0] and rates[1] is not None else None
+    return (
+        str(first.block) if first is last else f"{first.block}-{last.block}",
+        f"{first.at_s:.1f}",
+        first.order if len({block.order for block in blocks}) == 1 else "any",
+        *map(number, rates),
+        _ratio(first.ratio if first is last else ratio),
+        _ratio(last.running),
+        percent(max(leaks, default=None)),
+        *map(number, waits),
+        "-" if others is None else f"{others:.2f}",
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,233 @@
+"""One step of one cell as a comparison has it: its figures, response times, stalls and SLA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.journal.totals import Sla
+from engine.results.incidents import incidents, most_telling
+
+STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A likely cause of a stall: `score` is the part of the stall that it explains."""
+
+    name: str = ""
+    text: str = ""
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StallRecord:
+    """A stall with both its ends: see `engine.observe.stalls.Stall`.
+
+    `snapshot` is `engine.observe.stall_snapshot.StallSnapshot.record`, `where` the same in words.
+    """
+
+    role: str
+    started_ns: int
+    ended_ns: int
+    duration_s: float
+    client: int = 1
+    trigger: str = ""
+    depth: float = 0.0
+    max_in_flight_ns: int = 0
+    missed_rows: int = 0
+    median_per_s: float = 0.0
+    causes: tuple[Cause, ...] = ()
+    snapshot: dict[str, Any] | None = None
+    where: tuple[str, ...] = ()
+
+    @property
+    def cause(self) -> str:
+        """The likeliest cause in words; empty when none was found."""
+        return (self.causes[0].text or self.causes[0].name) if self.causes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Stalls of one client that overlap."""
+
+    stalls: tuple[StallRecord, ...]
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning of the first to the end of the last."""
+        began_ns = min(stall.started_ns for stall in self.stalls)
+        return (max(stall.ended_ns for stall in self.stalls) - began_ns) / 1e9
+
+    @property
+    def roles(self) -> str:
+        """Who stalled, in order."""
+        return ", ".join(dict.fromkeys(stall.role for stall in self.stalls))
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Where the backend of the most telling stall hung, or that of another."""
+        return self.main.where or next((stall.where for stall in self.stalls if stall.where), ())
+
+    @property
+    def main(self) -> StallRecord:
+        """The stall that tells most about it."""
+        return most_telling(
+            self.stalls,
+            lambda stall: (stall.causes[0].name, stall.causes[0].score or 0.0) if stall.causes else ("", 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatementTime:
+    """A statement of a script (they count from 1), and its mean time as the client that ran it says.
+
+    The mean may be too long by `stop_ms`, because the client was stopped for a while. In slices it was so often that
+    its stops are taken off: then `error_ms` is the standard error of the mean.
+    """
+
+    script: int
+    statement: str
+    mean_ms: float
+    stop_ms: float = 0.0
+    error_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionTimes:
+    """The times of a step's transactions, of which each loads a file; `count` are those that were timed.
+
+    `total_s` is their sum, over all clients; `stddev_ms` of a single one is null. MB are 10^6 bytes of the file, and
+    rates those of the step. `each` is every one of them: [client, seconds since the step began at its end, ms].
+    """
+
+    count: int
+    total_s: float
+    mean_ms: float
+    median_ms: float
+    min_ms: float
+    max_ms: float
+    stddev_ms: float | None
+    mb_per_s: float
+    rows_per_s: float
+    file_bytes: int
+    file_rows: int
+    file_sha256: str
+    each: tuple[tuple[int, float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CellStep:
+    """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
+
+    `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
+    Where each client does a fixed amount, `first_end_s` is when the first had done its, and `full_rate_per_s` the rate
+    until then, while all worked.
+    `time_s` is there in place of `rate_per_s` where a step is judged by the time that something takes; `user_s`,
+    `system_s` and `memory_bytes` (the peak) are of the programs that did it, which take `floor_s` to do nothing; of
+    several runs in a cell `time_s` and these are the means, and `times_s` each run's. `work` are amounts that were
+    done, by their names.
+    `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
+    `device_written_kb` written by the device, for whomever. `delete_plan_us` is what planning a DELETE took.
+    `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
+    client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
+    say why plan_* is null though a probe was there.
+    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
+    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
+    {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`. `waits` are {role: {wait event: share
+    of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for nothing, from
+    so many `wait_looks` at all of the role's. `counters` are {role: {event: count per operation}}, by the
+    keys of `engine.core.perf_events`; `server` is all server processes that are no connection's; `instructions_per_op`
+    is of all together. `counters_notes` say what was not counted, and why. `spill_over_share` is the CPU time that
+    servers up beside this one used, as a part of what this one used: nothing where all of them stood still; null in
+    slices, where `compare --slices` has it.
+    """
+
+    run: str
+    cell: str
+    ordinal: int
+    subject: str
+    build: str
+    config: str
+    repeat: int
+    step: str
+    kind: str
+    seconds: float
+    rows: int
+    ops: int
+    kernel: str = "host"
+    arm: str = ""
+    rate_per_s: float | None = None
+    first_end_s: float | None = None
+    full_rate_per_s: float | None = None
+    time_s: float | None = None
+    user_s: float | None = None
+    system_s: float | None = None
+    memory_bytes: float | None = None
+    floor_s: float | None = None
+    times_s: tuple[float, ...] = ()
+    server_cpu_us_per_op: float | None = None
+    instructions_per_op: float | None = None
+    client_cpu_us_per_op: float | None = None
+    ctx_switches_per_op: float | None = None
+    runq_us_per_op: float | None = None
+    wal_bytes_per_op: float | None = None
+    read_kb_per_op: float | None = None
+    written_kb_per_op: float | None = None
+    device_written_kb_per_op: float | None = None
+    heap_bytes: int | None = None
+    index_bytes: int | None = None
+    database_bytes: int = 0
+    cluster_bytes: int | None = 0
+    max_s: float | None = None
+    plan_us_per_op: float | None = None
+    delete_plan_us: float | None = None
+    wakeups_per_op: float | None = None
+    migrations_per_op: float | None = None
+    plan_p99_us: float | None = None
+    phases: dict[str, float] | None = None
+    phases_by: str | None = None
+    phases_sampled: dict[str, float] | None = None
+    coverage: dict[str, float] = field(default_factory=dict)
+    probe_notes: tuple[str, ...] = ()
+    probes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    observers: tuple[str, ...] = ()
+    buckets: dict[str, dict[str, float]] = field(default_factory=dict)
+    bucket_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    roles: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    sla: Sla | None = None
+    saturated: tuple[str, ...] = ()
+    stall_s: float = 0.0
+    stalls: tuple[StallRecord, ...] = ()
+    slices: int = 0
+    statements: tuple[StatementTime, ...] = ()
+    work: dict[str, float] = field(default_factory=dict)
+    spill_over_share: float | None = None
+    transactions: TransactionTimes | None = None
+    workload: str = ""
+    beside: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    waits: dict[str, dict[str, float]] = field(default_factory=dict)
+    wait_looks: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)
+    counters_notes: tuple[str, ...] = ()
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """Its stalls, those of one client that overlap together."""
+        groups = incidents(self.stalls, lambda stall: (stall.client, stall.started_ns, stall.ended_ns))
+        return [Incident(group) for group in groups]
+
+    def figure(self, metric: str) -> float | None:
+        """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target).
+
+        Of a further load as LOAD.FIGURE.
+        """
+        load, _, name = metric.rpartition(".")
+        if load:
+            return self.beside.get(load, {}).get(name)
+        if metric == STALLS:
+            return self.stall_s
+        if metric == SLA:
+            return self.sla.achieved_per_s / self.sla.target_per_s if self.sla else None
+        value = getattr(self, metric, None)
+        return float(value) if isinstance(value, int | float) else None

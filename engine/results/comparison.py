@@ -1,0 +1,369 @@
+"""A comparison of builds, configs and kernels: the values of `bench compare --json`, and the questions put to them.
+
+`engine.analysis.compare` makes one. Reports print it and the terminal shows it; `bench schema compare` prints its
+JSON Schema. Keys are only ever added. Null stands where there is no value; NaN and infinity never occur.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Literal
+
+from engine.core.model import Build, Subject, baseline
+from engine.results.cell_step import CellStep
+from engine.results.published import PublishedTable
+from engine.results.sweep import Sweep
+from engine.results.time_parts import Attribution
+
+Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
+CHANGED: tuple[Verdict, ...] = ("faster", "slower")
+# How a verdict is shown: as an arrow (better, worse), or by its sign.
+SIGNS: dict[Verdict, str] = {
+    "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",
+}  # fmt: skip
+RATE, TIME = "rate_per_s", "time_s"
+FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
+HEADLINES = (RATE, TIME)  # a step is judged by one of them
+# These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
+CPU, P99 = "server_cpu_us_per_op", "p99_us"
+INSTRUCTIONS = "instructions_per_op"
+COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
+    name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
+}
+DELETE_PLAN = "delete_plan_us"  # per DELETE
+FAMILIES = (CPU, INSTRUCTIONS, P99, DELETE_PLAN)  # each of which has a family of verdicts of its own
+DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
+MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSubject:
+    """What is compared: a build under a config, a kernel and a workload, by the name that the tables use for it.
+
+    `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `workload` is empty where all subjects have the same.
+    """
+
+    name: str
+    build: str
+    config: str
+    kernel: str = "host"
+    arm: str = ""
+    workload: str = ""
+
+    @property
+    def subject(self) -> Subject:
+        """What it is in the plan."""
+        return Subject(self.build, self.config, self.kernel, self.arm, self.workload)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure that is compared, and which way is better."""
+
+    name: str
+    title: str
+    better: Literal["more", "less"] = "more"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineEffect:
+    """How machines differ in a ratio whose pairs were measured on several.
+
+    `ratios` are each machine's mean; `tau` is how far machines' log ratios scatter beyond what their pairs do;
+    `heterogeneity_p` is how probable that is if machines are alike, None where no machine has two pairs; `disagrees`
+    names who differs certainly from the others, by the margin or more.
+    """
+
+    ratios: dict[str, float]
+    tau: float
+    heterogeneity_p: float | None = None
+    disagrees: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One subject against its baseline (a double against what it doubles) in one metric of one step.
+
+    `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
+    throughput and for more CPU per operation, too (people read `more` there: see `COSTS`); `none`: a single pair,
+    nothing to judge, or a cause, which has no verdict. `stands_out` marks a cause that differs by the margin or more,
+    tested among all causes. `reasons` say why the verdict was withheld, or why there is no ratio. `missing` and
+    `more_pairs` go with `inconclusive`: what an interval that seems to say something lacks, and how many pairs would
+    settle it four times in five. `joint_low` and `joint_high` bound a difference that is named: of such bounds at most
+    5 % are wrong, although only these are quoted.
+    `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
+    `noise_floor` is how far the base against itself strays in this step and metric, when A/A was run. `left_out` says
+    which pairs are not part of it and why; `pairs_without_figure` is how many of those lack the figure in a cell.
+    `machines` is of pairs from several: then the interval covers machines, and more of them would narrow it, not pairs.
+    """
+
+    step: str
+    subject: str
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    verdict: Verdict
+    build: str = ""
+    config: str = ""
+    kernel: str = "host"
+    arm: str = ""
+    reasons: tuple[str, ...] = ()
+    more_pairs: int | None = None
+    better: bool | None = None  # which side of 1 the ratio is on, as the user feels it
+    noise_floor: float | None = None
+    left_out: tuple[str, ...] = ()
+    pairs_without_figure: int = 0
+    stands_out: bool = False
+    visible_effect: float | None = None
+    workload: str = ""
+    machines: MachineEffect | None = None
+    missing: str = ""
+    joint_low: float | None = None
+    joint_high: float | None = None
+
+    @property
+    def sign(self) -> str:
+        """`better` or `worse`, which are shown as arrows, or what stands for the verdict: see `SIGNS`."""
+        if self.stands_out:
+            return "better" if self.better else "worse"
+        return SIGNS[self.verdict]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks: why the verdict was withheld, and which pairs are left out."""
+        return (*self.reasons, *self.left_out)
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words: `slower`, of a cost `more`, `differs, not sure among 10, +3 pairs`, `stands out`."""
+        if self.stands_out:
+            return "stands out"
+        if self.verdict == "inconclusive":
+            more = f", +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}" if self.more_pairs else ""
+            return f"{self.missing or 'inconclusive'}{more}"
+        return "" if self.verdict == "none" else COSTS.get(self.metric, {}).get(self.verdict, self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was asked of a subject, answered in a sentence or two: see `engine.analysis.answer`."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutCell:
+    """A cell that is not part of the comparison, and why."""
+
+    run: str
+    cell: str
+    name: str
+    repeat: int
+    state: str  # alone, failed, interrupted, running, not run, damaged
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        why = f": {self.reason}" if self.reason else ""
+        return f"left out: {self.name} repeat {self.repeat} ({self.run} {self.cell}) {self.state}{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The spread of a subject's cells in one metric of a step: see `engine.analysis.statistics.Scatter`."""
+
+    step: str
+    subject: str
+    metric: str
+    cv: float
+    gap: float
+    gap_ratio: float | None
+    wide: bool
+    bimodal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of whether the cells of a subject and of its baseline are comparable, and what was found."""
+
+    subject: str
+    what: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunBuild(Build):
+    """A build as one run had it."""
+
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """The workload of all runs; `non_default` are its options that are not as its published form has them, in words.
+
+    Where workloads are compared, `arms` are what they are called, and it is the first.
+    """
+
+    name: str
+    title: str = ""
+    generation: str = ""
+    scale: str = ""
+    clients: int = 1
+    non_default: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Its name and what it is in a few words: `insert g24b quick`."""
+        return f"{', '.join(self.arms) or self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that a report, a screen or a script needs.
+
+    `answer` is for each subject that is no double, `cells` one entry per cell and step, `folders` the folder of each
+    run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
+    were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`; `s` where it
+    is judged by a time; `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
+    `route` is how clients connect; `published` are tables of the publication that a preset is of. `attributions` say of
+    each rate that is not the same what makes the difference.
+    """
+
+    base: str
+    runs: tuple[str, ...]
+    margin: float
+    subjects: tuple[ComparedSubject, ...]  # the base first
+    steps: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    cells: tuple[CellStep, ...]
+    ratios: tuple[Ratio, ...]
+    left_out: tuple[LeftOutCell, ...]
+    findings: tuple[str, ...]
+    folders: dict[str, str]
+    pairs: int
+    kernels: tuple[str, ...]
+    workload: WorkloadSummary
+    builds: tuple[RunBuild, ...]
+    spreads: tuple[Spread, ...]
+    comparability: tuple[Check, ...]
+    answer: tuple[Answer, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
+    design: str = "cells"
+    route: str = "the Unix socket"
+    sweeps: tuple[Sweep, ...] = ()
+    published: tuple[PublishedTable, ...] = ()
+    attributions: tuple[Attribution, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The subjects' names, the base's first."""
+        return tuple(subject.name for subject in self.subjects)
+
+    @property
+    def others(self) -> tuple[ComparedSubject, ...]:
+        """Those that are compared with the base, its own doubles last."""
+        rest = [subject for subject in self.subjects if subject.name != self.base]
+        return tuple(sorted(rest, key=lambda subject: subject.arm != ""))
+
+    def subject(self, name: str) -> ComparedSubject:
+        """The subject of a name."""
+        return next(subject for subject in self.subjects if subject.name == name)
+
+    def baseline_of(self, name: str) -> str:
+        """What a subject is compared with: see `engine.core.model.baseline`."""
+        names = {other.subject: other.name for other in self.subjects}
+        return names.get(baseline(self.subject(name).subject, self.subject(self.base).subject, names), self.base)
+
+    def of(self, subject: str, step: str) -> list[CellStep]:
+        """A step in all cells of a subject, in order of time."""
+        return self._by_place.get((subject, step), [])
+
+    def values(self, subject: str, step: str, metric: str) -> list[float]:
+        """One figure in all cells of a subject that have it."""
+        return [value for cell in self.of(subject, step) if (value := cell.figure(metric)) is not None]
+
+    def median(self, subject: str, step: str, metric: str) -> float | None:
+        """The median of these; None of nothing."""
+        return middle(self.values(subject, step, metric))
+
+    def ratio(self, subject: str, step: str, metric: str) -> Ratio | None:
+        """The ratio of a subject's figure to its baseline's, where there is one."""
+        return self._by_metric.get((subject, step, metric))
+
+    def spread(self, subject: str, step: str, metric: str) -> Spread | None:
+        """The spread of the cells, where there are enough."""
+        wanted = (subject, step, metric)
+        return next((each for each in self.spreads if (each.subject, each.step, each.metric) == wanted), None)
+
+    def checks(self, subject: str) -> list[Check]:
+        """The checks of a subject, those that failed first."""
+        return [check for check in self.comparability if check.subject == subject]
+
+    def sliced(self, subject: str, step: str) -> bool:
+        """Whether a subject was driven in slices in a step."""
+        return any(cell.slices for cell in self.of(subject, step))
+
+    def judged_by(self, step: str) -> str:
+        """The metric that a step is judged by: its rate, or its time."""
+        return TIME if step in self._timed else RATE
+
+    def kind(self, step: str) -> str:
+        """The kind of a step: load, index, write, query; empty when no cell has it."""
+        return next((cell.kind for cell in self.cells if cell.step == step), "")
+
+    def answer_for(self, subject: str) -> str:
+        """The answer for a subject; empty for the base and for doubles."""
+        return next((answer.text for answer in self.answer if answer.subject == subject), "")
+
+    def attribution(self, subject: str, step: str) -> Attribution | None:
+        """What makes the difference in time per operation, where the rates are not the same."""
+        return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
+
+    def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
+        """What stands out beside a rate that is not the same, the largest ratios first."""
+        if rate.verdict == "same":
+            return []
+        found = [
+            ratio
+            for ratio in self.ratios
+            if (ratio.step, ratio.subject) == (rate.step, rate.subject)
+            and (ratio.stands_out or (ratio.metric in (*COSTS, DELETE_PLAN) and ratio.verdict in CHANGED))
+        ]
+        return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
+
+    def in_pairs(self, subject: str, step: str) -> list[tuple[CellStep, CellStep]]:
+        """Cells of one repeat of one run, the baseline's first."""
+        ours = {(cell.run, cell.repeat): cell for cell in self.of(self.baseline_of(subject), step)}
+        found = ((ours.get((cell.run, cell.repeat)), cell) for cell in self.of(subject, step))
+        return [(base, other) for base, other in found if base is not None]
+
+    @cached_property
+    def _timed(self) -> frozenset[str]:
+        return frozenset(cell.step for cell in self.cells if cell.time_s is not None)
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str], list[CellStep]]:
+        found: dict[tuple[str, str], list[CellStep]] = {}
+        for cell in sorted(self.cells, key=lambda cell: (self.runs.index(cell.run), cell.ordinal)):
+            found.setdefault((cell.subject, cell.step), []).append(cell)
+        return found
+
+    @cached_property
+    def _by_metric(self) -> dict[tuple[str, str, str], Ratio]:
+        return {(ratio.subject, ratio.step, ratio.metric): ratio for ratio in self.ratios}
+
+
+def middle(values: list[float]) -> float | None:
+    """The median; None of nothing."""
+    return median(values) if values else None

@@ -1,0 +1,65 @@
+"""The connection of a run to the host that its clients run on: opened with the first cell, and anew after a failure."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import Self
+
+from engine.core.errors import UserError
+from engine.core.model import Manifest
+from engine.core.text import visible
+from engine.plan import routes
+from engine.remote.channel import Lost
+from engine.remote.client_host import ClientHost, connected
+from workloads import workload
+
+
+def _say(text: str) -> None:
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+class Elsewhere:
+    """A context manager: at its end nothing is left on that host. Does nothing where clients run on this machine."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._opened = ExitStack()
+        self._host: ClientHost | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
+
+    def host(self) -> ClientHost | None:
+        """The host, reached; None for this machine. Raises UserError where it is not there, or not as it was."""
+        route = self._manifest.route
+        if not route.host:
+            return None
+        if self._host is not None:
+            try:
+                self._host.channel.ask({"do": "clock"})
+                return self._host
+            except Lost:
+                self.drop()
+        loads = [(workload(record["name"]), record) for record in self._manifest.workloads]
+        host = self._opened.enter_context(connected(route, routes.launchers(loads), routes.programs(loads), _say))
+        try:
+            client = host.reaches(route.address, route.port)
+            if (host.name, client) != (route.name, route.client):
+                raise UserError(
+                    f"--client-host {route.host} is {host.name} at {client} now, was {route.name} at {route.client} as "
+                    f"the run was planned; start a new run"
+                )
+        except BaseException:
+            self.drop()
+            raise
+        self._host = host
+        return host
+
+    def drop(self) -> None:
+        """Ends the connection: after a failure nobody knows what is still under way there."""
+        self._host = None
+        self._opened.close()

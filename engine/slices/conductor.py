@@ -1,0 +1,378 @@
+"""Drives servers that are up side by side in turn: one slice each, in blocks of an order and its mirror image.
+
+A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
+counters pages (`workloads.gate`). A slice is over when its time is, or its rounds are made, and no statement is in
+flight; then the counters are read, and background processes that were at work get SIGSTOP until their server's next
+slice. The postmaster never does: it must obey its death signal. Clients that know no gate, such as pgbench, get SIGSTOP
+when the time is over, wherever they are, and so do their backends; what was done in such a slice is told later.
+
+By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
+role of the headline makes as many rounds in all slices of a block, so that tables are of one size at its end: for steps
+that have a fixed amount to do. How many is measured first, and follows when rounds become slower or faster.
+
+    python -m engine.slices.conductor        `Orders` as JSON on standard input, which stays open while the engine lives
+
+Each slice of a block that is whole is a record of `SLICE` on standard output; the first block is none, nor is what is
+left at the end when a role has done its work. It ends when a headline role has ended (by work: when all roles have),
+when STOP is set, or when the engine goes; whatever it stopped goes on then, and all gates are open.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from engine.core.model import Stopping, Subject
+from engine.slices.block_order import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
+from engine.slices.sliced_server import Count, Driven, Processes, Side, count
+from workloads import gate, histogram, turns
+from workloads.page import UNLIMITED, Control, Page, Word
+
+LOOK_S = 50e-6  # between two looks at whether a server is quiet
+EARLY_NS = 10_000_000  # the beginning of the counted part, whose statements should not be slower than later ones
+END_LOOK_S = 0.02  # between two looks at whether a role has ended, or all is over
+SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
+QUIET_PATIENCE_S = 300.0
+REMEMBERED = 16  # slices that decide how many rounds the next ones have
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the conductor does: which servers, the base first, in slices how long, in the orders of which seed."""
+
+    sides: tuple[Side, ...]
+    slice_ms: float
+    seed: SliceSeed
+    by: Literal["time", "work"] = "time"
+    stop: Stopping = "busy"
+
+
+class Slice(NamedTuple):
+    """One turn of one server. Times are CLOCK_MONOTONIC nanoseconds.
+
+    `ops` and `rows` are statements and rows of the headline's roles that ended in the counted part, `counted_ns` the
+    mean of those roles' counted parts; `cpu_ns`, `cpu_ops` and `runq_ns` are of the whole slice. `leak_ns` is CPU time
+    that the server used since its slice before this one, in others' slices. `stopped` processes were stopped after it;
+    `switch_ns` is what passed from the end of its time until the gate of the next could open. By work, `ragged_ns` is
+    how long some of the headline's roles had made their rounds and others had not. `early_ns` and `early_ops` are
+    of the beginning of the counted part; 0 where statements are slow. Of clients that know no gate, `ops` and `cpu_ops`
+    are not known yet: they are what was done at the end of `turn`, less what was at the end of the one before it
+    (`workloads.turns`).
+    """
+
+    block: int
+    place: int
+    side: int
+    opened_ns: int
+    counted_from_ns: int
+    counted_ns: int
+    ops: int
+    rows: int
+    cpu_ns: int
+    cpu_ops: int
+    runq_ns: int
+    leak_ns: int
+    stopped: int
+    switch_ns: int
+    ragged_ns: int
+    early_ns: int = 0
+    early_ops: int = 0
+    turn: int = -1
+
+
+SLICE = struct.Struct(f"<{len(Slice._fields)}q")
+
+
+class Conductor:
+    """The loop over blocks and slices."""
+
+    def __init__(self, orders: Orders) -> None:
+        self.orders = orders
+        self._unsent: deque[bytes] = deque()
+        self._warm_ns: int | None = None  # decided by the first block, which is not counted
+        self._by_work = orders.by == "work"
+        self._rounds = 1  # of a slice: by work
+        self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and how long they were ragged
+        self._driven = []
+        for side in orders.sides:
+            driven = Driven(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
+            gate.shut(driven.page)
+            if self._by_work:
+                driven.quota = driven.page.words[Control.QUOTA] = 0
+            self._driven.append(driven)
+        os.set_blocking(sys.stdout.fileno(), False)
+
+    def run(self) -> None:
+        """Conducts until there is nothing more to do; raises TimeoutError when a server does not go quiet."""
+        try:
+            if self._await_start():
+                self._conduct()
+                if self._by_work:
+                    self._finish()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for driven in self._driven:
+                driven.quota = UNLIMITED
+                driven.open()
+            self._send(last=True)
+
+    def _conduct(self) -> None:
+        """Block after block, until a role has ended or all is over."""
+        subjects = [side.subject for side in self.orders.sides]
+        for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
+            first = self._warm_ns is None
+            found = self._measure() if first and self._by_work else self._block(block, subjects)
+            if found is None:
+                return
+            if first:
+                self._warm_ns = self._warm_part()
+            else:
+                self._unsent.extend(SLICE.pack(*made) for made in found)
+                self._send()
+
+    def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
+        """The slices of a block; None where it was not finished."""
+        rounds = rounds_of(block, self._rounds, self.orders.slice_ms) if self._by_work else 0
+        found = []
+        for place, subject in enumerate(block.order):
+            if self._over():
+                return None
+            made = self._slice(block, place, subjects.index(subject), rounds)
+            if made is None:
+                return None
+            found.append(made)
+        if self._by_work:
+            self._follow()
+        return found
+
+    def _measure(self) -> list[Slice] | None:
+        """By work, instead of the first block: the rounds that the base makes in a slice; then the others make as many.
+
+        The base makes few rounds first, then ever more, until twice they last about as long as a slice: the very first
+        statement may take long.
+        """
+        block = Block(0, (), round(self.orders.slice_ms * 1e6))
+        made, rounds, long_enough = 0, 1, 0
+        while long_enough < 2:
+            if self._slice(block, 0, 0, rounds) is None:
+                return None
+            made += rounds
+            length_ns, _ = self._lengths[-1]
+            following = next_rounds(rounds, length_ns / 1e6, 0.0, self.orders.slice_ms)
+            long_enough = long_enough + 1 if following == rounds else 0
+            rounds = following
+        for side in range(1, len(self._driven)):
+            if self._slice(block, 0, side, made) is None:
+                return None
+        self._rounds = max(1, round(rounds * block.slice_ns / length_ns))
+        self._lengths.clear()
+        return []
+
+    def _follow(self) -> None:
+        """By work: more rounds, or fewer, from the next block on, for all sides."""
+        lengths, ragged = zip(*self._lengths, strict=True)
+        rounds = next_rounds(self._rounds, median(lengths) / 1e6, sum(ragged) / sum(lengths), self.orders.slice_ms)
+        if rounds != self._rounds:
+            self._rounds = rounds
+            self._lengths.clear()
+
+    def _finish(self) -> None:
+        """By work: one server after the other does what is left, uncounted, as not all have the same left.
+
+        The gate of one that is done stays open: a pause after its end would count as one before it.
+        """
+        for driven in sorted(self._driven, key=lambda driven: not driven.page.words[Control.GATE]):
+            driven.quota = UNLIMITED
+            driven.open()
+            while not driven.done and not self._given_up():
+                time.sleep(END_LOOK_S)
+
+    def _warm_part(self) -> int:
+        """How long the part of each slice is that is not counted, by the statements that there have been.
+
+        None of slices whose counts come from a log: where that has one in some statements, it does not tell so short
+        a time.
+        """
+        if not all(driven.gated for driven in self._driven):
+            return 0
+        counts = histogram.merge(driven.service() for driven in self._driven)
+        median_us = histogram.quantile_us(counts, 0.5) or 0
+        return 0 if median_us > SLOW_STATEMENT_US else WARM_NS
+
+    def _await_start(self) -> bool:
+        """Waits until every step has begun, with the gates shut."""
+        while not all(driven.page.words[Control.START_NS] for driven in self._driven):
+            if self._over():
+                return False
+            time.sleep(0.001)
+        for driven in self._driven:
+            gate.pause(driven.page, driven.page.words[Control.START_NS])
+        latest_ns = max(driven.page.words[Control.START_NS] for driven in self._driven)
+        time.sleep(max(0, latest_ns - time.monotonic_ns()) / 1e9)
+        for driven in self._driven:
+            driven.used = driven.processes.used_ns()
+        return True
+
+    def _over(self) -> bool:
+        """Whether a step has ended or is given up."""
+        return any(driven.ended for driven in self._driven) or self._given_up()
+
+    def _given_up(self) -> bool:
+        """Whether a step is to be given up, or the engine is gone."""
+        return any(driven.given_up for driven in self._driven) or bool(select.select([sys.stdin], [], [], 0)[0])
+
+    def _slice(self, block: Block, place: int, side: int, rounds: int) -> Slice | None:
+        """One turn: so many rounds, or (0) the block's time. None where a role ended before it had made its rounds."""
+        driven = self._driven[side]
+        if not driven.gated:
+            return self._cut_slice(block, place, side)
+        page = driven.page
+        before = driven.processes.used_ns()
+        leak_ns = driven.leaked_ns(before)
+        first = driven.counts()
+        driven.quota += rounds
+        opened_ns = driven.open()
+        begun = early = [each._replace(ended_ns=opened_ns) for each in first]
+        if self._warm_ns:
+            begun = self._next_ends(driven, self._warm_ns)
+            early = self._next_ends(driven, EARLY_NS)
+        if rounds and not self._await_rounds(driven):
+            return None
+        if not rounds:
+            driven.work_until(opened_ns + block.slice_ns)
+        due_ns = time.monotonic_ns()
+        gate.shut(page)
+        self._await_quiet(driven)
+        gate.pause(page, time.monotonic_ns())
+        last = driven.counts()
+        ends = [each.ended_ns for each in last]
+        ragged_ns = max(ends) - min(ends) if rounds else 0
+        if rounds:
+            due_ns = max(ends)
+            self._lengths.append((due_ns - opened_ns, ragged_ns))
+        driven.used = driven.processes.used_ns()
+        driven.stop(self.orders.stop, before)
+        counted_ns, ops = _between(begun, last)
+        early_ns, early_ops = _between(begun, early)
+        cpu_ns, runq_ns = driven.used_since(before)
+        return Slice(
+            block.ordinal, place, side, opened_ns,
+            counted_from_ns=min(each.ended_ns for each in begun),
+            counted_ns=counted_ns,
+            ops=ops,
+            rows=sum(end.rows - start.rows for start, end in zip(begun, last, strict=True)),
+            cpu_ns=cpu_ns,
+            cpu_ops=sum(end.statements - start.statements for start, end in zip(first, last, strict=True)),
+            runq_ns=runq_ns,
+            leak_ns=leak_ns,
+            stopped=len(driven.stopped),
+            switch_ns=time.monotonic_ns() - due_ns,
+            ragged_ns=ragged_ns,
+            early_ns=early_ns,
+            early_ops=early_ops,
+        )  # fmt: skip
+
+    def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
+        """One turn of a server whose clients know no gate: all of it counts, and what was done is told later."""
+        driven = self._driven[side]
+        before = driven.processes.used_ns()
+        leak_ns = driven.leaked_ns(before)
+        opened_ns = driven.open()
+        turn = turns.begun(driven.page) - 1
+        driven.work_until(opened_ns + block.slice_ns)
+        gate.shut(driven.page)
+        halted_ns = driven.halt()
+        driven.used = driven.processes.used_ns()
+        driven.stop(self.orders.stop, before)
+        cpu_ns, runq_ns = driven.used_since(before)
+        return Slice(
+            block.ordinal, place, side, opened_ns,
+            counted_from_ns=opened_ns,
+            counted_ns=halted_ns - opened_ns,
+            ops=0,
+            rows=0,
+            cpu_ns=cpu_ns,
+            cpu_ops=0,
+            runq_ns=runq_ns,
+            leak_ns=leak_ns,
+            stopped=len(driven.stopped) + len(driven.clients),
+            switch_ns=time.monotonic_ns() - halted_ns,
+            ragged_ns=0,
+            turn=turn,
+        )  # fmt: skip
+
+    def _next_ends(self, driven: Driven, after_ns: int) -> list[Count]:
+        """Each role of the headline at its first end of a statement after so long, or where it has no more to do."""
+        time.sleep(after_ns / 1e9)
+        ends = []
+        for slot in driven.side.headline:
+            then = found = count(driven.page, slot)
+            while found.statements == then.statements and not driven.ended and not driven.used_quota(slot):
+                time.sleep(LOOK_S)
+                found = count(driven.page, slot)
+            ends.append(found)
+        return ends
+
+    def _await_rounds(self, driven: Driven) -> bool:
+        """Waits until all roles of the headline have made their rounds; False where one has ended, or all is over."""
+        for slot in driven.side.headline:
+            word = driven.page.slot(slot) + Word.QUOTA_USED
+            while (used := driven.page.words[word]) < driven.quota:
+                if driven.ended or self._given_up():
+                    return False
+                gate.wait_while(driven.page, word, used, END_LOOK_S)
+        return True
+
+    def _await_quiet(self, driven: Driven) -> None:
+        until_s = time.monotonic() + QUIET_PATIENCE_S
+        while not gate.is_quiet(driven.page):
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"a statement has been in flight for {QUIET_PATIENCE_S:.0f} s after its slice")
+            if driven.page.words[Control.STOP] or select.select([sys.stdin], [], [], 0)[0]:
+                return
+            time.sleep(LOOK_S)
+
+    def _send(self, last: bool = False) -> None:
+        """Hands records to the engine, which may be late: a slice never waits for it."""
+        if last:
+            os.set_blocking(sys.stdout.fileno(), True)
+        while self._unsent:
+            try:
+                os.write(sys.stdout.fileno(), self._unsent[0])
+            except (BlockingIOError, BrokenPipeError):
+                return
+            self._unsent.popleft()
+
+
+def _between(first: Sequence[Count], last: Sequence[Count]) -> tuple[int, int]:
+    """The mean time between two looks at some roles, and the statements that ended in it."""
+    pairs = list(zip(first, last, strict=True))
+    ns = sum(max(0, end.ended_ns - start.ended_ns) for start, end in pairs) // len(pairs)
+    return ns, sum(end.statements - start.statements for start, end in pairs)
+
+
+def main() -> None:
+    """Conducts as standard input says; one line on standard error and exit code 1 where that is not possible."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("slices: ended by SIGTERM"))  # nothing may stay stopped
+    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
+    conductor = Conductor(orders)
+    sys.stdout.buffer.write(b"\n")
+    sys.stdout.flush()
+    try:
+        conductor.run()
+    except (OSError, TimeoutError) as error:
+        sys.exit(f"slices: {error}")
+
+
+if __name__ == "__main__":
+    main()

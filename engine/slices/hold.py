@@ -1,0 +1,51 @@
+"""Servers that stand still while another one, up beside them, does what is not driven in slices.
+
+What they do in the background would be measured with it: an autovacuum and a checkpoint that a load left behind last
+longer than an index build. The postmaster goes on: it must obey its death signal, and kills processes that are stopped
+five seconds after it. So do clients: those of one step are gone before the next, and those that wait for a step to
+begin sleep, or were stopped by their own launcher, which would not have them continued.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from engine.host.procfs import children
+from engine.postgres.server_processes import ServerProcesses
+from engine.slices.sliced_server import send
+
+
+@contextmanager
+def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
+    """All processes of these servers are stopped within, the engine's sessions too: nothing may be asked there.
+
+    It yields what stops the processes that were started since, and says whether there were any.
+    """
+    stopped: dict[int, int] = {}  # descriptors, as another process may be given the number of one that has ended
+
+    def stop_new() -> bool:
+        new = {pid for postmaster in postmasters for pid in children(postmaster)} - stopped.keys()
+        for pid in new:
+            with suppress(ProcessLookupError):
+                stopped[pid] = os.pidfd_open(pid)
+        send((stopped[pid] for pid in new & stopped.keys()), signal.SIGSTOP)
+        return bool(new)
+
+    try:
+        while stop_new():  # what the postmaster has been asked for before it starts meanwhile
+            pass
+        yield stop_new
+    finally:
+        send(stopped.values(), signal.SIGCONT)
+        for descriptor in stopped.values():
+            os.close(descriptor)
+
+
+def used_ns(servers: Sequence[ServerProcesses], before_ns: int | None) -> int | None:
+    """CPU time that servers have used since they had used `before_ns`; None without any, or where one has ended."""
+    samples = [server.sample() for server in servers]
+    used = [sample.total["cpu_ns"] for sample in samples if sample is not None]
+    return sum(used) - before_ns if used and len(used) == len(servers) and before_ns is not None else None

@@ -1,0 +1,90 @@
+"""Ends a step that is sliced by time early, once more of it would hardly narrow what is known of its builds.
+
+It looks at the width of the difference within this pair of clusters only, never at the difference itself: to stop on
+that would choose the moment at which it looks largest. All servers get the same end, a whole second ahead of them, so
+that their inserts are as many, and as regular, as if the step had been planned so long.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from engine.analysis.slice_estimates import Slices, log_ratio, narrow_enough
+from engine.core.model import Cell
+from engine.results.slice_ratio import TURNS, LogRatio
+from engine.slices.conductor import Slice
+from workloads.base import Step
+
+BASE = 0  # the place of the base among the servers
+AHEAD_S = 0.3  # by so much at least the end is ahead of all servers when they are told
+LOOK_S = 1.0  # between two looks at the width
+SECOND_NS = 1_000_000_000
+
+
+class Running(Protocol):
+    """What is asked of a step that runs: see `engine.run.step.StepRunner`."""
+
+    @property
+    def cell(self) -> Cell: ...
+
+    def worked_ns(self) -> int: ...
+
+    def end_after(self, active_ns: int, text: str) -> None: ...
+
+
+class Narrowing:
+    """A step that runs, the base's runner first; `tau` is the scatter of log ratios from pair to pair."""
+
+    def __init__(self, step: Step, runners: Sequence[Running], tau: float) -> None:
+        self._runners, self._tau = runners, tau
+        self._blocks: list[dict[int, list[Slice]]] = [{} for _ in runners]
+        self._look_s = 0.0
+        self._step = step
+        self._over = step.sliced != "time"  # others are as long as their work
+
+    def add(self, slices: Iterable[Slice]) -> None:
+        """Takes the slices that ended since."""
+        for each in slices:
+            self._blocks[each.side].setdefault(each.block, []).append(each)
+
+    def watch(self) -> None:
+        """Looks at the width from time to time; ends the step when it is small enough."""
+        if self._over or time.monotonic() < self._look_s:
+            return
+        self._look_s = time.monotonic() + LOOK_S
+        ratios = self._ratios()
+        if not ratios or not all(narrow_enough(ratio, self._tau) for ratio in ratios):
+            return
+        self._over = True
+        worked_s = max(runner.worked_ns() for runner in self._runners) / SECOND_NS
+        end_s = math.floor(worked_s + AHEAD_S) + 1
+        if end_s >= self._step.expected_s:
+            return
+        widest = max(ratio.variance or 0.0 for ratio in ratios)
+        for runner in self._runners:
+            runner.end_after(
+                end_s * SECOND_NS,
+                f"{self._step.name} ends after {end_s} s: known to ±{2 * math.sqrt(widest):.2%} for these clusters",
+            )
+
+    def _ratios(self) -> list[LogRatio]:
+        """The log ratio of each server to the base's by the blocks that are whole; none where one did nothing."""
+        whole = [
+            block for block in self._blocks[BASE] if all(len(side.get(block, ())) == TURNS for side in self._blocks)
+        ]
+        sides = [
+            Slices(
+                np.array([[each.ops for each in side[block]] for block in whole]),
+                np.array([[each.counted_ns for each in side[block]] for block in whole]),
+            )
+            for side in self._blocks
+        ]
+        if not whole or not all(side.numerators.sum() and side.denominators.sum() for side in sides):
+            return []
+        base, *others = sides
+        return [log_ratio(base, side) for side in others]

@@ -1,0 +1,43 @@
+"""Slices of a step on their way to the journal. Where what was done in one is told later, it waits for that."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from engine.journal.rows import SliceRow
+from engine.journal.writer import JournalWriter
+from engine.slices.conductor import Slice
+from workloads import turns
+from workloads.page import KEPT_TURNS, Page
+
+
+class SliceRecord:
+    """The slices of one server in a step, whose clients count on a page."""
+
+    def __init__(self, journal: JournalWriter, step: int, page: Page) -> None:
+        self._journal, self._step, self._page = journal, step, page
+        self._waiting: deque[Slice] = deque()
+
+    def add(self, new: Slice) -> None:
+        """Takes a slice that has ended; they come in order."""
+        self._waiting.append(new)
+
+    def keep(self) -> list[Slice]:
+        """Records those of which it is known what was done in them, in order; returns them."""
+        kept = []
+        while self._waiting:
+            counted = self._counted(self._waiting[0])
+            if counted is not None:
+                kept.append(counted)
+                row = {name: value for name, value in counted._asdict().items() if name not in ("side", "turn")}
+                self._journal.add_slice(SliceRow(step_id=self._step, **row))
+            elif turns.begun(self._page) - self._waiting[0].turn < KEPT_TURNS:
+                break
+            self._waiting.popleft()  # one that is not known by now will never be
+        return kept
+
+    def _counted(self, each: Slice) -> Slice | None:
+        if each.turn < 0:
+            return each
+        before, after = turns.told(self._page, each.turn - 1), turns.told(self._page, each.turn)
+        return None if before is None or after is None else each._replace(ops=after - before, cpu_ops=after - before)

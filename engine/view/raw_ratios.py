@@ -1,0 +1,91 @@
+"""A run's rates as they were measured: what is known of a comparison before the statistics have judged it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from engine.core.model import Cell, Manifest, subject_names
+from engine.core.record import converted
+from engine.journal import outcome
+from engine.journal.reader import JournalReader
+from engine.journal.rows import StepRow
+from engine.journal.totals import judged_by, ops, rows
+from engine.results.cell_step import CellStep
+from engine.results.comparison import Answer, ComparedSubject, Comparison, RunBuild, WorkloadSummary
+
+NOT_JUDGED = "Not judged yet: medians and every cell, as they were measured."
+
+
+def finished_cells(run: Path) -> int:
+    """How many attempts at cells have finished. Raises UserError for what is no run."""
+    with JournalReader(run) as reader:
+        return sum(attempt.state == "finished" for attempt in reader.attempts(origins=False))
+
+
+def measured(run: Path) -> Comparison | None:
+    """The finished cells of a run without a ratio; None where there is nothing to compare.
+
+    Raises UserError for what is no run, or cannot be read.
+    """
+    with JournalReader(run) as reader:
+        manifest = reader.manifest
+        attempts = reader.attempts(origins=False)
+        whole, chosen = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
+        names = subject_names(list(dict.fromkeys(cell.subject for cell in manifest.cells)))
+        first = next((subject for subject in names if subject.build == manifest.base and not subject.arm), None)
+        steps = [
+            (cell, step)
+            for cell in manifest.cells
+            if cell.id in whole
+            for step in reader.steps(chosen[cell.id].id)
+            if step.totals is not None
+        ]
+    if first is None or not steps or len(names) < 2:
+        return None
+    subjects = tuple(
+        ComparedSubject(names[subject], **asdict(subject)) for subject in sorted(names, key=lambda one: one != first)
+    )
+    headlines = {step.name: judged_by(step.kind, step.totals) for _, step in steps if step.totals is not None}
+    workload = converted(manifest.workload, WorkloadSummary, f"{run / 'manifest.json'}: workload")
+    return Comparison(
+        base=names[first],
+        runs=(manifest.run,),
+        margin=manifest.margin,
+        subjects=subjects,
+        steps=tuple(headlines),
+        metrics=(),
+        cells=tuple(_cell_step(manifest, cell, names[cell.subject], step) for cell, step in steps),
+        ratios=(),
+        left_out=(),
+        findings=(),
+        folders={manifest.run: str(run)},
+        pairs=len({cell.repeat for cell, _ in steps}),
+        kernels=(),
+        workload=workload,
+        builds=tuple(RunBuild(run=manifest.run, **asdict(build)) for build in manifest.builds),
+        spreads=(),
+        comparability=(),
+        answer=tuple(Answer(subject.name, NOT_JUDGED) for subject in subjects[1:]),
+        units={name: headline.unit for name, headline in headlines.items() if headline is not None},
+        design=manifest.design,
+    )
+
+
+def _cell_step(manifest: Manifest, cell: Cell, name: str, step: StepRow) -> CellStep:
+    assert step.totals is not None
+    return CellStep(
+        run=manifest.run,
+        cell=cell.id,
+        ordinal=cell.ordinal,
+        subject=name,
+        **asdict(cell.subject),
+        repeat=cell.repeat,
+        step=step.name,
+        kind=step.kind,
+        seconds=step.totals.seconds,
+        rows=rows(step.kind, step.totals),
+        ops=ops(step.kind, step.totals),
+        rate_per_s=step.rate_per_s if step.time_s is None else None,
+        time_s=step.time_s,
+    )

@@ -1,0 +1,81 @@
+"""Levels of analyses that share pairs, of real journals."""
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.analysis.alpha_spending import FIRST, planned, shrink
+from engine.analysis.compare import compare, compared_cells
+from engine.analysis.statistics import spent_level
+from engine.core.model import LEVEL, LOOKS, Cell
+from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals
+from tests.support.made_run import ENVIRONMENT, make_run
+
+DAY_NS = 86_400 * 10**9
+
+
+def later(run: Path, days: int) -> Path:
+    """The run as if it had been measured so many days later."""
+    with sqlite3.connect(run / "journal.db") as journal:
+        journal.execute("UPDATE session SET wall_ns = wall_ns + ?", (days * DAY_NS,))
+    journal.close()
+    return run
+
+
+def test_runs_that_were_made_one_after_another_are_analyses_of_their_own(tmp_path: Path) -> None:
+    """Each spends half of what is left: 4 %, 0.5 %, 0.25 %, so that all that may still come spend no more than 5 %."""
+    runs = [later(make_run(tmp_path / f"r{day}", repeats=4), day) for day in range(3)]
+    levels = [compared_cells(runs[:count]).level for count in (1, 2, 3)]
+    assert levels == pytest.approx([0.04, 0.0099, 0.0057], rel=1e-2)
+    assert compared_cells(runs[::-1]).level == levels[2], "whatever their order on the command line"
+    parts = [(4, FIRST), (8, 0.005), (12, 0.0025)]
+    assert levels[2] == spent_level(*parts) and sum(part for _, part in parts) < LEVEL
+
+
+def test_runs_at_the_same_time_are_one_analysis(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, repeats=4) for name in ("a", "b")]
+    assert compared_cells(runs).level == pytest.approx(FIRST, rel=1e-4)
+
+
+def test_blocks_of_a_farm_are_one_analysis_although_one_followed_the_other(tmp_path: Path) -> None:
+    boxed = {**ENVIRONMENT, "host": {"machine": "m", "sandbox": True}}
+    runs = [later(make_run(tmp_path / f"r{day}", repeats=4, environment=boxed), day) for day in range(3)]
+    assert compared_cells(runs).level == pytest.approx(FIRST, rel=1e-4)
+
+
+def test_a_run_that_may_end_early_divides_its_part_among_its_looks(tmp_path: Path) -> None:
+    with JournalReader(make_run(tmp_path / "r", looks=LOOKS)) as reader:
+        manifest = reader.manifest
+    whole = planned(manifest, 8)
+    assert [pairs for pairs, _ in whole] == [4, 6, 8] and sum(part for _, part in whole) == pytest.approx(FIRST)
+    assert planned(manifest, 5) == [(4, whole[0][1]), (5, whole[1][1])], "on the way to the second"
+    assert planned(replace(manifest, looks=()), 4) == [(4, FIRST)]
+
+
+def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_path: Path) -> None:
+    """Four pairs of logs -0.0363 and -0.0583 have p = 0.005: below 4 % / 4 steps, above 1 % / 4."""
+
+    def apart(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        slower = (1.037, 1.06)[cell.repeat - 1] if cell.subject.build == "17.0" else 1.0
+        return replace(totals, seconds=totals.seconds * slower) if step == "l.i0" else totals
+
+    runs = [make_run(tmp_path / f"r{day}", repeats=2, noise=0, change=apart) for day in range(2)]
+    both = compare(runs)
+    once = both.ratio("17.0", "l.i0", "rate_per_s")
+    assert once is not None and not any("may be judged more than once" in text for text in both.findings)
+    later(runs[1], 1)
+    both = compare(runs)
+    twice = both.ratio("17.0", "l.i0", "rate_per_s")
+    assert twice is not None and any("verdicts are at 1" in text for text in both.findings)
+    assert (once.ratio, once.low, once.high) == (twice.ratio, twice.low, twice.high)
+    assert (once.verdict, twice.verdict, twice.missing) == ("slower", "inconclusive", "differs, not sure among 4")
+
+
+def test_later_pairs_are_judged_at_a_smaller_level(tmp_path: Path) -> None:
+    runs = compared_cells([make_run(tmp_path / "r", repeats=4)]).runs
+    factor = shrink(runs)
+    assert factor(4) == pytest.approx(0.0099 / 0.04, rel=1e-2)
+    assert factor(100) < factor(4) < factor(1) < 1, "the more is new, the less the two analyses share"

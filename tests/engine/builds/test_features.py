@@ -1,0 +1,50 @@
+"""What builds lack that steps need: by version, by how they were compiled, and programs that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.builds.features import lacking, recorded, sentences
+from engine.core.errors import UserError
+from engine.core.model import Build
+from workloads.base import Step
+
+
+def made(folder: Path, version: str, *, icu: bool) -> Build:
+    program = folder / version / "bin" / "postgres"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(b"\x7fELF" + b"\0" * 5000 + (b"ucol_open_72" if icu else b"none"))
+    return Build(version, version, str(folder / version), "", "local")
+
+
+STEPS = (Step("a", "task", {}), Step("b", "task", {}, needs=("icu",)), Step("c", "task", {}, needs=("builtin",)),
+         Step("d", "task", {}, needs=("pg_dump",), named=False))  # fmt: skip
+
+
+def test_what_a_build_lacks_is_left_out_of_it_with_the_reason(tmp_path: Path) -> None:
+    builds = (made(tmp_path, "14.1", icu=True), made(tmp_path, "16.3", icu=False), made(tmp_path, "17.0", icu=True))
+    found = lacking(STEPS, builds, {"pg_dump": "no pg_dump found"})
+    assert {label: list(why) for label, why in found.items()} == {
+        "14.1": ["b", "c", "d"], "16.3": ["b", "c", "d"], "17.0": ["d"]
+    }  # fmt: skip
+    assert sentences(found) == (
+        "left out: step b: 14.1: clusters have ICU as their locale provider since PostgreSQL 15",
+        "left out: step b: 16.3: it was compiled without ICU",
+        "left out: step c: 14.1, 16.3: the builtin locale provider came with PostgreSQL 17",
+        "left out: step d: 14.1, 16.3, 17.0: no pg_dump found",
+    )
+    assert recorded({"lacking": found}) == found and recorded({}) == {}
+
+
+def test_a_step_asked_for_by_its_name_that_no_build_has_is_refused(tmp_path: Path) -> None:
+    named = (Step("b", "task", {}, needs=("icu",), named=True),)
+    without, with_icu = made(tmp_path, "16.3", icu=False), made(tmp_path, "16.4", icu=True)
+    with pytest.raises(UserError, match=r"step b: 16\.3: it was compiled without ICU"):
+        lacking(named, (without,), {})
+    assert list(lacking(named, (without, with_icu), {})) == ["16.3"]
+    with pytest.raises(UserError, match=r"17\.0/bin/postgres cannot be read: No such file"):
+        lacking(named, (Build("17.0", "17.0", str(tmp_path / "17.0"), "", "local"),), {})
+    with pytest.raises(UserError, match=r"workload: lacking holds what cannot be understood"):
+        recorded({"lacking": {"16.3": ["b"]}})

@@ -1,0 +1,69 @@
+"""What `--pg` names, taken apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.builds.label import BuildSpec, build_label, parsed_build, variant
+from engine.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("16.3", BuildSpec("16.3", "label", "16.3")),
+        ("17.11:O3", BuildSpec("17.11-O3", "label", "17.11", variants=("O3",))),
+        (
+            "17.11:lto:CFLAGS=-O3 -march=native",
+            BuildSpec("17.11-lto-O3-march-native", "label", "17.11", variants=("lto", "CFLAGS=-O3 -march=native")),
+        ),
+        ("16.3+../x=1/fix.patch", BuildSpec("16.3-fix", "label", "16.3", patches=("../x=1/fix.patch",))),
+        (
+            "16.3:O3+a b.diff+/c.patch:cassert",
+            BuildSpec(
+                "16.3-a-b-c-O3-cassert", "label", "16.3", patches=("a b.diff", "/c.patch"), variants=("O3", "cassert")
+            ),
+        ),
+        ("fast=17.11:O3", BuildSpec("fast", "label", "17.11", variants=("O3",), named=True)),
+        ("mine=~/src/postgres", BuildSpec("mine", "path", "~/src/postgres", named=True)),
+        ("mine=src/16+x:y", BuildSpec("mine", "path", "src/16+x:y", named=True)),
+        ("mine=./16.3:O3", BuildSpec("mine", "path", "./16.3", variants=("O3",), named=True)),
+        ("new=git:~/src/pg@HEAD@{1}", BuildSpec("new", "revision", "~/src/pg", "HEAD@{1}", named=True)),
+        ("new=git:/p@v1~2:O3", BuildSpec("new", "revision", "/p", "v1~2", variants=("O3",), named=True)),
+    ],
+)
+def test_what_a_build_is_named_by(text: str, spec: BuildSpec) -> None:
+    assert parsed_build(text) == spec
+    assert build_label(text) == spec.label
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("17.11:O9", r"^unknown variant ':O9' \(known: O3, lto, cassert, CFLAGS=FLAGS\)$"),
+        ("16.3+", "a patch is named as LABEL"),
+        ("git:/p@v1", "needs a name before it: NAME=git:/p@v1"),
+        ("new=git:/p", "NAME=git:PATH@REVISION"),
+        ("new=git:@v1", "NAME=git:PATH@REVISION"),
+        ("new=git:/p@--upload-pack=x", "NAME=git:PATH@REVISION"),
+    ],
+)
+def test_what_names_none_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parsed_build(text)
+    assert build_label(text)
+
+
+def test_a_folder_of_that_name_comes_before_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parsed_build("mine=16.3").kind == "label"
+    (tmp_path / "16.3").mkdir()
+    assert parsed_build("mine=16.3").kind == "path"
+
+
+@pytest.mark.parametrize("flags", ["", "-O3; rm -rf /", "-O3'", "$(x)", "@file"])
+def test_flags_are_words_that_no_shell_reads_otherwise(flags: str) -> None:
+    with pytest.raises(UserError, match="expected flags of the compiler"):
+        variant(f"CFLAGS={flags}")

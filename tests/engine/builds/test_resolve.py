@@ -1,0 +1,493 @@
+"""Labels to servers: the pure parts, installs at hand, and (outside a Nix build) Nix itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.builds import nix, resolve
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.host import subprocesses
+from engine.host.account import unprivileged
+from engine.plan import planfile
+from engine.plan.prepare import prepare
+from probes import requirements
+from tests.support.benchcall import wait_for
+from tests.support.realnix import wrapper_environment
+
+RELEASED = b"what postgresql.org ships"
+STORE = "/nix/store/" + "a" * 32
+
+
+def entry(label: str, provenance: str, **more: object) -> dict[str, object]:
+    version = label.partition("-")[0]
+    attr = "postgresql-" + label.removesuffix("-builtin").replace(".", "_")
+    return {"label": label, "version": version, "attr": attr, "provenance": provenance, **more}
+
+
+def tarball(version: str) -> dict[str, str]:
+    name = f"postgresql-{version}.tar.bz2"
+    sri = "sha256-" + b64encode(hashlib.sha256(RELEASED).digest()).decode()
+    return {"name": name, "hash": sri, "path": f"{STORE}-{name}"}
+
+
+BUILTIN = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+CATALOG = [
+    entry("16.3", "source", tarball=tarball("16.3")),
+    entry("16.3-prebuilt", "prebuilt"),
+    entry("16.3-limit", "source", tarball=tarball("16.3"), patches=["limit.patch"]),
+    entry("17.0", "source", tarball=tarball("17.0")),
+    entry("17.0-builtin", "source", tarball=tarball("17.0"), initdb_args=BUILTIN),
+    entry("17.0-prebuilt", "prebuilt"),
+    entry("17.0-prebuilt-builtin", "prebuilt", initdb_args=BUILTIN),
+    entry("17beta1", "source", tarball=tarball("17beta1")),
+]
+
+
+@pytest.fixture(autouse=True)
+def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the wrapper sets things over hostpkgs, with a small catalog and no server at hand."""
+    catalog = tmp_path / "catalog.json"
+    catalog.write_text(json.dumps(CATALOG))
+    monkeypatch.setenv("PGBED_CATALOG", str(catalog))
+    monkeypatch.setenv("PGBED_PACKAGE_SET", "hostpkgs")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("PGBED_SERVERS", raising=False)
+    monkeypatch.delenv("BENCH_TARBALLS", raising=False)
+
+
+def install(prefix: Path, version: str) -> Path:
+    """An install folder with programs that know their version and nothing else."""
+    (prefix / "bin").mkdir(parents=True)
+    for program in ("postgres", "initdb"):
+        path = prefix / "bin" / program
+        path.write_text(f"#!/bin/sh\necho '{program} (PostgreSQL) {version}'\n")
+        path.chmod(0o755)
+    return prefix
+
+
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "servers"
+    monkeypatch.setenv("PGBED_SERVERS", str(folder))
+    for label in ("16.3-prebuilt", "17.0-prebuilt"):
+        install(folder / label, label.removesuffix("-prebuilt"))
+    return folder
+
+
+def one(spec: str) -> Build:
+    (build,) = resolve.resolve([spec], lambda _: None)
+    return build
+
+
+# -- labels --------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_label_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3"):
+        one("16.4")
+
+
+def test_without_the_wrapper_servers_need_nix_and_installs_do_not(
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PGBED_CATALOG")
+    with pytest.raises(UserError, match=r"^servers are built with Nix: .*nix run \.#bench.*--pg NAME=/path") as raised:
+        one("16.3")
+    assert "\n" not in str(raised.value)
+    assert one(f"mine={install(new_folder() / 'mine', '18devel')}").version == "18devel"
+
+
+def test_unreadable_catalogue_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "catalog.json").write_text("[{]")
+    with pytest.raises(UserError, match=r"cannot be read"):
+        resolve.catalog()
+
+
+def test_prebuilt_label_keeps_the_locale_provider() -> None:
+    labels = {known.label: known.prebuilt_label for known in resolve.catalog()}
+    assert labels["16.3"] == "16.3-prebuilt"
+    assert labels["17.0-builtin"] == "17.0-prebuilt-builtin"
+
+
+# -- servers at hand -----------------------------------------------------------------------------------------------
+
+
+def test_server_at_hand_is_taken_with_what_it_says_of_itself(servers: Path) -> None:
+    record = servers / "16.3-prebuilt" / "share" / "pgbed" / "build.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"compiler": "gcc 7.5.0", "flags": "-Os"}))
+    build = one("16.3-prebuilt")
+    assert (build.label, build.version, build.provenance) == ("16.3-prebuilt", "16.3", "prebuilt")
+    assert (build.compiler, build.flags) == ("gcc 7.5.0", "-Os")
+    assert build.prefix == str(servers / "16.3-prebuilt")
+
+
+def test_builtin_shares_binaries_and_differs_in_initdb(servers: Path) -> None:
+    plain, builtin = resolve.resolve(["17.0-prebuilt", "17.0-prebuilt-builtin"], lambda _: None)
+    assert (plain.prefix, plain.digest) == (builtin.prefix, builtin.digest)
+    assert plain.initdb_args == ()
+    assert builtin.initdb_args == tuple(BUILTIN)
+
+
+def test_source_not_at_hand_is_replaced_by_its_prebuilt_and_labelled_so(servers: Path) -> None:
+    said: list[str] = []
+    (build,) = resolve.resolve(["17.0-builtin"], said.append)
+    assert build.label == "17.0-prebuilt-builtin"
+    assert build.provenance == "prebuilt"
+    assert said == [
+        "17.0-builtin: its source tarball is not available (BENCH_TARBALLS); using 17.0-prebuilt-builtin instead"
+    ]
+
+
+def test_two_specs_that_come_down_to_one_build_give_one(servers: Path) -> None:
+    assert len(resolve.resolve(["16.3", "16.3-prebuilt"], lambda _: None)) == 1
+
+
+@pytest.mark.parametrize("label", ["17beta1", "16.3-limit"])
+def test_build_that_is_not_available_says_why_in_one_line(servers: Path, label: str) -> None:
+    with pytest.raises(UserError) as raised:
+        one(label)
+    message = str(raised.value)
+    assert message.startswith(f"build '{label}' is not available here: ")
+    assert "BENCH_TARBALLS" in message
+    assert "\n" not in message
+
+
+def test_what_is_not_available_is_refused_before_the_first_is_fetched(servers: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    request = planfile.request({"builds": ["16.3", "17beta1"]})
+    with pytest.raises(UserError, match="'17beta1' is not available here"):
+        prepare(request, tmp_path / "runs", said.append)
+    assert said == []
+
+
+# -- the user's own installs ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prefix(new_folder: Callable[[], Path]) -> Path:
+    """Where an install can be put that the servers' user may enter."""
+    return new_folder() / "mine"
+
+
+def saying(prefix: Path, script: str) -> Path:
+    """An install whose programs do what a shell script says."""
+    install(prefix, "1")
+    for program in (prefix / "bin").iterdir():
+        program.write_text(f"#!/bin/sh\n{script}\n")
+    return prefix
+
+
+def test_local_install_is_asked_for_its_version(prefix: Path) -> None:
+    install(prefix, "18devel")
+    build = one(f"mine={prefix}")
+    server = (prefix / "bin" / "postgres").read_bytes()
+    assert (build.label, build.version, build.provenance) == ("mine", "18devel", "local")
+    assert build.digest == hashlib.sha256(server).hexdigest()
+
+
+def test_a_distributions_version_is_taken_without_its_remark(prefix: Path) -> None:
+    assert one(f"mine={install(prefix, '16.3 (Debian 16.3-1.pgdg120+1)')}").version == "16.3"
+
+
+def test_local_install_is_never_run_as_root(prefix: Path) -> None:
+    saying(prefix, 'echo "postgres (PostgreSQL) 16.$(id -u)"')
+    assert one(f"mine={prefix}").version == f"16.{unprivileged().uid}"
+
+
+def test_local_install_may_be_named_from_the_working_folder(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(prefix, "18devel")
+    monkeypatch.chdir(prefix.parent)
+    build = one("mine=mine")
+    assert (build.version, build.prefix) == ("18devel", str(prefix.resolve()))
+
+
+def test_local_install_without_a_server_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is neither an install \(bin/postgres\) nor a source tree"):
+        one(f"mine={tmp_path}")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../up", "-x", "x" * 62, "\x1b[2J"])
+def test_local_name_must_be_a_label(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"is not a valid build name") as raised:
+        one(f"{name}={tmp_path}")
+    assert str(raised.value).isprintable()
+
+
+def test_local_name_must_not_be_another_builds_label(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'16\.3' is the label of another build"):
+        one(f"16.3={install(tmp_path / 'mine', '16.3')}")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo hello", r"says 'hello', not a PostgreSQL version"),
+        ("echo 'postgres (PostgreSQL) banana'", "not a PostgreSQL version"),
+        ("printf '\\377\\376\\033[2J'", "not a PostgreSQL version"),
+        ("echo 'postgres (PostgreSQL) 16.3'; exit 3", "ended with status 3"),
+        ("cat /dev/zero", "produces endless output"),
+        ("exec yes", "produces endless output"),
+        ("exit 0", "says 'nothing'"),
+    ],
+)
+def test_local_program_that_is_no_postgres_is_one_line(prefix: Path, script: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
+        one(f"mine={saying(prefix, script)}")
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("script", ["sleep 1000 & sleep 1000", "while :; do sleep 1000 & sleep 0.1; done"])
+def test_a_program_that_does_not_end_is_stopped_with_all_it_started(prefix: Path, script: str) -> None:
+    marker = prefix.parent.name
+    saying(prefix, f"MARK={marker}; export MARK; {script}")
+    with pytest.raises(UserError, match=r"did not exit within 1 s and was stopped"):
+        subprocesses.ask((str(prefix / "bin" / "postgres"), "--version"), unprivileged(), timeout_s=1)
+    mark = f"MARK={marker}".encode()
+    wait_for(lambda: not any(mark in environ_of(each) for each in Path("/proc").glob("[0-9]*")), "all of it to go")
+
+
+def test_a_program_that_leaves_another_running_is_not_waited_for(prefix: Path) -> None:
+    saying(prefix, "sleep 1000 & echo 'postgres (PostgreSQL) 16.3'")
+    assert one(f"mine={prefix}").version == "16.3"
+
+
+def environ_of(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+# -- sources -------------------------------------------------------------------------------------------------------
+
+
+def test_supplied_tarball_with_another_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_TARBALLS", str(tmp_path))
+    (tmp_path / "postgresql-17beta1.tar.bz2").write_bytes(b"something else")
+    with pytest.raises(UserError, match=r"postgresql-17beta1\.tar\.bz2 refused: its sha256 is [0-9a-f]{64}, that of"):
+        one("17beta1")
+
+
+def test_tarball_folder_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_TARBALLS", str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"BENCH_TARBALLS names .*nowhere, which is not a folder"):
+        one("17beta1")
+
+
+# -- Nix's words ---------------------------------------------------------------------------------------------------
+
+
+def test_hash_mismatch_becomes_one_line() -> None:
+    log = f"""building '{STORE}-postgresql-16.3.tar.bz2.drv'...
+error: hash mismatch in fixed-output derivation '{STORE}-postgresql-16.3.tar.bz2.drv':
+         specified: sha256-AA=
+            got:    sha256-BB=
+error: 1 dependencies of derivation '{STORE}-postgresql-16.3.drv' failed to build
+"""
+    assert nix.explain_failure("16.3", log) == (
+        "build '16.3': download of postgresql-16.3.tar.bz2 refused, "
+        "its hash is sha256-BB= and the pinned one sha256-AA="
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        f"error: builder for '{STORE}-postgresql-16.3.drv' failed with exit code 1\n",
+        f"error: Cannot build '{STORE}-postgresql-16.3.drv'.\n       Reason: builder failed with exit code 1.\n",
+    ],
+)
+def test_failure_is_told_in_the_builders_last_words(end: str) -> None:
+    log = f"""these 2 derivations will be built:
+  {STORE}-postgresql-16.3.drv
+building '{STORE}-postgresql-16.3.drv'...
+configure: WARNING: old
+applying limit.patch
+1 out of 1 hunk FAILED
+{end}"""
+    message = nix.explain_failure("16.3-limit", log)
+    assert message.startswith("build '16.3-limit' failed: ")
+    assert message.endswith("applying limit.patch | 1 out of 1 hunk FAILED")
+
+
+def test_the_lines_of_a_failure_begin_with_the_compilers_error_and_name_files() -> None:
+    compiler = "ccache gcc -Wall -O2 -I../../src/include   -c -o {0}.o {0}.c"
+    log = "\n".join(
+        [
+            f"building '{STORE}-postgresql-16.3.drv'...",
+            *(compiler.format(f"fine{number}") for number in range(50)),
+            "heapam.c:301:27: error: 'flase' undeclared",
+            compiler.format("storage"),
+            "make[2]: Leaving directory '/build/source/src'",
+            "make: *** [GNUmakefile:11: all-src-recurse] Error 2",
+            f"error: builder for '{STORE}-postgresql-16.3.drv' failed with exit code 2",
+        ]
+    )
+    made = "make: *** [GNUmakefile:11: all-src-recurse] Error 2"
+    assert nix.telling_lines(log) == ("heapam.c:301:27: error: 'flase' undeclared", "storage.c", made)
+    assert nix.telling_lines("configure: error: no\n" * 20) == ("configure: error: no",) * 12
+    assert nix.telling_lines("") == ()
+    assert nix.last_line("\n".join(log.splitlines()[:40])) == "fine38.c"
+    linked = "{}gcc -Wall -O2 -flto=auto -shared -o pgcrypto.so  crypt-blowfish.o -L../../src/port -Wl,--as-needed -lz"
+    for ccache in ("", "ccache ", "/usr/bin/ccache /usr/bin/"):
+        assert nix.last_line("\n".join((*log.splitlines()[:40], linked.format(ccache)))) == "linking pgcrypto.so"
+
+
+def test_failure_without_a_builder_is_told_in_nixs_words() -> None:
+    log = f"warning: unknown setting 'x'\nerror: path '{STORE}-postgresql-16.3.drv' is not valid\n"
+    assert nix.explain_failure("16.3", log) == (f"build '16.3' failed: path '{STORE}-postgresql-16.3.drv' is not valid")
+
+
+def test_failure_stays_one_short_line() -> None:
+    message = nix.explain_failure("16.3", "postgresql> " + "x" * 5000)
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize(
+    ("log", "doing"),
+    [
+        ("", ""),
+        (f"building '{STORE}-postgresql-13.16.drv'...\nchecking\n", "building postgresql-13.16"),
+        (f"building '{STORE}-postgres-12.11.0.jar.drv'...\n", "fetching postgres-12.11.0.jar"),
+        (f"copying path '{STORE}-gcc-14.3.0' from 'there'...\n", "fetching gcc-14.3.0"),
+    ],
+)
+def test_progress_says_what_nix_is_at(log: str, doing: str) -> None:
+    assert nix.doing_now(log) == doing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Downloading from central: https://mirror.example/maven2/org/postgres/17.11.0/postgres-17.11.0.jar",
+        "trying https://mirror.example/postgres-17.11.0.jar",
+    ],
+)
+def test_progress_of_a_download_says_which_file_and_from_where(line: str) -> None:
+    assert nix.last_line(f"building '{STORE}-x.jar'...\n{line}\n") == "postgres-17.11.0.jar from mirror.example"
+
+
+def test_over_hostpkgs_nix_neither_hides_the_machine_nor_asks_a_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = nix.realise_command(f"{STORE}-postgresql-16.3.drv", tmp_path / "link")
+    assert command[:5] == [
+        "nix-store", "--realise", f"{STORE}-postgresql-16.3.drv!out", "--add-root", str(tmp_path / "link")
+    ]  # fmt: skip
+    assert command[5:] == ["--option", "sandbox", "false", "--option", "substituters", ""]
+    monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
+    assert nix.realise_command("x.drv", None) == ["nix-store", "--realise", "x.drv!out"]
+
+
+def test_without_nix_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match=r"\./bench, which installs it"):
+        one("16.3-prebuilt")
+
+
+@pytest.mark.parametrize(("announced", "version"), [("0.24.1", (0, 24)), ("", None)])
+def test_a_bpftrace_that_a_run_would_fetch_is_counted_on(
+    announced: str, version: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGBED_BPFTRACE_VERSION", announced)
+    monkeypatch.setenv("PGBED_PROBE_HELPER", "/bin/false")
+    assert requirements.facts().bpftrace == version
+
+
+# -- Nix itself ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """The environment that the installed wrapper sets; ./check names the wrapper."""
+    settings = wrapper_environment()
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+@pytest.mark.outside
+def test_nix_realises_the_label_and_keeps_it(real: dict[str, str], tmp_path: Path) -> None:
+    said: list[str] = []
+    plain, builtin = resolve.resolve(["17.0-prebuilt", "17.0-prebuilt-builtin"], said.append, tmp_path)
+    assert (tmp_path / "postgresql-17_0-prebuilt").resolve() == Path(plain.prefix)
+    assert plain.prefix == next(known.out for known in resolve.catalog() if known.label == plain.label)
+    assert Path(plain.prefix).name.startswith(plain.digest + "-")
+    assert "GCC" in plain.compiler
+    assert builtin.prefix == plain.prefix
+    assert said[-1].startswith("17.0-prebuilt-builtin: ready")
+
+
+@pytest.mark.outside
+def test_what_the_store_has_is_taken_without_the_network(real: dict[str, str]) -> None:
+    prefix = one("17.0-prebuilt").prefix
+    again = "from engine.postgres import builds; print(builds.resolve(['17.0-prebuilt'], lambda _: None)[0].prefix)"
+    command = ["unshare", "--net", sys.executable, "-c", again]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, prefix), done.stderr
+
+
+def derivation(command: str) -> str:
+    """A derivation of the store, which runs a shell command."""
+    expression = """
+      { command }: derivation {
+        name = "tried";
+        system = builtins.currentSystem;
+        builder = "/bin/sh";
+        args = [ "-c" command ];
+        now = builtins.currentTime;
+      }
+    """
+    made = ["nix-instantiate", "--expr", expression, "--argstr", "command", command]
+    return subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.outside
+def test_nix_failure_is_one_line_and_names_its_log(
+    real: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    catalog = [entry("16.3-prebuilt", "prebuilt", drv=derivation("echo no such luck; exit 3"))]
+    (tmp_path / "other.json").write_text(json.dumps(catalog))
+    monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "other.json"))
+    with pytest.raises(UserError) as raised:
+        one("16.3-prebuilt")
+    message = str(raised.value)
+    assert message.startswith("build '16.3-prebuilt' failed: no such luck (")
+    assert "\n" not in message
+    assert "build-16.3-prebuilt.log" in message
+
+
+@pytest.mark.outside
+def test_bpftrace_is_fetched_and_kept_or_its_lack_told(
+    real: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    monkeypatch.setenv("PGBED_BPFTRACE_VERSION", "0.24.1")
+    monkeypatch.setenv("PGBED_BPFTRACE", derivation("echo it > $out"))
+    nix.fetch_bpftrace(said.append, tmp_path)
+    assert (tmp_path / "bpftrace").read_text() == "it\n"
+    assert "PGBED_BPFTRACE_VERSION" not in os.environ
+    assert said[-1].startswith("bpftrace: ready")
+    monkeypatch.setenv("PGBED_BPFTRACE", derivation("echo cannot; exit 1"))
+    nix.fetch_bpftrace(said.append, tmp_path)
+    assert said[-1].startswith("build 'bpftrace' failed: cannot (")
+
+
+@pytest.mark.outside
+def test_a_beta_is_not_available_without_its_source(real: dict[str, str]) -> None:
+    if real["PGBED_PACKAGE_SET"] != "hostpkgs":
+        pytest.skip("nixpkgs fetches it")
+    with pytest.raises(UserError, match=r"build '17beta1' is not available here"):
+        one("17beta1")

@@ -1,0 +1,184 @@
+"""What is said while Nix measures blocks, and what becomes of those that nobody takes; only Nix is made up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from engine.builds import nix, resolve
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.farm import blocks
+from engine.farm.block_plan import check
+from engine.farm.blocks import Block, realise
+from engine.plan.request import Request
+from tests.support.smalltree import make_tree
+
+HASH = "0" * 32
+BEGUN = "building '/nix/store/{}-pgbed-block-{}.drv' on 'ssh-ng://b'...\n"
+NOBODY = "error: a 'x86_64-linux' with features {} is required to build '/nix/store/x.drv'\n"
+
+
+# lib.run of the flake, over a library of Nix's own functions.
+RUN = """
+let
+  lib = builtins // {
+    filterAttrs = keep: set: builtins.removeAttrs set (builtins.filter (n: !keep n set.${n}) (builtins.attrNames set));
+    nameValuePair = name: value: { inherit name value; };
+    optionalAttrs = is: set: if is then set else { };
+  };
+  of = name: derivation { inherit name; system = builtins.currentSystem; builder = "/bin/sh"; } // { version = "1"; };
+  run = import NIX/block.nix {
+    inherit lib;
+    stdenv.hostPlatform.system = builtins.currentSystem;
+    bench = of "bench";
+    hyperfine = of "hyperfine";
+    pgbench = of "pgbench";
+    postgres.catalog = [ ];
+  };
+in
+(run { plan = PLAN; block = 1; servers.mine = of "server"; }).drvAttrs.programs
+"""
+
+
+@pytest.mark.outside
+def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
+        plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
+        text = RUN.replace("NIX", str(Path(blocks.__file__).parents[2] / "nix")).replace("PLAN", str(plan))
+        done = subprocess.run(
+            ["nix-instantiate", "--eval", "--strict", "--json", "-"], input=text, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-500:]
+        assert found in json.loads(done.stdout) if found else json.loads(done.stdout) == "{}"
+
+
+def test_a_block_is_told_once_by_what_is_new_in_the_log() -> None:
+    seen: dict[int, str] = {}
+    said: list[str] = []
+    text = (BEGUN.format(HASH, 1) + BEGUN.format(HASH, 2)).encode()
+    rest = b""
+    for begin in range(0, len(text), 7):
+        rest = blocks._tell(rest + text[begin : begin + 7], seen, said.append)
+        assert len(rest) <= len(BEGUN) + len(HASH), "what was read is not read again"
+    assert rest == b"" and seen == {1: "ssh-ng://b", 2: "ssh-ng://b"}
+    assert said == ["block 1: begun on ssh-ng://b", "block 2: begun on ssh-ng://b"]
+
+
+NIX_STORE = """#!/bin/sh
+if [ "$1" = --check-validity ]; then test -e {folder}/$2; exit; fi
+echo "$@" >> {folder}/calls
+{script}
+"""
+DRV = "/nix/store/{}-pgbed-block-{}.drv"
+LINE = "ssh-ng://{} x86_64-linux - 1 1 pgbed-bench"
+
+
+@pytest.fixture
+def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, int, str], list[Block]]:
+    """Realises blocks over a Nix that is this script; an output is a file. Prints what is said."""
+
+    def realised(script: str, count: int, builders: str = LINE.format("b")) -> list[Block]:
+        program = tmp_path / "bin" / "nix-store"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(NIX_STORE.format(folder=tmp_path, script=script.format(folder=tmp_path)))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
+        monkeypatch.setattr(nix, "STATE", tmp_path / "none")  # the store is this user's, also where a build is tested
+        return realise([Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)], builders, print)
+
+    return realised
+
+
+def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
+    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = realised(f': > {{folder}}/out1\n: > {{folder}}/out3\necho "{NOBODY.strip().format("")}" >&2', 4)
+    assert [(block.number, block.state) for block in found] == [
+        (1, "measured"), (2, "failed"), (3, "measured"), (4, "failed"),
+    ]  # fmt: skip
+    assert "no builder takes a block" in found[1].reason
+    said = capsys.readouterr().out
+    assert said.count("block 2: not begun: no builder takes a block") == 1 and "block 1: measured" in said
+
+
+def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[Block]]) -> None:
+    nobody = f'echo "{NOBODY.strip().format("")}" >&2'
+    with pytest.raises(UserError, match="no builder takes a block"):
+        realised(nobody, 2)
+    with pytest.raises(
+        UserError, match="no builder takes a block: 'garbage' does not offer the feature pgbed-bench; a"
+    ):
+        realised(nobody, 2, "garbage")
+    with pytest.raises(UserError, match="'ssh://a', 'ssh://b' do not offer the feature"):
+        realised(nobody, 2, "ssh://a x86_64-linux - 1 1 kvm ; ssh://b")
+    with pytest.raises(UserError, match="--builders @/no/file: no such file"):
+        realised(nobody, 2, "@/no/file")
+    away = (
+        'echo "ssh: Could not resolve hostname b: Name or service not known" >&2\n'
+        "echo \"cannot build on 'ssh-ng://b': error: cannot open connection to remote store 'ssh-ng://b': "
+        f'error: unexpected end-of-file" >&2\n{nobody}'
+    )
+    reason = "no builder can be reached: ssh-ng://b: ssh: Could not resolve hostname b: Name or service not known"
+    with pytest.raises(UserError, match=f"^{reason}$"):
+        realised(away, 2)
+
+
+def test_a_block_that_is_lost_begins_again_at_once_and_elsewhere(
+    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one, two = (DRV.format(HASH, number) for number in (1, 2))
+    # The second block ends only after the first has been measured by another call.
+    script = f"""case $* in
+  *block-2*)
+    echo "building '{one}' on 'ssh-ng://a'..." >&2
+    echo "building '{two}' on 'ssh-ng://b'..." >&2
+    echo "error: unexpected end-of-file" >&2
+    echo "error: builder for '{one}' failed with exit code 1;" >&2
+    until [ -e {{folder}}/out1 ]; do :; done
+    : > {{folder}}/out2 ;;
+  *)
+    echo "building '{one}' on 'ssh-ng://b'..." >&2
+    : > {{folder}}/out1 ;;
+esac"""
+    found = realised(script, 2, " ; ".join(map(LINE.format, "ab")))
+    assert [(block.state, block.builder, block.tries) for block in found] == [
+        ("measured", "ssh-ng://b", 2), ("measured", "ssh-ng://b", 1),
+    ]  # fmt: skip
+    said = capsys.readouterr().out
+    assert "block 1: lost on ssh-ng://a: unexpected end-of-file; tried again" in said
+    first, second = (tmp_path / "calls").read_text().splitlines()
+    assert "ssh-ng://a" in first and "ssh-ng://a" not in second and LINE.format("b") in second
+
+
+def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, install = tmp_path / "tree", tmp_path / "install"
+    make_tree(tree)
+    (install / "bin").mkdir(parents=True)
+    (install / "bin" / "postgres").write_text("#!/bin/sh")
+    (install / "bin" / "postgres").chmod(0o755)
+    check(Request(builds=(f"mine={tree}", f"fast={tree}:O3:lto", f"other={tree}:CFLAGS=-march=x86-64-v3")))
+    with pytest.raises(UserError, match="build mine is an install of this machine, which Nix cannot copy to builders"):
+        check(Request(builds=(f"mine={install}",)))
+    with pytest.raises(UserError, match="-march=native compiles for this machine, not for the builders"):
+        check(Request(builds=(f"mine={tree}:CFLAGS=-march=native",)))
+
+    made = Build("mine", "18.99", "/nix/store/x", "x", "source", source="git 1234")
+    listed = tmp_path / "builds.json"
+    listed.write_text(json.dumps({"mine": asdict(made)}))
+    monkeypatch.setenv("PGBED_BUILDS", str(listed))
+    check(Request(builds=("mine",)))
+    assert resolve.resolve(["mine"], print) == (made,)
+    with pytest.raises(UserError):
+        resolve.resolve(["other"], print)

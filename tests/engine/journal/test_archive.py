@@ -1,0 +1,82 @@
+"""A run as one file: what is packed is read again, and nothing else is taken out of a file that somebody else made."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.journal.archive import pack, unpack
+from engine.journal.manifest import read_manifest
+from engine.tracing import stacks
+from tests.support.made_run import make_run
+
+
+def rows(run: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(run / "journal.db")) as journal:
+        tables = [name for (name,) in journal.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return [row for name in sorted(tables) for row in journal.execute(f"SELECT * FROM {name}")]
+
+
+def test_what_is_packed_is_read_again_without_logs(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", repeats=1)
+    cell = read_manifest(run).cells[0].id
+    stacks.write_folded(run / "cells" / cell, "l.i1", "insert", {"main;exec": 3})
+    stacks.write_folded(run / "cells" / cell, "l.i1", "insert", {"[disk];fsync": 7}, "offcpu")
+    (run / "cells" / cell / "server.log").write_text("secret")
+    packed = tmp_path / "packed.tar.xz"
+    assert pack(run, packed) == packed.stat().st_size
+    pack(run, tmp_path / "again.tar.xz")
+    assert (tmp_path / "again.tar.xz").read_bytes() == packed.read_bytes()
+    (tmp_path / "out").mkdir()
+    found = unpack(packed.read_bytes(), "it", tmp_path / "out")
+    assert found == tmp_path / "out" / read_manifest(run).run
+    assert rows(found) == rows(run)
+    assert stacks.parse(found / "cells" / cell / "stacks" / "l.i1.insert.folded") == {"main;exec": 3}
+    assert stacks.parse(found / "cells" / cell / "offcpu" / "l.i1.insert.folded") == {"[disk];fsync": 7}
+    assert not list(found.rglob("*.log"))
+    with pytest.raises(UserError, match="is there already"):
+        unpack(packed.read_bytes(), "it", tmp_path / "out")
+
+
+def packed_of(*members: tuple[str, bytes, bytes], comment: int = 0, sparse: bool = False) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:xz", preset=0) as file:
+        for name, data, kind in members:
+            member = tarfile.TarInfo(name)
+            member.pax_headers = {"comment": "x" * comment} if comment else {}
+            if sparse:
+                member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 40)}
+            member.size, member.type, member.linkname = len(data), kind, "/etc/passwd"
+            file.addfile(member, io.BytesIO(data))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "no packed run"),
+        (lzma.compress(b"x" * 2000), "no packed run"),
+        (packed_of(("../manifest.json", b"{}", tarfile.REGTYPE)), "is no file of a run"),
+        (packed_of(("/manifest.json", b"{}", tarfile.REGTYPE)), "is no file of a run"),
+        (packed_of(("manifest.json", b"", tarfile.SYMTYPE)), "is no file of a run"),
+        (packed_of(("cells/../stacks/x.folded", b"", tarfile.REGTYPE)), "is no file of a run"),
+        (packed_of(("cells/a/stacks/.folded", b"", tarfile.FIFOTYPE)), "is no file of a run"),
+        (packed_of(*[("manifest.json", b"{}", tarfile.REGTYPE)] * 2), "is no file of a run"),
+        (packed_of(("journal.db", bytes(65 << 20), tarfile.REGTYPE)), "more than 64 MiB"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE), comment=65 << 20), "more than 64 MiB"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE), sparse=True), "is no file of a run"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE))[:-40], "it ends too early"),
+        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE)), "journal.db is missing"),
+    ],
+)
+def test_what_is_no_run_is_one_line_and_leaves_nothing(tmp_path: Path, data: bytes, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        unpack(data, "it", tmp_path)
+    assert list(tmp_path.iterdir()) == []

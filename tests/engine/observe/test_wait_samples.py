@@ -1,0 +1,64 @@
+"""When the engine looks at what connections wait for, and what it makes of it, on a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from engine.core.wait_kinds import by_kind, kind_of, shares
+from engine.observe.wait_samples import WaitLooks, looks_per_s
+from engine.postgres.activity import Activity
+from engine.postgres.pgstat import Monitor
+from engine.postgres.server import Server
+from workloads.page import Control, Page
+
+MS = 1_000_000
+
+
+def test_many_connections_are_looked_at_less_often() -> None:
+    assert [looks_per_s(count) for count in (0, 1, 50, 100, 200, 1000)] == [10, 10, 10, 5, 2.5, 0.5]
+
+
+def test_waits_have_the_same_kind_in_all_versions() -> None:
+    wal = ("LWLock:WALWriteLock", "LWLock:WALWrite", "IO:WALSync", "IO:WalSync", "IO:WalWrite")
+    assert {kind_of(event) for event in wal} == {"wal"}
+    events = ("", "Lock:tuple", "LWLock:ProcArray", "BufferPin:BufferPin", "IO:DataFileRead", "Client:ClientRead")
+    assert [kind_of(event) for event in events] == ["", "lock", "latch", "latch", "io", "client"]
+    assert {kind_of(event) for event in ("Timeout:PgSleep", "Extension:x", "InjectionPoint:y")} == {"other"}
+    seen = shares({"": 1, "Lock:tuple": 2, "Lock:relation": 1})
+    assert list(seen.items()) == [("Lock:tuple", 0.5), ("", 0.25), ("Lock:relation", 0.25)]
+    assert by_kind(seen) == {"lock": 0.75, "": 0.25} and shares({}) == {}
+
+
+def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[int | str], Server]) -> None:
+    running, page = server(16), Page.create(1)
+    with Monitor(running.dsn()) as monitor, running.connect() as holder, running.connect() as waiter:
+        backends = [("idle", holder.info.backend_pid), ("stuck", waiter.info.backend_pid)]
+        holder.execute("SELECT pg_advisory_lock(4711)")
+        thread = threading.Thread(target=waiter.execute, args=("SELECT pg_advisory_lock(4711)",))
+        thread.start()
+        looks = WaitLooks(Activity(monitor), backends, page, 0.001)
+        old: set[int] = set()
+        try:
+            while monitor.ask("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'") == [("0",)]:
+                pass
+            for t_ns in range(1_000 * MS, 11_000 * MS, 10 * MS):
+                page.words[Control.PAUSED_SINCE_NS] = 1 if 3_000 * MS <= t_ns < 8_000 * MS else 0
+                if found := looks.look(t_ns):
+                    old |= found.ages_ns.keys()
+            seen = looks.take(1, 11_000 * MS, 5_000 * MS)
+            assert looks.take(1, 12_000 * MS, 1_000 * MS) == [], "all was taken"
+        finally:
+            page.words[Control.PAUSED_SINCE_NS] = 0
+            holder.execute("SELECT pg_advisory_unlock(4711)")
+            thread.join()
+    count = looks.looks
+    assert old == {pid for _, pid in backends}, "who has waited for longer than a millisecond"
+    assert looks.often
+    assert 30 <= count <= 70, "ten a second, five of ten seconds, at moments chosen by chance"
+    assert [(second.role, second.looks, second.data) for second in seen] == [
+        ("idle", count, {"Client:ClientRead": count}),
+        ("stuck", count, {"Lock:advisory": count}),
+    ]
+    assert {name: dict(counts) for name, counts in looks.seen.items()} == {each.role: each.data for each in seen}
+    page.close()

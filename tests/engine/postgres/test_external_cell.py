@@ -1,0 +1,44 @@
+"""What a run has made on servers that were running already, as its folder records it: nothing there is trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.postgres.external_cell import MADE, RECORD, database_name, left_in
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"build": "prod", "database": "postgres", "mark": "x"}, "postgres is none that pgbed makes"),
+        ({"build": "prod", "database": "pgbed_a; DROP", "mark": "x"}, "is none that pgbed makes"),
+        ({"build": "prod", "database": ["pgbed_1"], "mark": "x"}, "cannot be understood"),
+        ({"database": "pgbed_1"}, "cannot be understood"),
+        ("", "cannot be understood"),
+    ],
+)
+def test_a_record_that_names_another_database_is_refused(tmp_path: Path, record: Any, why: str) -> None:
+    cell = tmp_path / "cells" / "001-prod-as-is-r1"
+    cell.mkdir(parents=True)
+    (cell / RECORD).write_text(json.dumps(record))
+    with pytest.raises(UserError, match=why):
+        left_in(tmp_path)
+
+
+def test_cells_have_databases_of_different_names_that_any_server_takes() -> None:
+    runs = ["20261122-174413-prod-new", "20261122-174413-prod-new2", "20261122-174413-" + 70 * "x"]
+    names = [database_name(run, f"{cell:03d}-prod-as-is-r1") for run in runs for cell in (1, 100, 1000, 1001)]
+    assert len(set(names)) == len(names) and all(MADE.fullmatch(name) and len(name) < 63 for name in names)
+
+
+def test_a_link_in_place_of_the_record_is_not_followed(tmp_path: Path) -> None:
+    cell = tmp_path / "cells" / "001-prod-as-is-r1"
+    cell.mkdir(parents=True)
+    (cell / RECORD).symlink_to("/etc/passwd")
+    with pytest.raises(UserError, match="cannot be read"):
+        left_in(tmp_path)

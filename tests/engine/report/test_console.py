@@ -1,0 +1,176 @@
+"""What is printed: never markup, never an escape sequence, whoever wrote the text. Errors are one line."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import fcntl
+import io
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+import engine
+from engine.core.text import csv_text, visible, visible_lines
+from engine.report.console import PlainConsole
+from engine.report.export import export
+from tests.faults.call import Outcome, call, faults
+from tests.support.made_run import make_run
+
+HOME = Path(engine.__file__).parents[1]
+PRINTER = Path("engine/report/console.py")
+# Ways to print, or to make markup of text, that only PRINTER may use; elsewhere text must go through it.
+PRINTING = {"print", "echo", "secho", "Console"}
+MARKING = {"from_markup", "from_ansi", "render_markup", "rich_print"}
+# Widgets that take their text for markup unless they are told not to.
+WIDGETS = {"Static", "Label", "Button", "OptionList", "SelectionList", "notify"}
+HOSTILE = "[/red]\x1b[2J\x9b2J\u202e\r\x07"
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call, str]]:
+    """The calls in a module: the function's own name, the call, what it is a member of."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.attr, node, ast.unparse(node.func.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id, node, ""
+
+
+def constant(call: ast.Call) -> bool:
+    return all(isinstance(argument, ast.Constant) for argument in call.args)
+
+
+def unsafe(path: Path) -> Iterator[str]:
+    """Calls that print or mark up what may be somebody else's text."""
+    module = path.relative_to(HOME)
+    for name, found, owner in calls(path):
+        marked = next((keyword.value for keyword in found.keywords if keyword.arg == "markup"), None)
+        told_off = isinstance(marked, ast.Constant) and marked.value is False
+        own_echo = name == "echo" and owner == ""  # PRINTER's
+        printing = name in PRINTING and owner in ("", "click", "rich") and not own_echo and not constant(found)
+        printing = printing and module != PRINTER and "visible(" not in ast.unparse(found)
+        widget = name in WIDGETS and owner != "click" and not constant(found) and not told_off
+        if printing or name in MARKING or widget or (marked is not None and not told_off):
+            yield f"{module}:{found.lineno}: {ast.unparse(found)[:80]}"
+
+
+def test_text_is_printed_in_one_place_and_never_as_markup() -> None:
+    modules = [path for package in ("engine", "tui", "workloads") for path in sorted((HOME / package).rglob("*.py"))]
+    assert len(modules) > 100
+    assert [line for path in modules for line in unsafe(path)] == []
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder with `runs` of somebody who wants to take over the terminal."""
+    name = f"=cmd()|<b>{HOSTILE}\nnext"
+    make_run(tmp_path / "runs" / "made", builds=("16.3", name), failed={0: f"because {HOSTILE}\nx"})
+    return tmp_path
+
+
+def test_a_console_shows_text_as_it_is() -> None:
+    console = PlainConsole(force_terminal=False)
+    console.file = io.StringIO()
+    table = Table()
+    table.add_column("a[/red]")
+    table.add_row("b[/red]\x1b[2J")
+    console.print(f"c{HOSTILE}:smile:")
+    console.print(table)
+    shown = console.file.getvalue()
+    assert "c[/red]\\x1b[2J\\x9b2J\\u202e" in shown and ":smile:" in shown
+    assert "a[/red]" in shown and "b[/red]\\x1b[2J" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
+def test_text_is_made_visible() -> None:
+    assert visible("a\nb\x1b\udcff") == "a\\nb\\x1b\\udcff"
+    assert visible_lines("a\nb\x1b") == "a\nb\\x1b"
+    assert [csv_text(text) for text in ("=1+1", "-1.5", "+x", "@a", "l.i1", "-")] == [
+        "'=1+1", "-1.5", "'+x", "'@a", "l.i1", "'-",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("compare",), ("compare", "--csv"), ("compare", "--md"), ("compare", "--json"), ("watch", "--once"),
+     ("watch", "--plain"), ("list", "runs"), ("list", "runs", "--json"), ("export",),
+     ("export", "--parquet")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_record_does_not_act_on_the_terminal(hostile: Path, arguments: tuple[str, ...]) -> None:
+    outcome = call((*arguments, "--out", str(hostile / "runs")), hostile)
+    assert list(faults(outcome)) == []
+    assert outcome.code == (2 if "export" in arguments else 0), outcome.stderr  # no file is called like that
+
+
+def test_a_csv_cell_is_not_run_by_a_spreadsheet(hostile: Path) -> None:
+    rows = list(csv.reader(call(("compare", "--csv", "--out", "runs"), hostile).stdout.splitlines()))
+    assert rows[1:]
+    assert not [cell for row in rows for cell in row if cell.startswith("=")]
+
+
+def test_a_setting_below_zero_is_exported_as_it_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    database = sqlite3.connect(run / "journal.db")
+    with database:
+        database.execute("UPDATE setting SET value = '-1' WHERE name = 'shared_buffers'")
+    database.close()
+    export(run, tmp_path / "out")
+    rows = list(csv.reader((tmp_path / "out" / "settings.csv").open()))
+    assert {row[2] for row in rows[1:]} == {"-1"}
+
+
+def refused(outcome: Outcome) -> str:
+    assert (outcome.code, list(faults(outcome))) == (2, []), outcome
+    return outcome.stderr.strip()
+
+
+def test_an_error_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    assert refused(call(("compare", "a\nb", "--out", "runs"), tmp_path)) == (
+        "bench: no run 'a\\nb': there are no runs in runs"
+    )
+    assert "Invalid value for '--rows'" in refused(call(("run", "--rows", "x\ny"), tmp_path))
+    assert "'--rows': 5 is too small: give at least 1,000" in refused(call(("run", "--rows", "5"), tmp_path))
+    assert "'--minutes': 'soon' is not a number, such as 90m or 2h" in refused(
+        call(("run", "--minutes", "soon"), tmp_path)
+    )
+    assert "see bench run --help" in refused(call(("run", "--absent\n"), tmp_path))
+    assert "File name too long" in refused(call(("doctor", "--out", "x" * 256), tmp_path))
+
+
+@pytest.mark.parametrize(("group", "name"), [((), "compare"), (("list",), "builds"), (("probes",), "cost")])
+def test_a_group_alone_names_its_commands(tmp_path: Path, group: tuple[str, ...], name: str) -> None:
+    line = refused(call(group, tmp_path))
+    assert name in line and f"see {' '.join(('bench', *group))} --help" in line
+
+
+@pytest.mark.parametrize("group", [(), ("list",), ("probes",)])
+def test_the_summary_of_no_command_is_cut(tmp_path: Path, group: tuple[str, ...]) -> None:
+    text = call((*group, "--help"), tmp_path).stdout
+    assert not [line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_as_scripts_expect(tmp_path: Path, number: signal.Signals) -> None:
+    run = make_run(tmp_path / "runs" / "made", repeats=1)
+    with (run / "engine.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as if an engine had it: watching does not end
+        command = [sys.executable, "-m", "engine", "watch", "--plain", "made", "--out", "runs"]
+        environment = os.environ | {"PYTHONPATH": str(HOME), "PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as watching:
+            assert watching.stdout is not None
+            assert watching.stdout.readline()
+            watching.send_signal(number)
+            _, complaint = watching.communicate(timeout=60)
+    assert "Traceback" not in complaint
+    assert watching.returncode == 128 + number

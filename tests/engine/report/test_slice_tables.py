@@ -1,0 +1,118 @@
+"""The record of slices as it is handed out: the table of an export, the blocks of a step in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from engine.analysis.compare import compare
+from engine.analysis.step_slices import sliced_step
+from engine.report import export, render, slice_tables
+from engine.results.sliced_step import SlicedStep
+from tests.support.made_run import made_slices, make_run
+
+RATES = {"16.3": 8000.0, "17.0": 7600.0}
+
+
+def test_an_export_has_every_column_of_every_slice_and_no_published_lines(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", repeats=2, slices=lambda cell, step: made_slices(cell, step, RATES, blocks=3))
+    names = {path.name for path in export.export(run, tmp_path / "export")}
+    assert "slices.csv" in names
+    assert "published.tsv" not in names and not (tmp_path / "export" / "ibench").exists()
+    with (tmp_path / "export" / "slices.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 3 * 2
+    assert {row["step"] for row in rows} == {"qr100"}
+    base = [row for row in rows if row["cell"] == "001-16.3-auto-r1"]
+    assert [(row["block"], row["place"]) for row in base[:3]] == [("1", "0"), ("1", "3"), ("2", "0")]
+    opened_ns = int(base[0]["opened_ns"])
+    assert base[0] == {
+        "cell": "001-16.3-auto-r1", "step": "qr100", "block": "1", "place": "0", "opened_ns": str(opened_ns),
+        "counted_from_ns": str(opened_ns + 2_000_000), "counted_ns": "48000000", "ops": "384", "rows": "3840",
+        "cpu_ns": "38400000", "cpu_ops": "384", "runq_ns": "5000000", "leak_ns": "200000", "stopped_processes": "1",
+        "switch_ns": "400000", "ragged_ns": "0",
+        "early_ns": "0", "early_ops": "0",
+    }  # fmt: skip
+
+
+def test_a_run_of_whole_cells_has_no_table_of_slices(tmp_path: Path) -> None:
+    names = {path.name for path in export.export(make_run(tmp_path / "r", repeats=1), tmp_path / "export")}
+    assert "slices.csv" not in names and "published.tsv" in names
+
+
+def test_the_csv_of_a_comparison_is_marked(tmp_path: Path) -> None:
+    for name, driven, design in (
+        ("whole", None, "cells"),
+        ("sliced", lambda cell, step: made_slices(cell, step, RATES), "slices of 50 ms"),
+    ):
+        text = render.to_csv(compare([make_run(tmp_path / name, repeats=1, slices=driven)]))
+        assert {row["design"] for row in csv.DictReader(io.StringIO(text))} == {design}
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> SlicedStep:
+    """Two repeats, 17.0 at 95 % of 16.3, both shaken alike."""
+    run = make_run(tmp_path / "r", repeats=2, slices=lambda cell, name: made_slices(cell, name, RATES, noise=0.1))
+    return sliced_step([run], "qr100")
+
+
+def printed(step: SlicedStep, encoding: str = "utf-8", *, terminal: bool = False) -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="\n", write_through=True)
+    render.print_slices(step, Console(file=file, width=80, force_terminal=terminal, color_system=None, highlight=False))
+    return raw.getvalue().decode(encoding)
+
+
+def test_every_block_is_a_line_of_80_columns(step: SlicedStep) -> None:
+    text = printed(step)
+    tables = text[text.index("qr100: 17.0 / 16.3, repeat 1 of r") :]
+    assert max(len(line) for line in tables.splitlines()) <= 80
+    line = r"^\d+ +\d+\.\d +ABBA +[\d,]+ +[\d,]+ 0\.9\d\d +0\.9\d\d +0\.[56]% +[\d.]+ +[\d.]+ +- *$"
+    assert len(re.findall(line, tables, re.M)) == 2 * 40
+    assert "17.0 / 16.3, repeat 2 of r: 0.950 [0.9" in text and "40 blocks, leak 0.5% and 0.5%" in text
+    assert re.search(r"^self-check of 17\.0: errors are \d\.\d\d times as large as computed \(4 ratios of", text, re.M)
+    assert printed(step, "ascii").isascii()
+
+
+def test_thousands_of_blocks_are_few_lines_on_a_terminal_and_every_one_elsewhere(step: SlicedStep) -> None:
+    pair = step.pairs[0]
+    blocks = tuple(
+        replace(block, block=number, order=("ABBA", "BAAB")[number % 2])
+        for number, block in enumerate(100 * pair.blocks, 1)
+    )
+    long = replace(step, pairs=(replace(pair, blocks=blocks),))
+    text = printed(long, terminal=True)
+    lines = re.findall(r"^\d+-\d+ .*$", text, re.M)
+    assert len(lines) == 60 and lines[0].startswith("1-67 ") and lines[-1].startswith("3954-4000 ")
+    assert re.match(r"1-67 +0\.2 +any +[\d,]+ +[\d,]+ 0\.9\d\d ", lines[0])
+    assert "--csv and --json have every block" in " ".join(text.split()) and max(map(len, lines)) <= 80
+    assert len(re.findall(r"^\d+ +\d", printed(long), re.M)) == 4000
+    assert "every block" not in " ".join(printed(step, terminal=True).split())
+
+
+def test_markdown_has_the_same_blocks(step: SlicedStep) -> None:
+    text = render.slices_to_markdown(step)
+    assert text.count("### qr100: 17.0 / 16.3") == 2
+    assert text.count("| ABBA |") == 80
+
+
+def test_csv_and_json_have_the_figures_of_every_block(step: SlicedStep) -> None:
+    rows = list(csv.DictReader(io.StringIO(slice_tables.to_csv(step))))
+    assert len(rows) == 80
+    assert (rows[0]["subject"], rows[0]["base"], rows[0]["repeat"], rows[0]["order"]) == ("17.0", "16.3", "1", "ABBA")
+    first = step.pairs[0].blocks[0]
+    assert float(rows[0]["base_rate_per_s"]) == first.base.rate_per_s
+    assert (rows[0]["others_cpus"], first.others_cpus) == ("", None)
+    assert msgspec.json.decode(slice_tables.to_json(step), type=SlicedStep) == step
+
+
+def test_a_spreadsheet_runs_nothing_of_it(step: SlicedStep) -> None:
+    evil = replace(step, pairs=(replace(step.pairs[0], subject="=cmd()"),))
+    assert ",=cmd()" not in slice_tables.to_csv(evil)

@@ -1,0 +1,200 @@
+"""Clients on another host, over a stand-in for ssh: started, counted, and gone, whatever ends the connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.core.route import Route
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader
+from engine.plan.confirm import confirm_route
+from engine.remote.client_host import connected
+from tests.support.benchcall import CELLS, LONG, Bench, nothing_left, wait_for
+from tests.support.otherhost import BROUGHT_S, left_there, stand_in, ways
+
+THERE = ("--client-host", "someone@there", "--listen", "127.0.0.1")
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "2", "--set", "shared_buffers=32MB")
+DELAY_MS = 3.0
+
+
+@pytest.fixture
+def there(new_folder: Callable[[], Path]) -> Iterator[Bench]:
+    """`bench` with a way to another host."""
+    folder = new_folder()
+    made = Bench(folder / "runs", stand_in(folder))
+    yield made
+    made.stop()
+
+
+def gone(bench: Bench) -> None:
+    nothing_left(bench)
+    wait_for(lambda: not left_there(bench.out.parent), "all to go on the other host")
+
+
+@pytest.fixture(scope="module")
+def finished(new_folder: Callable[[], Path], build: Callable[[int | str], Build]) -> Bench:
+    """A finished run of all kinds of roles; what goes there and back is held up."""
+    folder = new_folder()
+    bench = Bench(folder / "runs", stand_in(folder, DELAY_MS))
+    words = ("--pg", build(16).label, "--repeats", "1", "--steps", "l.i0,l.x,l.i1,qr100", *SMALL)
+    done = bench("run", *words, *THERE, "--plain")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "clients connect over TCP from" in done.stdout
+    assert not left_there(folder)
+    return bench
+
+
+def test_counts_of_clients_elsewhere_are_as_of_clients_here(finished: Bench) -> None:
+    (attempt,) = finished.attempts()
+    with JournalReader(finished.run) as reader:
+        steps = {step.name: step for step in reader.steps(attempt.id)}
+        assert list(steps) == ["l.i0", "l.x", "l.i1", "qr100"]
+        for name, step in steps.items():
+            totals = step.totals
+            assert totals is not None and totals.client_cpu_ns > 0
+            for row in reader.roles(step.id):
+                role, seconds = totals.roles[row.name], list(reader.role_seconds(row.id))
+                assert role.client_cpu_ns > 0 and role.client_switches > 0 and (role.backend_cpu_ns or 0) > 0
+                assert sum(second.statements for second in seconds) == role.statements > 0
+                assert sum(count for _, count in role.histogram) == role.statements
+                assert role.service_ns <= totals.seconds * 1e9
+            link = totals.report["client_clock"]
+            assert abs(link["ahead_ms"]) <= link["error_ms"] + 0.01  # it is the same clock, and that is not known
+            assert DELAY_MS <= link["error_ms"] < 20, (name, link)
+        assert steps["l.i0"].totals.roles["insert"].rows == 2000  # type: ignore[union-attr]
+        query = steps["qr100"].totals
+        assert query is not None and abs(query.seconds - 2) < 0.5
+        seconds = reader.role_seconds(reader.roles(steps["qr100"].id)[-1].id)
+        assert all(second.statements for second in seconds if second.dt_ns > 900_000_000)
+
+
+def test_both_machines_and_the_way_between_are_recorded(finished: Bench) -> None:
+    manifest = read_manifest(finished.run)
+    assert manifest.route.host == "someone@there" and manifest.route.address == manifest.route.client == "127.0.0.1"
+    assert manifest.interleave == "cells"
+    (attempt,) = finished.attempts()
+    for record in (manifest.environment, attempt.origin["environment"], attempt.origin["environment_after"]):
+        assert record["client"]["kernel"]["release"] == record["kernel"]["release"]
+        assert record["client"]["link"]["copied"] in ("tar", "nix") and record["client"]["link"]["round_trip_ms"] > 0
+    assert f"TCP from {manifest.route.name}" == finished.comparison()["route"]
+
+
+def test_a_run_of_elsewhere_goes_on_there_only_where_that_is_confirmed(finished: Bench, tmp_path: Path) -> None:
+    """Somebody else's record would choose where ssh goes, and what it starts."""
+    run = tmp_path / "mailed"
+    run.mkdir()
+    record = json.loads((finished.run / "manifest.json").read_text())
+    record["route"]["ssh_options"] = ["ProxyCommand=touch /tmp/x"]
+    (run / "manifest.json").write_text(json.dumps(record))
+    done = finished("resume", str(run))
+    assert done.returncode == 2 and "confirm it with --client-host someone@there" in done.stderr, done.stderr
+    route = read_manifest(run).route
+    for host, options, told in (
+        ("other", (), "confirm it with --client-host someone@there"),
+        ("someone@there", (), "--ssh-option ProxyCommand=touch /tmp/x of this run may start programs"),
+        ("someone@there", ("A=b",), "--ssh-option A=b: this run has no such option"),
+    ):
+        with pytest.raises(UserError, match=told):
+            confirm_route(route, host, options)
+    confirm_route(route, route.host, route.ssh_options)
+    for name, value in (("host", "-oProxyCommand=x"), ("address", "0.0.0.0"), ("client", "everybody"), ("port", 1)):
+        bad = {**record, "route": {**record["route"], name: value}}
+        (run / "manifest.json").write_text(json.dumps(bad))
+        with pytest.raises(UserError, match=r"manifest\.json: route: "):
+            read_manifest(run)
+
+
+def test_pgbench_runs_there_with_the_same_program_and_another_load_beside_it(
+    there: Bench, label: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "one.sql"
+    script.write_text("SELECT count(*) FROM pgbench_tellers;\n")
+    words = ("--workload", f"pgbench-select+pgbench:{script}", "--clients", "2", "--pgbench-scale", "1")
+    more = ("--warmup-seconds", "1", "--with", "pgbench_scale=1", "--with", "warmup_seconds=0", "--seconds", "3")
+    done = there("run", "--pg", label, "--repeats", "1", *words, *more, "--set", "shared_buffers=32MB", *THERE)
+    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in there.attempts()])
+    (attempt,) = there.attempts()
+    totals = there.steps(attempt)[-1].totals
+    assert totals is not None
+    beside, own = totals.roles["pgbench-beside"], totals.report["beside"]["pgbench-beside"]
+    assert 0 < beside.statements <= own["pgbench"]["processed"] and beside.client_cpu_ns > 0
+    role, summed = totals.roles["pgbench"], totals.report["pgbench"]
+    assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]
+    assert abs(totals.seconds - 3) < 0.5 and role.client_cpu_ns > 0 and totals.report["client_clock"]["error_ms"] > 0
+    gone(there)
+
+
+def test_a_lost_connection_ends_its_cell_and_leaves_nothing_there(there: Bench, label: str) -> None:
+    there.detached("--pg", label, "--repeats", "1", *LONG, *THERE)
+    there.await_step("l.i1", patience_s=BROUGHT_S)
+    (way,) = ways(there.out.parent)
+    os.kill(way, signal.SIGKILL)
+    (socket,) = there.run.glob("cells/*/socket")
+    folder = socket.resolve()
+    assert (folder / "password").exists()
+    there.await_end()
+    (attempt,) = there.attempts()
+    assert attempt.state == "failed"
+    assert attempt.reason == "the clients' host someone@there: the connection has ended"
+    gone(there)
+    assert not folder.exists()
+
+
+def test_a_host_that_will_not_do_is_refused_before_anything_runs(
+    new_folder: Callable[[], Path], label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ssh"
+
+    def refusal(text: str) -> str:
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        with (
+            pytest.raises(UserError) as caught,
+            connected(Route(host="someone@there"), ["workloads.insert.launch"], {}, print),
+        ):
+            pytest.fail("it was taken for a host")
+        return str(caught.value)
+
+    monkeypatch.setenv("PGBED_SSH", "/no/ssh")
+    assert "/no/ssh cannot be run: No such file" in refusal("")
+    monkeypatch.setenv("PGBED_SSH", str(program))
+    denied = refusal("echo 'someone@there: Permission denied (publickey).' >&2; exit 255")
+    assert "Permission denied (publickey).; ssh must get there without asking" in denied
+    assert "does not do what it is told" in refusal("yes hello")
+    assert "it is riscv64, this machine" in refusal("echo 'pgbed riscv64 tar /tmp/x'; cat > /dev/null")
+    neither = refusal('echo "pgbed $(uname -m) none /tmp/x"; cat > /dev/null')
+    assert "it has no tar, and Nix cannot" in neither
+    folder = new_folder()
+    bench = Bench(folder / "runs", stand_in(folder, delay_ms=25))
+    done = bench("run", "--pg", label, "--steps", "l.i0", *SMALL, *CELLS, *THERE)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "--client-host someone@there: its clock is known to 2" in done.stderr and "(limit: 20 ms)" in done.stderr
+    assert not list(bench.out.glob("*/manifest.json")) and not left_there(folder)
+    done = bench("run", "--pg", label, "--workload", "pgbench-copy", *THERE)
+    assert done.returncode == 2 and "make files for the server, and run on its machine only" in done.stderr
+    done = bench("run", "--pg", label, *SMALL, *THERE, "--interleave", "slices")
+    assert done.returncode == 2 and "clients on another host cannot be driven in slices" in done.stderr
+
+
+def test_another_program_there_is_refused(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = new_folder()
+    for name, value in stand_in(folder).items():
+        monkeypatch.setenv(name, value)
+    record = {"pgbench": {"path": sys.executable, "version": "pgbench (PostgreSQL) 9.6", "digest": "0" * 64}}
+    with (
+        pytest.raises(
+            UserError, match=r"--client-host there: its pgbench is another one: version Python .*, here .*9.6"
+        ),
+        connected(Route(host="there"), ["workloads.pgbench.launch"], record, print),
+    ):
+        pytest.fail("it was taken for the same")
+    wait_for(lambda: not left_there(folder), "all to go on the other host")

@@ -1,0 +1,270 @@
+"""Runs that end before all their repeats are made: when all is known, or when their time is over."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.analysis.compare import compare
+from engine.core.model import LOOKS, PAIRS, Build, Cell, Look, Subject
+from engine.journal import outcome
+from engine.journal.manifest import read_manifest
+from engine.journal.reader import JournalReader
+from engine.journal.rows import SliceRow
+from engine.journal.totals import StepTotals
+from engine.journal.writer import JournalWriter
+from engine.plan.request import CELLS
+from engine.plan.schedule import interleave
+from engine.run.stopping_rule import Ending
+from engine.view.run_summary import read_run
+from tests.support.benchcall import Bench, nothing_left
+from tests.support.made_run import ENVIRONMENT, made_slices, make_run
+
+TOY = ("--workload", "toy", "--questions", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices")
+
+
+def made(path: Path, pairs: int, of: int = 8, **given: Any) -> Path:
+    """A run in slices of which so many pairs are finished, and no more begun."""
+    return make_run(path, repeats=of, unfinished=range(2 * pairs, 2 * of), blocks=40, **given)
+
+
+def decisions(run: Path) -> list[dict[str, Any]]:
+    with JournalReader(run) as reader:
+        return [event.data for event in reader.decisions()]
+
+
+def decided(run: Path, passed: int) -> int:
+    """How many repeats there are to be, by what is decided now."""
+    with JournalWriter.open(run) as journal:
+        ending = Ending(run, read_manifest(run), journal)
+        ending.decide(passed)
+        return ending.repeats
+
+
+def test_a_run_ends_at_the_look_at_which_every_step_is_known(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, effects={("17.0", "qr100"): 0.9})
+    assert read_run(run).state == "unfinished"
+    assert decided(run, 4) == 4
+    (look,) = decisions(run)
+    assert (look["pairs"], look["level"], look["unknown"]) == (4, pytest.approx(0.02, rel=1e-4), [])
+    assert look["text"] == "every step is known after 4 pairs"
+    summary = read_run(run)
+    assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
+    comparison = compare([run])
+    assert not comparison.left_out, "cells that were never wanted are none that are missing"
+    assert any(
+        "verdicts are at 2.0%, as these pairs may be judged more than once" in finding
+        for finding in comparison.findings
+    )
+    assert decided(run, 4) == 4 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
+
+
+def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
+    """The machine changed between the cells of every pair so far; in the next it may not."""
+
+    def environment(cell: Cell) -> dict[str, Any]:
+        return ENVIRONMENT | {"storage": {"filesystem": cell.subject.build, "read_ahead_kb": 128}}
+
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, environments=environment)
+    assert decided(run, 4) == 8
+    assert decisions(run)[0]["unknown"] == ["l.i0", "l.x", "l.i1", "qr100"]
+
+
+def test_what_slices_that_stray_withhold_is_not_known(tmp_path: Path) -> None:
+    def slices(cell: Cell, step: str) -> list[SliceRow]:
+        """Much faster in the outer turns of two blocks."""
+        draws = random.Random(cell.id)
+        rows = made_slices(cell, step, {"16.3": 80_000.0, "17.0": 80_000.0}, blocks=100)
+        outer = [(each.block % 2 == 1) == (each.place < 2) for each in rows]
+        return [
+            replace(each, ops=round(each.ops * draws.gauss(1.03 if out else 1, 0.03)))
+            for each, out in zip(rows, outer, strict=True)
+        ]
+
+    run = make_run(
+        tmp_path / "r", repeats=8, unfinished=range(12, 16), slices=slices, noise=0.0005, looks=(Look(6, 0.05),)
+    )
+    (rate,) = (r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s"))
+    assert rate.verdict == "withheld" and len(rate.reasons) == 1
+    assert decided(run, 6) == 8
+    assert decisions(run)[0]["unknown"] == ["qr100"]
+
+
+def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, rate_target_per_s=300.0) if step == "qr100" else totals
+
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, change=late)
+    assert decided(run, 4) == 4
+    (found,) = decisions(run)
+    assert found["text"] == "every step is known after 4 pairs, but for those whose verdicts are withheld: qr100"
+
+
+def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path) -> None:
+    """A resumed run fills the second repeat, with the third and fourth there: the time is that of four."""
+    gap = make_run(tmp_path / "r", repeats=8, unfinished=(2, 3, *range(8, 16)), blocks=40, minutes=60.0)
+    assert decided(gap, 1) == 8
+    short = make_run(tmp_path / "s", repeats=8, unfinished=(2, 3, *range(8, 16)), blocks=40, minutes=10.5)
+    assert decided(short, 1) == 4
+
+
+def test_what_is_not_known_is_looked_at_again_and_named(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.03)
+    assert decided(run, 4) == 8
+    (look,) = decisions(run)
+    assert (
+        look["unknown"] and "after 4 pairs not known: l.i0" in look["text"] and "next look is after 6" in look["text"]
+    )
+    assert read_run(run).state == "unfinished"
+    between = made(tmp_path / "s", 5, looks=LOOKS, noise=0.0005)
+    assert decided(between, 5) == 8 and decisions(between) == []
+
+
+def test_the_last_look_ends_nothing_but_is_recorded(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 8, looks=LOOKS, noise=0.2)
+    assert decided(run, 8) == 8
+    (look,) = decisions(run)
+    assert (look["pairs"], look["level"]) == (8, pytest.approx(0.0201, rel=1e-2)) and "next look" not in look["text"]
+    assert read_run(run).state == "finished"
+
+
+@pytest.mark.parametrize("pairs", [CELLS, PAIRS, *(look.pairs for look in LOOKS)])
+def test_each_of_two_servers_is_the_first_as_often(pairs: int) -> None:
+    subjects = Subject("16.3", "auto"), Subject("17.0", "auto")
+    firsts = [cell.subject for cell in interleave(subjects, pairs)[::2]]
+    assert firsts.count(subjects[0]) == firsts.count(subjects[1])
+
+
+@pytest.mark.parametrize(("pairs", "level"), [(3, 0.02), (4, 0.02), (5, 0.0209), (6, 0.0173), (8, 0.0201)])
+def test_verdicts_are_given_at_the_level_of_the_look(tmp_path: Path, pairs: int, level: float) -> None:
+    """A run that time ended between two looks is judged as at the one that it was on the way to."""
+    from engine.analysis.compare import compared_cells
+
+    assert compared_cells([made(tmp_path / "r", pairs, looks=LOOKS)]).level == pytest.approx(level, rel=1e-2)
+    assert compared_cells([made(tmp_path / "s", pairs)]).level == pytest.approx(0.04, rel=1e-4)
+
+
+def test_an_effect_that_is_named_at_five_percent_may_not_be_at_a_looks_level(tmp_path: Path) -> None:
+    runs = [
+        made(tmp_path / name, 3, of=3, seed=2, noise=0.015, effects={("17.0", "qr100"): 0.96}, **looks)
+        for name, looks in (("once", {}), ("looked", {"looks": LOOKS}))
+    ]
+    rates = [next(r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s")) for run in runs]
+    assert rates[0].ratio == rates[1].ratio
+    assert [rate.verdict for rate in rates] == ["slower", "inconclusive"]
+
+
+# The made steps of a repeat take 101 s of each server.
+
+
+def test_after_the_first_pair_it_is_counted_how_many_fit(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 1, minutes=17.0)
+    assert decided(run, 1) == 5
+    (found,) = decisions(run)
+    assert found["text"].startswith("a pair takes 3m2") and "are left: 5 in all" in found["text"]
+    assert "no verdict" not in found["text"]
+
+
+def test_too_little_time_for_a_verdict_is_said(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 1, minutes=8.0)
+    assert decided(run, 1) == 2
+    assert "no verdict can come of that, which takes 3 pairs" in decisions(run)[0]["text"]
+
+
+def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 4, minutes=15.0)
+    assert decided(run, 4) == 4
+    assert read_run(run).state == "finished" and read_run(run).planned == 8
+    known = made(tmp_path / "s", 4, minutes=60.0, looks=LOOKS, noise=0.0005)
+    assert decided(known, 4) == 4 and decisions(known)[-1]["unknown"] == []
+    assert decided(known, 4) == 4, "more time does not make it go on"
+
+
+def test_repeats_that_fail_take_their_time_too(tmp_path: Path) -> None:
+    """A made cell fails after a second."""
+    failed = dict.fromkeys(range(4), "no luck")
+    run = make_run(tmp_path / "r", repeats=8, failed=failed, unfinished=range(4, 16), blocks=40, minutes=2.6 / 60)
+    assert decided(run, 2) == 5
+    over = make_run(tmp_path / "s", repeats=8, failed=failed, unfinished=range(4, 16), blocks=40, minutes=0.9 / 60)
+    assert decided(over, 2) == 2
+
+
+def test_whole_cells_stay_even_in_number(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", repeats=8, unfinished=range(2, 16), minutes=17.0)
+    assert decided(run, 1) == 4
+    assert outcome.repeats(read_manifest(run), []) == 8
+
+
+def test_a_run_without_an_end_of_its_own_decides_nothing(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 3, noise=0.0005)
+    assert decided(run, 3) == 8 and decisions(run) == []
+
+
+@pytest.fixture
+def toy(bench: Bench, build: Callable[[int | str], Build]) -> tuple[Bench, str]:
+    return Bench(bench.out, {"PGBED_WORKLOADS": "toy=tests.support.toy"}), f"{build(14).label},{build(16).label}"
+
+
+def test_a_run_until_known_looks_between_its_pairs(toy: tuple[Bench, str]) -> None:
+    bench, pair = toy
+    done = bench("--pg", pair, *TOY, "--until-known", "--margin", "0.5", "--plain")
+    assert done.returncode == 0, done.stderr
+    nothing_left(bench)
+    found = decisions(bench.run)
+    assert [look["pairs"] for look in found] == [4, 6, 8][: len(found)]
+    assert found[-1]["unknown"] == [] or found[-1]["pairs"] == 8
+    assert found[-1]["text"] in done.stdout
+    assert len(bench.attempts()) == 2 * found[-1]["pairs"]
+    (row,) = json.loads(bench("list", "runs", "--json").stdout)
+    cells = len(bench.attempts())
+    assert (row["state"], row["cells_done"], row["cells_planned"]) == ("finished", cells, cells)
+    again = bench("resume")
+    assert again.returncode == 0 and len(bench.attempts()) == row["cells_done"], again.stderr
+
+
+def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(toy: tuple[Bench, str]) -> None:
+    bench, pair = toy
+    done = bench("--pg", pair, *TOY, "--minutes", "0.3", "--plain")
+    assert done.returncode == 0, done.stderr
+    found = decisions(bench.run)
+    assert found and found[0]["text"] in done.stdout and "are left" in found[0]["text"]
+    states = [attempt.state for attempt in bench.attempts()]
+    assert set(states) == {"finished"} and len(states) == 2 * found[-1]["repeats"]
+    assert found[-1]["repeats"] < read_manifest(bench.run).repeats
+    assert read_run(bench.run).state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--until-known", "--repeats", "4"), "--until-known plans up to 8 pairs by itself: leave out --repeats"),
+        (("--until-known", "--interleave", "cells"), "--until-known looks at pairs in slices: use --interleave slices"),
+        (
+            ("--until-known", "--interleave", "auto", "--placement", "free"),
+            "looks at pairs in slices, which cannot be here: --placement free",
+        ),
+        (("--minutes", "0"), "--minutes"),
+    ],
+)
+def test_ends_that_cannot_be_are_refused(
+    bench: Bench, build: Callable[[int | str], Build], options: tuple[str, ...], said: str
+) -> None:
+    refused = bench("--pg", f"{build(14).label},{build(16).label}", *options, "--estimate")
+    assert refused.returncode == 2 and said in refused.stderr, refused.stderr
+
+
+def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    plan = ("--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--dry-run")
+    known = bench(*plan, "--until-known")
+    assert "4 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
+    timed = bench(*plan, "--minutes", "10")
+    assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
+    found = json.loads(bench(*plan, "--minutes", "10", "--json").stdout)
+    assert found["total_s"] <= 600 and found["cell_count"] < len(found["manifest"]["cells"])
+    assert found["manifest"]["minutes"] == 10 and found["manifest"]["looks"] == []

@@ -1,0 +1,210 @@
+"""The conductor over two real servers, their clients real processes: whose turn it is, and what is counted."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+
+from engine.core.model import Subject
+from engine.host.account import Account
+from engine.postgres.server import DATABASE, Server
+from engine.run.interleaved_cells import Conducting, conducting
+from engine.run.stop import StepFailed
+from engine.slices.block_order import SliceSeed
+from engine.slices.conductor import Orders, Slice
+from engine.slices.sliced_server import Side
+from tests.support.benchcall import wait_for
+from workloads.page import Control, Page, State, Word
+
+QUESTIONS = 10**8
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def asking(server: Server, account: Account, clients: int, questions: int) -> Iterator[Page]:
+    """Clients that ask SELECT 1 of a server, at the barrier."""
+    page = Page.create(clients)
+    spec = {
+        "dsn": server.dsn(DATABASE),
+        "page_fd": page.fd,
+        "clients": clients,
+        "questions": questions,
+        "answer": "one",
+    }
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.toy"],
+        stdin=subprocess.PIPE,
+        pass_fds=(page.fd,),
+        cwd=ROOT,
+        **account.identity(),
+    )
+    assert launcher.stdin is not None
+    launcher.stdin.write(msgspec.json.encode(spec))
+    launcher.stdin.close()
+    try:
+        slots = range(clients)
+        wait_for(lambda: all(page.word(slot, Word.STATE) == State.READY for slot in slots), "the clients to be ready")
+        yield page
+    finally:
+        page.words[Control.STOP] = page.words[Control.RELEASE] = 1
+        launcher.wait(20)
+        page.close()
+
+
+@contextmanager
+def driven(
+    servers: list[Server],
+    account: Account,
+    by: Literal["time", "work"] = "time",
+    clients: int = 1,
+    questions: Sequence[int] = (QUESTIONS, QUESTIONS),
+) -> Iterator[tuple[list[Page], Conducting]]:
+    """Clients at work on servers that are driven in slices of 20 ms, or about as long."""
+    with ExitStack() as stack:
+        pages = [
+            stack.enter_context(asking(server, account, clients, asked))
+            for server, asked in zip(servers, questions, strict=True)
+        ]
+        slots = tuple(range(clients))
+        sides = tuple(
+            Side(
+                Subject(f"b{place}", "c"), page.fd, clients, slots, server.pid,
+                tuple(page.word(slot, Word.BACKEND_PID) for slot in slots),
+            )
+            for place, (page, server) in enumerate(zip(pages, servers, strict=True))
+        )  # fmt: skip
+        orders = Orders(sides, 20, SliceSeed(1, 1, "ask"), by=by)
+        conductor = stack.enter_context(conducting(orders, account))
+        for page in pages:
+            page.words[Control.START_NS] = time.monotonic_ns()
+        yield pages, conductor
+
+
+def collected(conductor: Conducting, count: int) -> list[Slice]:
+    found: list[Slice] = []
+
+    def enough() -> bool:
+        found.extend(conductor.slices())
+        return len(found) >= count
+
+    wait_for(enough, f"{count} slices")
+    return found
+
+
+@pytest.fixture
+def pair(server: Callable[[int | str], Server]) -> list[Server]:
+    return [server(14), server(16)]
+
+
+def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Server], account: Account) -> None:
+    with driven(pair, account) as (_, conductor):
+        found = collected(conductor, 80)
+        for earlier, later in itertools.pairwise(found):
+            assert later.opened_ns > earlier.counted_from_ns + earlier.counted_ns, "one was open while the other was"
+    for block in range(1, found[-1].block):
+        order = [each.side for each in found if each.block == block]
+        assert order == order[::-1] and sorted(order) == [0, 0, 1, 1]
+    for side in (0, 1):
+        own = [each for each in found if each.side == side]
+        assert all(each.rows == each.ops <= each.cpu_ops for each in own)
+        assert sum(each.ops > 0 and each.counted_ns > 0 for each in own) > len(own) / 2
+    # Each server's rate is what it would be alone, not half of it: about the same for both.
+    rates = [
+        sum(each.ops for each in found if each.side == side)
+        / sum(each.counted_ns for each in found if each.side == side)
+        for side in (0, 1)
+    ]
+    assert 0.4 < rates[0] / rates[1] < 2.5
+    assert all(each.cpu_ns > 0 for each in found)
+    early = [each for each in found if each.early_ops]
+    assert len(early) > len(found) / 2
+    assert all(10_000_000 <= each.early_ns <= each.counted_ns and each.early_ops <= each.ops for each in early)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], account: Account, clients: int) -> None:
+    with driven(pair, account, by="work", clients=clients) as (pages, conductor):
+        found = collected(conductor, 80)
+        for earlier, later in itertools.pairwise(found):
+            assert later.opened_ns > earlier.counted_from_ns + earlier.counted_ns, "one was open while the other was"
+        os.kill(conductor.process.pid, signal.SIGSTOP)
+        ahead = [sum(page.word(slot, Word.STATEMENTS) for slot in range(clients)) for page in pages]
+        os.kill(conductor.process.pid, signal.SIGCONT)
+    blocks: dict[int, list[Slice]] = {}
+    for each in found:
+        blocks.setdefault(each.block, []).append(each)
+    for made in blocks.values():
+        assert len(made) == 4 and len({each.cpu_ops for each in made}) == 1
+        assert made[0].cpu_ops % clients == 0
+        assert all(0 <= each.ops <= each.cpu_ops for each in made)
+    assert sum(each.ops for each in found) > sum(each.cpu_ops for each in found) / 2
+    assert abs(ahead[0] - ahead[1]) <= 4 * max(each.cpu_ops for each in found), "they come apart"
+    assert any(each.ragged_ns for each in found) == (clients > 1)
+
+
+@pytest.mark.parametrize("questions", [(3000, 3000), (20_000, 3000), (3000, 20_000), (1, 1)])
+def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
+    pair: list[Server], account: Account, questions: tuple[int, int]
+) -> None:
+    with driven(pair, account, by="work", questions=questions) as (pages, conductor):
+        wait_for(lambda: all(page.word(0, Word.STATE) == State.DONE for page in pages), "the work to be done")
+        wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
+        found = conductor.slices()
+        for side, page in enumerate(pages):
+            assert page.word(0, Word.STATEMENTS) == questions[side]
+            assert sum(each.cpu_ops for each in found if each.side == side) <= min(questions)
+            # What it paused for lies between its begin and its end, so that active time is right.
+            active_ns = page.word(0, Word.ENDED_NS) - page.words[Control.START_NS] - page.words[Control.PAUSED_NS]
+            assert active_ns >= sum(each.counted_ns for each in found if each.side == side)
+    blocks = {each.block for each in found}
+    assert len(found) == 4 * len(blocks)
+
+
+def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
+    pair: list[Server], account: Account
+) -> None:
+    with driven(pair, account) as (pages, conductor):
+        found = collected(conductor, 40)
+        assert conductor.process.stdin is not None
+        conductor.process.stdin.close()
+        wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
+        found += conductor.slices()
+        for side, page in enumerate(pages):
+            assert page.words[Control.GATE] == 1 and page.words[Control.PAUSED_SINCE_NS] == 0
+            others_ns = sum(each.counted_ns for each in found if each.side != side)
+            assert others_ns < page.words[Control.PAUSED_NS] < 1.5 * others_ns + 50e6
+            done = page.word(0, Word.STATEMENTS)
+            wait_for(lambda page=page, done=done: page.word(0, Word.STATEMENTS) > done, "it to go on")  # type: ignore[misc]
+
+
+def test_a_conductor_that_is_killed_is_a_failed_step_and_leaves_nobody_stopped(
+    pair: list[Server], account: Account
+) -> None:
+    with driven(pair, account) as (_, conductor):
+        collected(conductor, 8)
+        children = Path(f"/proc/{pair[0].pid}/task/{pair[0].pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGSTOP)
+        os.kill(conductor.process.pid, signal.SIGKILL)
+        with pytest.raises(StepFailed, match="the conductor ended with code -9"):
+            wait_for(lambda: conductor.slices() is None, "the failure")
+    stats = [Path(f"/proc/{pid}/stat") for pid in children]
+    assert "T" not in [stat.read_text().rpartition(")")[2].split()[0] for stat in stats if stat.exists()]
+
+
+def test_a_step_that_is_stopped_ends_the_conductor(pair: list[Server], account: Account) -> None:
+    with driven(pair, account) as (pages, conductor):
+        collected(conductor, 4)
+        pages[0].words[Control.STOP] = 1
+        wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
+        assert pages[1].words[Control.GATE] == 1

@@ -1,0 +1,133 @@
+"""Servers side by side that stand still while another does what is not driven in slices."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from engine.core.model import Build
+from engine.host.procfs import children
+from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals
+from engine.postgres.server import SUPERUSER
+from tests.support.benchcall import Bench, nothing_left, stopped, wait_for
+
+PLAN = (
+    "--rows", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices", "--repeats", "1",
+    "--query-seconds", "1",
+)  # fmt: skip
+SPIN = "SELECT count(*) FROM generate_series(1, 1000000000)"
+
+
+@pytest.fixture
+def pair(build: Callable[[int | str], Build]) -> str:
+    return f"{build(14).label},{build(16).label}"
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def postmasters(bench: Bench) -> list[int]:
+    """Those of both cells, in the order of these."""
+    found = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
+    return [int(path.read_text().splitlines()[0]) for path in found]
+
+
+def session(bench: Bench, cell: int) -> psycopg.Connection[tuple[object, ...]]:
+    """One of its own on the server of a cell, by its place from 0."""
+    socket = sorted(bench.run.glob("cells/*/socket"))[cell]
+    return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
+
+
+@contextmanager
+def index_build_of_first(bench: Bench, pair: str, *options: str) -> Iterator[tuple[int, int]]:
+    """The postmasters of both servers while the first one builds its index, which lasts as long as this.
+
+    That waits for a transaction of ours. The other server has a session that spins, too.
+    """
+    bench.detached("--pg", pair, *PLAN, *options)
+    wait_for(lambda: any(step.name == "l.i0" for each in bench.attempts() for step in bench.steps(each)), "the load")
+    blocker, spinner = session(bench, 0), session(bench, 1)
+    try:
+        blocker.execute("BEGIN; LOCK TABLE pi1 IN ROW EXCLUSIVE MODE")
+        spinner.pgconn.send_query(SPIN.encode())
+        wait_for(lambda: [step.name for step in bench.steps(bench.attempts()[0])][-1:] == ["l.x"], "the index")
+        first, second = postmasters(bench)
+        yield first, second
+    finally:
+        blocker.close()
+        with suppress(psycopg.Error):  # its server may have been ended
+            spinner.cancel()
+        spinner.close()
+
+
+def totals(bench: Bench, step: str) -> list[StepTotals]:
+    """Those of a step, of both cells."""
+    with JournalReader(bench.run) as reader:
+        found = [row.totals for each in reader.attempts() for row in reader.steps(each.id) if row.name == step]
+    return [each for each in found if each is not None]
+
+
+def test_all_of_the_other_server_stands_still_and_goes_on_afterwards(bench: Bench, pair: str) -> None:
+    with index_build_of_first(bench, pair, "--steps", "l.i0,l.x,qr100") as (building, other):
+        still = children(other)
+        assert len(still) > 5 and {state(pid) for pid in still} == {"T"}
+        assert state(other) != "T", "it must obey its death signal"
+        assert "T" not in {state(pid) for pid in children(building)}
+    bench.await_end()
+    assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"]
+    nothing_left(bench)
+    index, queries = totals(bench, "l.x"), totals(bench, "qr100")
+    assert all(each.spill_over_ns is not None and each.spill_over_ns < 50_000_000 for each in index), index
+    assert [each.spill_over_ns for each in queries] == [None, None], "each slice has its own"
+
+
+def test_what_is_not_held_is_counted_and_withholds_the_verdict(bench: Bench, pair: str) -> None:
+    with index_build_of_first(bench, pair, "--steps", "l.i0,l.x,qr100") as (_, other):
+        busiest = max(children(other), key=used_ns)
+        before_ns = used_ns(busiest)
+        os.kill(busiest, signal.SIGCONT)
+        wait_for(lambda: used_ns(busiest) - before_ns > 10**9, "a second of CPU time")
+    bench.await_end()
+    first, second = totals(bench, "l.x")
+    assert first.spill_over_ns is not None and first.spill_over_ns > 10**9
+    assert second.spill_over_ns is not None and second.spill_over_ns < 50_000_000
+    rate = next(ratio for ratio in bench.ratios() if (ratio["step"], ratio["metric"]) == ("l.x", "rate_per_s"))
+    assert any("other servers used" in reason for reason in rate["reasons"]), rate
+    shares = [cell["spill_over_share"] for cell in bench.comparison()["cells"] if cell["step"] == "l.x"]  # type: ignore[attr-defined]
+    assert sorted(share > 0.05 for share in shares) == [False, True]
+
+
+def used_ns(pid: int) -> int:
+    """CPU time of a process."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
+def test_nothing_is_stopped_where_none_is_to_be(bench: Bench, pair: str) -> None:
+    with index_build_of_first(bench, pair, "--steps", "l.i0,l.x,qr100", "--stop", "none") as (_, other):
+        assert "T" not in {state(pid) for pid in children(other)}
+        assert bench("stop").returncode == 0
+    bench.await_end()
+    nothing_left(bench)
+
+
+@pytest.mark.parametrize("ends", ["engine", "stop", "server"])
+def test_whatever_ends_meanwhile_nothing_stays_stopped_or_behind(bench: Bench, pair: str, ends: str) -> None:
+    with index_build_of_first(bench, pair, "--steps", "l.i0,l.x,qr100") as (_, other):
+        assert {state(pid) for pid in children(other)} == {"T"}
+        if ends == "engine":
+            os.kill(bench.engine_pid(), signal.SIGKILL)
+        elif ends == "server":
+            os.kill(other, signal.SIGKILL)
+        else:
+            assert bench("stop").returncode == 0
+    bench.await_end()
+    wait_for(lambda: not stopped(bench.out), "all processes to go on")
+    nothing_left(bench)

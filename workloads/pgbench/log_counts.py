@@ -1,0 +1,233 @@
+"""From lines of pgbench's log to the counters of the page: one slot for each of its clients."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads import histogram
+from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
+from workloads.pgbench.completions import Ends
+from workloads.pgbench.log import Line
+from workloads.pgbench.slice_log import Slices
+from workloads.process import BOUNDS_NS
+
+# Plain numbers, for what is done for each line: a member of an enumeration takes longer to look up than to add.
+STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
+    int, (Word.STATEMENTS, Word.LAST_ENDED_NS, Word.SERVICE_NS, Word.MAX_NS, Word.LATE_MAX_NS, Word.BUCKET_0)
+)
+
+
+@dataclass(slots=True)
+class _Client:
+    """What is known of one client. `number` is of its last transaction in the log, which ended at `last_ns`.
+
+    `base` is where its words begin, and `done` how many transactions it has done by the log.
+    """
+
+    base: int
+    before: int = 0  # `number` when the step began
+    number: int = 0
+    first_number: int = 0
+    first_active_ns: int = 0
+    last_active_ns: int = 0
+    last_ns: int = 0
+    ended_otherwise: int = 0  # transactions that failed or were skipped
+    done: int = 0
+
+
+@dataclass(slots=True)
+class Counting:
+    """Counts for a step on its page. A line stands for `every` transactions; times are those of the monotonic clock.
+
+    `wall_ns` is what the log's clock is ahead of it. Until `began_ns` is set nothing is counted but where clients are.
+    Where not each transaction is in the log, how many there were is known by the numbers of those that are. `slices`
+    are those of a step that is driven in slices, `ends` of one of fixed transactions.
+    """
+
+    page: Page
+    every: int
+    wall_ns: int
+    limited: bool  # under --rate: there are response times
+    late_us: float  # the latency limit; 0 for none
+    began_ns: int = 0
+    ended_ns: int = 0  # 0 while the step lasts; transactions that end later are not counted
+    buffered: int = 0  # lines of each client that pgbench may hold back
+    lines: int = 0
+    slices: Slices | None = None
+    ends: Ends | None = None
+    _clients: list[_Client] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
+
+    def thin(self, factor: int) -> None:
+        """From now on only one line of so many is taken, and stands for as many times more transactions."""
+        self.every *= factor
+        self.buffered = -(-self.buffered // factor)
+
+    def take(self, line: Line) -> None:
+        """Counts a transaction that has ended."""
+        slot, number, outcome, _, ended_us, _, retries = line
+        if not 0 <= slot < len(self._clients):
+            return
+        client, ended_ns = self._clients[slot], ended_us * 1000 - self.wall_ns
+        if not self.began_ns or ended_ns < self.began_ns:
+            client.before = client.number = max(client.number, number)
+            return
+        if self.ended_ns and ended_ns > self.ended_ns:
+            return
+        self.lines += 1
+        client.number = number = max(client.number, number)
+        active_ns = self._active_ns(ended_ns)
+        if not client.last_ns:
+            client.first_active_ns, client.first_number = active_ns, number
+        client.last_ns, client.last_active_ns = ended_ns, active_ns
+        if retries:
+            self._add(slot, Word.RETRIED, self.every)
+            self._add(slot, Word.RETRIES, self.every * retries)
+        if outcome:
+            client.ended_otherwise += self.every
+            self._add(slot, OUTCOMES[outcome], self.every)
+        else:
+            self._count_times(line, client.base, ended_ns)
+        client.done = done = max(0, number - client.before - client.ended_otherwise)
+        words, base = self.page.words, client.base
+        if done > words[base + STATEMENTS]:
+            words[base + STATEMENTS] = done
+        words[base + LAST_ENDED_NS] = ended_ns
+        if self.slices is not None:
+            self.slices.add(slot, ended_ns, done)
+        if self.ends is not None:
+            self.ends.add(slot, ended_ns, number, done)
+
+    def project(self, now_ns: int) -> None:
+        """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
+        most, active_ns = self.every * self.buffered + self.every - 1, self._active_ns(now_ns)
+        words = self.page.words
+        for client in self._clients if most else ():  # often, and there may be hundreds
+            known_ns, since_ns = client.last_active_ns - client.first_active_ns, active_ns - client.last_active_ns
+            if known_ns > 0 and since_ns > 0:
+                missing = (client.number - client.first_number) * since_ns // known_ns
+                done = client.done + (missing if missing < most else most)
+                if done > words[client.base + STATEMENTS]:
+                    words[client.base + STATEMENTS] = done
+
+    def settle(self) -> None:
+        """The log is complete: what it says takes the place of what was projected."""
+        for slot, client in enumerate(self._clients):
+            self.page.set_word(slot, Word.STATEMENTS, client.done)
+
+    def correct(self, done: int) -> None:
+        """How many transactions were really done since the step began, over all clients."""
+        counted = [self.page.word(slot, Word.STATEMENTS) for slot in range(self.page.roles)]
+        whole = sum(counted)
+        corrected = [count * done // whole if whole else 0 for count in counted]
+        corrected[0] += done - sum(corrected)
+        for slot, count in enumerate(corrected):
+            self.page.set_word(slot, Word.STATEMENTS, max(0, count))
+
+    @property
+    def before(self) -> int:
+        """Transactions before the step began, as far as is known."""
+        return sum(client.before for client in self._clients)
+
+    def _active_ns(self, t_ns: int) -> int:
+        return t_ns if self.slices is None else self.slices.active_ns(t_ns)
+
+    def _count_times(self, line: Line, base: int, ended_ns: int) -> None:
+        slot, _, _, time_us, _, lag_us, _ = line
+        begun_ns = ended_ns - time_us * 1000
+        if begun_ns < self.began_ns:
+            return  # it was in flight while pgbench stood at the barrier, or was due before that
+        if self.slices is not None and self.slices.cuts(begun_ns, ended_ns):
+            self._add(slot, Word.DROPPED, self.every)
+            return
+        if self.late_us and time_us > self.late_us:
+            self._add(slot, Word.LATE, self.every)
+        service_us = max(0, time_us - lag_us)
+        service_ns, words, every = service_us * 1000, self.page.words, self.every
+        words[base + SERVICE_OFFSET + histogram.index(service_us)] += every
+        words[base + BUCKET_0 + bisect_left(BOUNDS_NS, service_ns)] += every
+        words[base + SERVICE_NS] += service_ns * every
+        if service_ns > words[base + MAX_NS]:
+            words[base + MAX_NS] = service_ns
+        if self.limited:
+            words[base + RESPONSE_OFFSET + histogram.index(time_us)] += every
+            if time_us * 1000 > words[base + LATE_MAX_NS]:
+                words[base + LATE_MAX_NS] = time_us * 1000
+
+    def _add(self, slot: int, word: Word, count: int) -> None:
+        self.page.set_word(slot, word, self.page.word(slot, word) + count)
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """How long pgbench's clients ran by the clock, in a step in slices, and each stop in that."""
+
+    whole_ns: int
+    each_ns: tuple[int, ...]
+
+
+def report(
+    summary: Mapping[str, Any],
+    counting: Counting,
+    stopped_ns: int,
+    stops: Stops | None = None,
+    *,
+    unended: bool = False,
+) -> dict[str, Any]:
+    """What is kept with the step's totals; `statements` and `first_end` as `workloads.base.Launch` has them.
+
+    `stopped_ns` is how long pgbench was stopped, which times of statements include; `unended` one that had not ended
+    in time: then its counts are those of the log, which may lack the last transactions. In slices pgbench is stopped so
+    often that its times of statements are mostly `stops`, which are taken off.
+    """
+    own = {name: value for name, value in summary.items() if name != "statements"}
+    found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
+    if "statements" in summary and stops is not None:
+        found["statements"] = _without_stops(summary, counting.page.roles, stops)
+    elif "statements" in summary and counting.slices is None:
+        found["statements"] = [
+            _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
+        ]
+    if counting.ends is not None and (first_end := counting.ends.first()):
+        found["first_end"] = first_end
+    return found | ({"unended": True} if unended else {})
+
+
+def _with_stop(
+    statement: Mapping[str, Any], summary: Mapping[str, Any], clients: int, stopped_ns: int
+) -> dict[str, Any]:
+    """A statement with `stop_ms`: what its mean time is too long by, should it have been the one that was stopped."""
+    return {**statement, "stop_ms": stopped_ns / 1e6 * clients / max(1, _times_run(statement, summary))}
+
+
+def _times_run(statement: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
+    """How often a statement was run: once in each of its script's transactions."""
+    scripts, place = summary.get("scripts", []), statement["script"] - 1
+    return (scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")) or 0
+
+
+def _without_stops(summary: Mapping[str, Any], clients: int, stops: Stops) -> list[dict[str, Any]]:
+    """Statements with their times without the stops, and `error_ms`: the standard error of these.
+
+    At each stop each client is in one of its statements, in which goes by chance, in proportion to the time that it
+    spends there. So all statements are too long by the same factor, give or take the error of that draw (binomial): of
+    a statement with the share p of the time, by n clients, it is sqrt((1 - p) / (p n) x sum of squares of the stops),
+    in parts of the whole time. `clock_ms` is what pgbench says.
+    """
+    active_ns = stops.whole_ns - sum(stops.each_ns)
+    spent = [each["mean_ms"] * _times_run(each, summary) for each in summary["statements"]]
+    if active_ns <= 0 or sum(spent) <= 0:
+        return []
+    squares = sum(each_ns**2 for each_ns in stops.each_ns)
+    found = []
+    for statement, own in zip(summary["statements"], spent, strict=True):
+        share, mean_ms = own / sum(spent), statement["mean_ms"] * active_ns / stops.whole_ns
+        part = math.sqrt((1 - share) / (share * clients) * squares) / stops.whole_ns if share else 0.0
+        found.append({**statement, "mean_ms": mean_ms, "error_ms": mean_ms * part, "clock_ms": statement["mean_ms"]})
+    return found
