@@ -433,7 +433,7 @@ def test_nix_realises_the_label_and_keeps_it(real: dict[str, str], tmp_path: Pat
 @pytest.mark.outside
 def test_what_the_store_has_is_taken_without_the_network(real: dict[str, str]) -> None:
     prefix = one("17.0-prebuilt").prefix
-    again = "from engine.postgres import builds; print(builds.resolve(['17.0-prebuilt'], lambda _: None)[0].prefix)"
+    again = "from engine.builds import resolve; print(resolve.resolve(['17.0-prebuilt'], lambda _: None)[0].prefix)"
     command = ["unshare", "--net", sys.executable, "-c", again]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, prefix), done.stderr

@@ -251,7 +251,7 @@ ENGINE = """
     from engine.postgres import builds
     from engine.core.model import Config
     from engine.postgres.server import Server
-    build = builds.local_build("it", Path(sys.argv[1]))
+    build = resolve.local_build("it", Path(sys.argv[1]))
     with Server(build, Config("small", (("shared_buffers", "64MB"),), "test"), Path(sys.argv[2])) as server:
         server.create_database()
         with server.connect() as connection:
