@@ -248,7 +248,7 @@ def test_a_server_killed_in_a_step_is_noticed_with_the_reason(
 ENGINE = """
     import sys, time
     from pathlib import Path
-    from engine.postgres import builds
+    from engine.builds import resolve
     from engine.core.model import Config
     from engine.postgres.server import Server
     build = resolve.local_build("it", Path(sys.argv[1]))
