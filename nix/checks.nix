@@ -83,11 +83,7 @@ let
   ];
   # And of the screens.
   screensApart = {
-    live = [
-      "history"
-      "launch"
-      "live"
-    ];
+    live = [ "live" ];
     damage = [
       "damage"
       "storms"
@@ -167,8 +163,8 @@ in
         "tests/engine/slices ${runsOf apart.slices}";
     screens =
       tests "The tests of the terminal, without one" "screens"
-        "${without "tui" screensApart} tests/tui";
-    live = tests "Launch, Live and History" "live" (screensOf screensApart.live);
+        "--ignore=tests/tui/history --ignore=tests/tui/launch ${without "tui" screensApart} tests/tui";
+    live = tests "Launch, Live and History" "live" "tests/tui/history tests/tui/launch ${screensOf screensApart.live}";
     damage = tests "Screens over damaged records, and in storms of keys and sizes" "damage" (
       screensOf screensApart.damage
     );

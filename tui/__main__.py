@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
     app.context.replayed = (asked.cell, asked.step) if asked.cell else None
     if asked.guide:
         from tui.demo.guide import GuidedBench
-        from tui.demo.minute import minute, stalled
+        from tui.demo.tour import minute, stalled
 
         app = GuidedBench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
         assert asked.run is not None

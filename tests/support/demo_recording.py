@@ -37,7 +37,7 @@ from engine.postgres.server import SUPERUSER
 from engine.view.events import incident_words, stall_seconds
 from tests.support.benchcall import Bench, wait_for
 from tests.support.smalltree import commit, git
-from tui.demo.minute import stalled
+from tui.demo.tour import stalled
 
 SIZE = ("--rows", "100000", "--rows-written", "600000", "--query-seconds", "8", "--repeats", "4")
 SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")

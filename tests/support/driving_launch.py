@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from tests.support.driving import drive
 from tui.app import Bench
-from tui.launch.panel import Panel
+from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
 from tui.screens.over import LineScreen
 

@@ -23,7 +23,7 @@ from textual.pilot import Pilot
 from engine.cli.demo import RECORDING
 from engine.journal.archive import unpack
 from tui.app import Bench
-from tui.demo.minute import QUERIES, stalled
+from tui.demo.tour import QUERIES, stalled
 from tui.glyphs import SETS
 
 PATIENCE_S = 60.0

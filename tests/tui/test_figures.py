@@ -23,7 +23,7 @@ from probes.snapshot import take
 from tests.support.driving import STOPPED, drive
 from tests.support.growing import Growing, growing
 from tui.app import Bench
-from tui.compare import cells_view
+from tui.compare import cells_text
 from tui.glyphs import SETS
 from tui.history.text import title
 from tui.live import text as live_text
@@ -275,7 +275,7 @@ def test_whoever_blocks_a_stalled_backend_is_told_with_what_it_does(tmp_path: Pa
 
 def test_no_quantile_of_a_cell_lies_above_its_longest() -> None:
     figures = {"statements": 3, "service_p50_us": 43_775, "service_p99_us": 46_335, "max_s": 0.0461}
-    assert "p50 43.8k us, p99 46.1k us, max 46.1 ms" in words([cells_view._role("index", figures)])
+    assert "p50 43.8k us, p99 46.1k us, max 46.1 ms" in words([cells_text._role("index", figures)])
 
 
 def test_a_filter_is_seen_beside_a_long_name() -> None:

@@ -11,10 +11,10 @@ from tests.support.driving import drive
 from tests.support.driving_history import folder_of_runs, until
 from tests.support.driving_launch import launched
 from tui import bench
-from tui.compare.overlay import OverlayScreen
+from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
-from tui.launch.panel import Panel
+from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
 
 

@@ -14,16 +14,15 @@ from engine.results.comparison import HEADLINES, Comparison
 from engine.results.comparison import ComparedSubject as Subject
 from engine.view.raw_ratios import finished_cells, measured
 from tui import bench
-from tui.compare import details as comparison_view
-from tui.compare import drawn, forest
+from tui.compare import explanation, forest, interval_table
 from tui.compare import table as comparison_table
-from tui.compare.cells import CellsScreen
-from tui.compare.dots import strips
-from tui.compare.overlay import OverlayScreen
-from tui.compare.slices import SlicesScreen
+from tui.compare.cells_screen import CellsScreen
+from tui.compare.dot_plot import strips
+from tui.compare.meanings import label
+from tui.compare.overlay_screen import OverlayScreen
+from tui.compare.slices_screen import SlicesScreen
 from tui.compare.table import Row, Sort
-from tui.compare.words import label
-from tui.flame.graph import Asked, FlameScreen
+from tui.flame.screen import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
 from tui.screens.base import DEMO, WIDE_COLUMNS, BenchScreen
@@ -141,7 +140,7 @@ class CompareScreen(BenchScreen):
         if self._found is None:
             return [line((self.TITLE_WORD, "strong")), line(self._problem or "comparing...")]
         rates = comparison_table.rows(self._found, HEADLINES, "steps", "")
-        return drawn.small(self._found, rates, self.size.width, self.glyphs)
+        return interval_table.small(self._found, rates, self.size.width, self.glyphs)
 
     @property
     def chosen(self) -> tuple[Comparison, Row, Subject] | None:
@@ -256,7 +255,7 @@ class CompareScreen(BenchScreen):
             return
         folder = Path(found.folders[pairs[0][1].run])
         base = found.subject(found.baseline_of(subject.name))
-        roles = comparison_view.roles(cell for pair in pairs for cell in pair)
+        roles = explanation.roles(cell for pair in pairs for cell in pair)
         asked = Asked(folder, row.step, roles, label(base), label(subject))
 
         def show(chosen: tuple[str, ...]) -> None:
@@ -284,8 +283,8 @@ class CompareScreen(BenchScreen):
             message = self._problem or "comparing..."
             instead = [line(), *folded(message, columns, "warning" if self._problem else "dim")]
         else:
-            title = comparison_view.title(shown, self._sort, self._wanted, self._busy)
-            instead = comparison_view.nothing(shown)
+            title = explanation.title(shown, self._sort, self._wanted, self._busy)
+            instead = explanation.nothing(shown)
         self.fill(title=[title])
         if self.chosen is not None:
             self._draw_chosen(*self.chosen)
@@ -302,23 +301,23 @@ class CompareScreen(BenchScreen):
         glyphs, columns = self.glyphs, self.size.width
         size = "-tall" if self.has_class("-tall") else "-short"
         dots = min(len(found.subjects), MOST_DOTS[size])
-        answer = comparison_view.answer(found, subject, columns, MOST_ANSWER[size], glyphs)
+        answer = explanation.answer(found, subject, columns, MOST_ANSWER[size], glyphs)
         remarks = [
-            comparison_view.verdict(found, row, subject, glyphs),
-            comparison_view.remark(found, row, subject, glyphs),
+            explanation.verdict(found, row, subject, glyphs),
+            explanation.remark(found, row, subject, glyphs),
         ]
         if self._found is None:
             remarks = [line((" being judged", "dim")), line()]
-        elif size == "-tall" and remarks[1] != (explained := comparison_view.explained(found, row)):
+        elif size == "-tall" and remarks[1] != (explained := explanation.explained(found, row)):
             remarks.append(explained)
         # What has a height of its own: title, heading, two rules, keys.
         left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
-        causes = comparison_view.why(found, row, subject, glyphs, wide - 2, most) if self._found else []
-        checks = comparison_view.comparable(found, subject, glyphs, columns - wide - 1, most)
+        causes = explanation.why(found, row, subject, glyphs, wide - 2, most) if self._found else []
+        checks = explanation.comparable(found, subject, glyphs, columns - wide - 1, most)
         why = max(LEAST_WHY, len(causes), len(checks))
-        further = comparison_view.further_dots(
+        further = explanation.further_dots(
             found, self._rows, row, subject, dots, left - why - len(self._rows), columns, glyphs
         )
         height = max(1, left - why - len(further))
@@ -327,12 +326,12 @@ class CompareScreen(BenchScreen):
         named = f"{row.step} {comparison_table.title_of(found, row)}"
         below = len(self._rows) - self._top - height
         more = f"{below} more lines" if below > 0 else f"{self._top} lines above" if self._top > 0 else ""
-        rules = comparison_view.rules(row, subject, columns, glyphs)
+        rules = explanation.rules(row, subject, columns, glyphs)
         self.fill(
             answer=answer,
             table=self._table(found, height),
-            of=[comparison_view.rule(f"{named}, every cell", columns, glyphs, more)],
-            dots=[*strips(comparison_view.dot_rows(found, row, subject, dots), columns, glyphs), *further],
+            of=[explanation.rule(f"{named}, every cell", columns, glyphs, more)],
+            dots=[*strips(explanation.dot_rows(found, row, subject, dots), columns, glyphs), *further],
             why=[rules, *side_by_side(causes, checks, wide - 1, why, glyphs)],
             verdict=remarks,
         )
@@ -346,10 +345,13 @@ class CompareScreen(BenchScreen):
             self._first = digits.first
             heading = comparison_table.header(found, digits, chosen, glyphs)
             return [heading, *comparison_table.table(found, self._rows, digits, *shown)]
-        at = drawn.layout(found, columns, chosen, self._first)
+        at = interval_table.layout(found, columns, chosen, self._first)
         self._first = at.first
-        on = forest.axis(drawn.ratios(found, self._rows), found.margin, at.axis)
-        return [drawn.header(found, at, on, chosen, glyphs), *drawn.table(found, self._rows, at, on, *shown)]
+        on = forest.axis(interval_table.ratios(found, self._rows), found.margin, at.axis)
+        return [
+            interval_table.header(found, at, on, chosen, glyphs),
+            *interval_table.table(found, self._rows, at, on, *shown),
+        ]
 
     def _compare(self) -> None:
         self._busy, self._problem = True, ""

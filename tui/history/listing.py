@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine.journal.manifest import slices_of
 from engine.view.run_summary import CellStep, RunCache, RunSummary
-from tui.history import finding
+from tui.history import row_filter
 
 RUN_SORTS: dict[str, Callable[[RunSummary], object]] = {
     "date": lambda run: -run.when_ns,
@@ -37,7 +37,7 @@ class Listing:
     filter: str = ""
     runs: list[RunSummary] = field(default_factory=list)
     cells: list[CellStep] = field(default_factory=list)
-    _words: tuple[finding.Word, ...] = ()
+    _words: tuple[row_filter.Word, ...] = ()
     _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # of cells?
     _slices: dict[Path, str] = field(default_factory=dict)  # of the runs that were driven in them: how long they are
     # What the cursor is on, and where that is, of each thing that was listed.
@@ -78,14 +78,14 @@ class Listing:
 
     def gather(self) -> None:
         """Takes what has been read into the rows; the cursor stays on what it was on, wherever that has moved."""
-        self.runs = finding.runs(map(self._marked, self.cache.runs), self._words)
+        self.runs = row_filter.runs(map(self._marked, self.cache.runs), self._words)
         self.runs.sort(key=lambda run: run.name, reverse=True)
         self.runs.sort(key=RUN_SORTS[self._sorts[False]])  # type: ignore[arg-type]
         self.cells = []
         if self.of_cells:
             folders = [self.opened] if self.opened is not None else [run.folder for run in self.runs]
             read = [self._flagged(row) for folder in folders for row in self.cache.cells(folder) or ()]
-            self.cells = sorted(finding.cells(read, self._words), key=CELL_SORTS[self.sort])  # type: ignore[arg-type]
+            self.cells = sorted(row_filter.cells(read, self._words), key=CELL_SORTS[self.sort])  # type: ignore[arg-type]
         wanted, place = self._at.get((self.opened, self.all_cells), (None, 0))
         if self._known(place) != wanted:
             place = next((place for place in range(self.count) if self._known(place) == wanted), place)
@@ -103,7 +103,7 @@ class Listing:
 
     def find(self, text: str) -> None:
         """Filters. Raises UserError for words that are none."""
-        self._words, self.filter = finding.words(text), text
+        self._words, self.filter = row_filter.words(text), text
         self.gather()
 
     def next_sort(self) -> None:

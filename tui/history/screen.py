@@ -12,8 +12,8 @@ from textual.widget import Widget
 from engine.journal.run_lock import is_locked
 from engine.view.run_summary import CellStep, RunCache, RunSummary
 from tui.history import text as history_text
-from tui.history.finding import words
 from tui.history.listing import Listing, run_of
+from tui.history.row_filter import words
 from tui.history.text import Column, counted
 from tui.keys import key
 from tui.marks import Line, line

@@ -14,10 +14,10 @@ from engine.plan.command_line import arguments
 from engine.plan.request import name_of, refuse_password, request_of
 from tui import bench
 from tui.keys import key
-from tui.launch import items as launch_items
-from tui.launch import view as launch_view
-from tui.launch.making import PlanScreen
-from tui.launch.plan import keep
+from tui.launch import choices as launch_choices
+from tui.launch import text as launch_text
+from tui.launch.plan_edits import keep
+from tui.launch.plan_screen import PlanScreen
 from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen
 
 
@@ -52,7 +52,7 @@ class LaunchScreen(PlanScreen):
             self.bench.say("no build is chosen: space on a plan that is ready, or on builds", "warning")
         elif not whatever and not self.checks:
             self.bench.say("the preflight is still looking; F starts without it", "warning")
-        elif not whatever and blocks == [launch_items.ANOTHER_RUN]:
+        elif not whatever and blocks == [launch_choices.ANOTHER_RUN]:
             self._refuse_another()
         elif not whatever and blocks:
             self.refused = f"blocks start: {', '.join(blocks)}: F starts all the same"
@@ -64,7 +64,7 @@ class LaunchScreen(PlanScreen):
         else:
             self.refused = ""
             plan = structs.replace(
-                self.plan, allow_concurrent=self.plan.allow_concurrent or launch_items.ANOTHER_RUN in blocks
+                self.plan, allow_concurrent=self.plan.allow_concurrent or launch_choices.ANOTHER_RUN in blocks
             )
             words = ("run", *arguments(plan), "--out", str(self.context.out), "--detach")
             self._do("starting: the builds are prepared first", self._started(words))
@@ -74,7 +74,7 @@ class LaunchScreen(PlanScreen):
             found = await bench.ask_json(*words, console=self._starting)
         except UserError as error:
             self.look()
-            if launch_items.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
+            if launch_choices.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
                 self._refuse_another()  # one that began while the builds were prepared
                 return
             self.refused = str(error)
@@ -86,7 +86,7 @@ class LaunchScreen(PlanScreen):
 
     def _refuse_another(self) -> None:
         """Says that another run is measuring for as long as it does; it is what Live shows, where it can be found."""
-        self.refused = f"{launch_items.ANOTHER_RUN} is measuring: F starts all the same"
+        self.refused = f"{launch_choices.ANOTHER_RUN} is measuring: F starts all the same"
         if self.measuring != runs.ELSEWHERE:
             self.bench.select(self.context.out / self.measuring)
             self.refused += ", 2 watches it"
@@ -95,7 +95,7 @@ class LaunchScreen(PlanScreen):
     def action_resume(self) -> None:
         async def choose() -> None:
             self.offer = replace(self.offer, runs=tuple(await bench.ask_json("list", "runs", "--out", self._out)))
-            left = launch_items.unfinished(self.offer)
+            left = launch_choices.unfinished(self.offer)
             if not left:
                 self.bench.say(f"no run in {self._out} is unfinished")
                 return
@@ -133,7 +133,7 @@ class LaunchScreen(PlanScreen):
             words = ("run", *arguments(plan), "--out", self._out, "--dry-run")
             prospect = await bench.ask_json(*words, console=self.progress)
             title = f"dry run: {prospect['cell_count']} cells, nothing is started"
-            self.bench.push_screen(PagesScreen(title, launch_view.schedule(plan, prospect)))
+            self.bench.push_screen(PagesScreen(title, launch_text.schedule(plan, prospect)))
 
         self._do("preparing the builds for a dry run", ask())
 

@@ -74,7 +74,7 @@ class StallScreen(BenchScreen):
 
     def action_flame(self) -> None:
         """What the processes did in the whole step of the stall: stacks are added up at its end."""
-        from tui.flame.graph import Asked, FlameScreen  # not before the first paint of Live
+        from tui.flame.screen import Asked, FlameScreen  # not before the first paint of Live
 
         view = self._view
         if view.step is not None and view.cell is not None:

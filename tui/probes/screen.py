@@ -19,13 +19,13 @@ from engine.view.probe_frames import SAMPLED, News, Place, Wanted, look
 from engine.view.probe_series import ProbeSeries, in_order
 from engine.view.step_series import SECOND_NS
 from tui import bench
-from tui.flame.graph import Asked, FlameScreen
+from tui.flame.screen import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line
+from tui.probes import panels as probe_panels
 from tui.probes import text as probe_text
-from tui.probes import view as probe_view
-from tui.probes.states import AT_START, ProbeRow, probe_rows
-from tui.probes.view import OFFCPU, STACKS, WINDOWS, Moment
+from tui.probes.panels import OFFCPU, STACKS, WINDOWS, Moment
+from tui.probes.probe_status import AT_START, ProbeRow, probe_rows
 from tui.screens.base import DEMO, WIDE_COLUMNS, BenchScreen, Jump
 from tui.screens.over import AskScreen
 from tui.widgets.key_row import KeyRow
@@ -272,10 +272,10 @@ class ProbesScreen(BenchScreen):
             panels = folded(self._trouble or self._no_run(), columns, "warning")
             strip: list[Line] = []
         else:
-            title = probe_view.title(moment, moment.series.role if moment.series else "", columns)
-            panels, strip = probe_view.panels_and_strip(moment, columns, height, len(rows), self.glyphs)
+            title = probe_panels.title(moment, moment.series.role if moment.series else "", columns)
+            panels, strip = probe_panels.panels_and_strip(moment, columns, height, len(rows), self.glyphs)
         table = probe_text.table(rows, cursor, columns, self.glyphs)
-        remarks = probe_text.remarks(rows, cursor, columns, probe_view.REMARK_ROWS, self.glyphs)
+        remarks = probe_text.remarks(rows, cursor, columns, probe_panels.REMARK_ROWS, self.glyphs)
         self.fill(title=[title], table=table, panels=panels, strip=strip, remarks=remarks)
 
     def _no_run(self) -> str:
@@ -285,7 +285,7 @@ class ProbesScreen(BenchScreen):
 
     def small(self) -> Sequence[Line]:
         moment = self._moment()
-        return probe_view.small(moment, self._rows(moment))
+        return probe_panels.small(moment, self._rows(moment))
 
     # -- keys
 

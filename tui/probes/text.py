@@ -11,7 +11,7 @@ from engine.view.envelope import columns_of
 from engine.view.probe_series import Column, Histogram, add_pairs, quantile_us
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, joined, line
-from tui.probes.states import ProbeRow
+from tui.probes.probe_status import ProbeRow
 
 NAMES = {
     "runq_us": "run queue",

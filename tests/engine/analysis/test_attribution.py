@@ -34,7 +34,7 @@ from engine.results.time_parts import Attribution
 from tests.support.benchcall import Bench, connect, nothing_left
 from tests.support.made_run import Change, make_run
 from tests.support.programs import compiler
-from tui.compare.details import why
+from tui.compare.explanation import why
 from tui.compare.table import Row
 from tui.glyphs import SETS
 

@@ -21,7 +21,7 @@ from engine.report.render import to_csv, to_json, to_markdown
 from engine.results.comparison import Comparison
 from engine.view.run_summary import read_cells, read_run
 from tests.support.made_run import ENVIRONMENT, made_role, make_run
-from tui.compare import cells_view, details, table
+from tui.compare import cells_text, explanation, table
 from tui.glyphs import SETS
 from tui.history import text as history
 from workloads.base import Headline
@@ -103,12 +103,12 @@ def test_the_screens_say_times(run: Path, comparison: Comparison) -> None:
     (row,) = table.rows(comparison, ("rate_per_s", "time_s"), "steps", "l.i0")
     assert (row.metric, table.name_of(comparison, row)) == ("time_s", "time")
     assert table.base_cell(comparison, row) == [("250 ms", "base")]
-    said = "".join(text for text, _ in details.verdict(comparison, row, subject, glyphs))
+    said = "".join(text for text, _ in explanation.verdict(comparison, row, subject, glyphs))
     assert "l.i0 time, 17.0: " in said and "1.120" in said and "slower" in said
-    cells = cells_view.cells(comparison, "l.i0", subject)
-    shown = ["".join(text for text, _ in each) for each in cells_view.table(comparison, subject, cells, 0, 100, glyphs)]
+    cells = cells_text.cells(comparison, "l.i0", subject)
+    shown = ["".join(text for text, _ in each) for each in cells_text.table(comparison, subject, cells, 0, 100, glyphs)]
     assert "250 ms" in shown[0] and "280 ms  1.120" in shown[1]
-    assert "time" in "".join(text for text, _ in cells_view.heading(comparison, row, 100))
+    assert "time" in "".join(text for text, _ in cells_text.heading(comparison, row, 100))
     rows = {each.step: history._rate(each) for each in read_cells(read_run(run)) if each.build == "16.3"}
     assert rows["l.i0"].endswith(" ms") and rows["qr100"].isdecimal()
     with JournalReader(run) as reader:

@@ -16,7 +16,7 @@ from engine.plan.request import Request, request_of
 from engine.plan.schedule import interleave, subjects
 from engine.plan.workload_plans import loads
 from tests.support.benchcall import Bench
-from tui.launch.plan import with_workload
+from tui.launch.plan_edits import with_workload
 
 SELECT = "insert+pgbench-select"
 

@@ -20,8 +20,8 @@ from engine.journal.rows import StepRow
 from engine.plan.command_line import command
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
 from tests.support.driving_launch import launched, settled
-from tui.launch import fields, items
-from tui.launch.plan import with_build, with_option, with_workload
+from tui.launch import choices, plan_fields
+from tui.launch.plan_edits import with_build, with_option, with_workload
 from tui.launch.screen import LaunchScreen
 
 WARM_TICKS = 8  # the seconds after which a stall is looked for, and some more
@@ -112,13 +112,17 @@ def test_the_screen_offers_it(toy: Bench, label: str, monkeypatch: pytest.Monkey
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         passed = [screen.plan]
         for _ in screen.offer.workloads:
-            greater = fields.load(passed[-1], screen.offer)[0].greater
+            greater = plan_fields.load(passed[-1], screen.offer)[0].greater
             passed.append(greater() if greater is not None else passed[-1])
         assert "toy" in [plan.workload for plan in passed]
         plan = with_workload(with_build(screen.plan, label, screen.offer.labels), "toy")
         screen.change(with_option(plan, "questions", 70))
-        assert [item.name for item in fields.load(screen.plan, screen.offer)] == ["workload", "questions", "answer"]
-        assert [item.name for item in items.steps(screen.plan, screen.offer)] == ["ask"]
+        assert [item.name for item in plan_fields.load(screen.plan, screen.offer)] == [
+            "workload",
+            "questions",
+            "answer",
+        ]
+        assert [item.name for item in choices.steps(screen.plan, screen.offer)] == ["ask"]
         assert command(screen.plan) == f"bench --pg {label} --workload toy --questions 70"
         await settled(pilot, screen)
         assert screen.estimate is not None and screen.estimate["steps"] == ["ask"]

@@ -1,0 +1,117 @@
+"""Behind a line of Compare: every cell, its stalls and causes, its replay, and what the keys there do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.support.driving import shown_keys
+from tests.support.driving_compare import NEW, compare, on_line, text, until
+from tests.support.made_run import make_run
+from tui.compare.cells_screen import CellsScreen
+from tui.compare.overlay_screen import OverlayScreen
+from tui.compare.screen import CompareScreen
+from tui.screens.base import BenchScreen
+
+
+@pytest.mark.parametrize(
+    ("opened_by", "screen", "words"),
+    [
+        ("enter", CellsScreen, {"replay in Live", "overlay", "further", "back", "help", "quit"}),
+        ("o", OverlayScreen, {"by time / work", "role", "pair", "replay", "back", "help", "quit"}),
+    ],
+)
+def test_every_key_of_the_screens_behind_it_does_something(
+    recording: Path, opened_by: str, screen: type[BenchScreen], words: set[str]
+) -> None:
+    """Each key on a freshly opened screen: the text, the screen in front or the mode is another one after it."""
+    pressed: dict[str, bool] = {}
+
+    async def opened(pilot: Pilot[Any]) -> BenchScreen:
+        while len(pilot.app.screen_stack) > 1:
+            await pilot.press("escape")
+        await pilot.press("3")
+        await on_line(pilot, "l.i1", "rate_per_s")
+        await pilot.press(opened_by)
+        front = pilot.app.screen
+        assert isinstance(front, screen)
+        if isinstance(front, OverlayScreen):
+            await until(pilot, lambda: front._sides is not None)
+        return front
+
+    async def script(pilot: Pilot[Any]) -> None:
+        for key, binding in shown_keys(await opened(pilot)):
+            await opened(pilot)
+            before = text(pilot), pilot.app.screen
+            await pilot.press(key)
+            await pilot.pause()
+            pressed[binding.description] = before != (text(pilot), pilot.app.screen)
+            assert len(text(pilot).splitlines()[-1]) <= 80
+
+    compare(recording, script)
+    assert pressed == dict.fromkeys(words, True)
+
+
+def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await on_line(pilot, "l.i1", "rate_per_s")
+        await pilot.press("enter", "down")
+        assert isinstance(pilot.app.screen, CellsScreen)
+
+    compare(recording, script, held_to="compare-cells-80x24")
+
+    async def further(pilot: Pilot[Any]) -> None:
+        await script(pilot)
+        seen = text(pilot)
+        for _ in range(4):
+            await pilot.press("pagedown")
+            seen += text(pilot)
+        for wanted in ("process 5879 of the insert backend is stopped", "hung: insert backend stopped by a signal",
+                       "do_signal_stop < get_signal", "16.3-prebuilt: PostgreSQL 16.3, prebuilt",
+                       "ok kernel: 6.18.44", "? others' load: at most 50% of the CPUs", "ok work: equal"):  # fmt: skip
+            assert wanted in seen
+        await pilot.press("pageup", "pageup", "pageup", "pageup", "up")
+        assert "14.10-prebuilt repeat 1, cell 001" in text(pilot)
+        await pilot.press("escape")
+        assert isinstance(pilot.app.screen, CompareScreen)
+
+    compare(recording, further)
+
+
+def test_a_missed_sla_and_a_withheld_verdict_are_told_with_their_figures(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    def late(cell: Any, step: str, totals: Any) -> Any:
+        missed = step == "qr100" and cell.subject.build == "17.0" and cell.repeat == 2
+        return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await on_line(pilot, "qr100", "rate_per_s")
+        assert re.search(r"qr100 queries/s, 17.0: \?0\.\d+ \S+ withheld", text(pilot))
+        assert "SLA: 17.0 kept up its insert rate in 2 of 3 cells" in text(pilot)
+        await on_line(pilot, "qr100", "sla")
+        assert "x 70% 2/3 against   ok 3/3" in text(pilot)
+        await pilot.press("enter", "down", "down", "down")
+        assert "x 70%" in text(pilot)
+        assert "x missed SLA: 70.3 of 100 rows/s inserted, 95 required" in text(pilot)
+        assert "withheld: SLA: 17.0 kept up its insert rate in 2 of 3 cells" in text(pilot)
+
+    compare(make_run(tmp_path / "r", change=late), script)
+
+
+def test_a_cell_opens_in_live_as_a_replay(recording: Path) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await on_line(pilot, "l.i1", "rate_per_s")
+        await pilot.press("enter", "down", "enter")
+        await until(pilot, lambda: "REPLAY" in text(pilot))
+        assert pilot.app.current_mode == "live"
+        assert NEW in text(pilot).splitlines()[1]
+        assert "l.i1" in text(pilot).splitlines()[1]
+        await pilot.press("3")
+        assert isinstance(pilot.app.screen, CompareScreen)
+
+    compare(recording, script)

@@ -1,0 +1,66 @@
+"""From a line of Compare: two rates over each other, and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.support.driving_compare import bench, compare, compared, on_line, text, until
+from tui.compare.overlay_screen import OverlayScreen
+
+
+def test_two_rates_lie_over_each_other_by_time_and_by_work(recording: Path) -> None:
+    async def by_time(pilot: Pilot[Any]) -> None:
+        await on_line(pilot, "l.i1", "rate_per_s")
+        await pilot.press("o")
+        screen = pilot.app.screen
+        assert isinstance(screen, OverlayScreen)
+        await until(pilot, lambda: screen._sides is not None)
+
+    async def by_work(pilot: Pilot[Any]) -> None:
+        await by_time(pilot)
+        await pilot.press("o")
+
+    async def others(pilot: Pilot[Any]) -> None:
+        await by_work(pilot)
+        screen = pilot.app.screen
+        assert isinstance(screen, OverlayScreen)
+        await pilot.press("i")
+        assert "delete rows/s" in text(pilot)
+        await pilot.press("right")
+        await until(pilot, lambda: screen._sides is not None)
+        assert "#2" in text(pilot).splitlines()[1]
+        await pilot.press("left", "left")
+        await until(pilot, lambda: screen._sides is not None)
+        assert "#3" in text(pilot).splitlines()[1]
+        await pilot.press("r")
+        await until(pilot, lambda: "REPLAY" in text(pilot))
+
+    compare(recording, by_time, held_to="compare-overlay-time-80x24")
+    compare(recording, by_work, held_to="compare-overlay-work-80x24")
+    compare(recording, by_time, glyphs="ascii", held_to="compare-overlay-ascii-80x24")
+    compare(recording, others)
+
+
+@pytest.mark.parametrize(("key", "form", "begins"), [("e", "html", "<!DOCTYPE html>"), ("H", "md", "**")])
+def test_the_report_is_written_and_its_path_told(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, form: str, begins: str
+) -> None:
+    for name in ("d3.min.js", "plot.umd.min.js"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setenv("PGBED_CHARTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    to = tmp_path / f"{recording.name}-report.{form}"
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await compared(pilot)
+        await pilot.press(key)
+        await until(pilot, lambda: " MB" in text(pilot))
+
+    shown = "".join(compare(recording, script).split())
+    assert str(to) in shown
+    assert to.read_text().startswith(begins)
+    assert bench("compare", str(recording), "--md").splitlines()[-1] in to.read_text() or form == "html"

@@ -1,0 +1,335 @@
+"""A comparison as lines of text, without a terminal: widths, signs, dots, sorting, and what is not lost."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from engine.analysis.compare import compare
+from engine.core.errors import UserError
+from engine.core.record import converted
+from engine.journal.totals import StepTotals
+from engine.observe.stalls import Stall
+from engine.report import tables
+from engine.report.render import to_json
+from engine.report.section import ARROWS, Notes
+from engine.results.comparison import SIGNS, Comparison, Ratio, Spread
+from engine.results.comparison import ComparedSubject as Subject
+from tests.support.made_run import SECOND_NS, make_run
+from tui.compare import cells_text, explanation
+from tui.compare import table as comparison_table
+from tui.compare.dot_plot import DotRow, dots, strips
+from tui.compare.table import (
+    SORTS,
+    USUAL,
+    Row,
+    bounds_text,
+    header,
+    layout,
+    ratio_text,
+    rows,
+    sign,
+    table,
+)
+from tui.glyphs import SETS
+from tui.marks import width
+from workloads.base import Headline
+
+BRAILLE, ASCII = SETS["braille"], SETS["ascii"]
+EVERYTHING = tuple(comparison_table.SHORT)
+
+
+def stalled(cell: Any, step: str, started_ns: int) -> list[Stall]:
+    """One stall of 14 s in l.i1 of 17.0."""
+    if step != "l.i1" or cell.subject.build != "17.0":
+        return []
+    causes = ({"kind": "checkpoint", "text": "checkpoint sync", "score": 0.9},)
+    return [Stall("insert", 1, started_ns, started_ns + 14 * SECOND_NS, "rate", 0.01, 14.0, 0, 280_000, 20e3, causes)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_once() -> None:
+    """Before the first property, which would be blamed for the time that it takes."""
+    record()
+
+
+@cache
+def record() -> dict[str, Any]:
+    """The JSON of a made run of four builds and the base's double."""
+    with TemporaryDirectory() as folder:
+        run = make_run(
+            Path(folder) / "r", builds=("16.3", "17.0", "17beta1-builtin", "18.1"), repeats=4, aa=True,
+            effects={("17.0", "l.i0"): 0.9, ("18.1", "l.x"): 1.2, ("17beta1-builtin", "l.i1"): 0.97}, stalls=stalled,
+        )  # fmt: skip
+        found: dict[str, Any] = json.loads(to_json(compare([run])))
+        return found
+
+
+def read(record: Any) -> Comparison:
+    return converted(record, Comparison, "bench compare --json")
+
+
+def made() -> Comparison:
+    return read(record())
+
+
+def with_subjects(count: int) -> Comparison:
+    """The comparison with the base and so many others."""
+    comparison = made()
+    return replace(comparison, subjects=comparison.subjects[: count + 1])
+
+
+def texts(lines: Any) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def test_the_signs_are_those_of_bench_compare() -> None:
+    for glyphs, spelled in ((BRAILLE, {"▲": "▲", "▼": "▼"}), (ASCII, {"▲": "^", "▼": "v"})):
+        for verdict, name in SIGNS.items():
+            printed = ARROWS.get(name, name)
+            ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict)
+            assert sign(ratio, glyphs) == spelled.get(printed, printed)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "more_pairs", "words"),
+    [
+        ("slower", None, "slower"),
+        ("inconclusive", 1, "inconclusive, +1 pair"),
+        ("inconclusive", 4, "inconclusive, +4 pairs"),
+        ("inconclusive", None, "inconclusive"),
+        ("withheld", None, "withheld"),
+        ("none", None, ""),
+    ],
+)
+def test_verdicts_are_worded_as_bench_compare_words_them(verdict: str, more_pairs: int | None, words: str) -> None:
+    ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more_pairs)  # type: ignore[arg-type]
+    assert ratio.verdict_text == words
+
+
+@settings(deadline=None)
+@given(st.floats(0.001, 900), st.floats(0, 0.9))
+def test_a_ratio_and_its_interval_never_outgrow_their_columns(ratio: float, spread: float) -> None:
+    found = Ratio("s", "n", "m", ratio, ratio * (1 - spread), min(ratio * (1 + spread), 9999), 3, "same")
+    assert len(ratio_text(ratio)) == 5
+    assert len(bounds_text(found)) <= 10
+
+
+@settings(deadline=None)
+@example(80, 4, 3, 0, "ascii")
+@given(st.integers(80, 250), st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.sampled_from(list(SETS)))
+def test_the_table_fits_and_shows_the_chosen_subject(
+    columns: int, others: int, chosen: int, first: int, glyphs: str
+) -> None:
+    comparison = with_subjects(others)
+    chosen = min(chosen, others - 1)
+    at = layout(comparison, columns, chosen, first)
+    assert at.first <= chosen < at.first + at.count
+    shown = rows(comparison, EVERYTHING, "steps", "")
+    lines = [header(comparison, at, chosen, SETS[glyphs])]
+    lines += table(comparison, shown, at, (3, chosen), 0, len(shown), SETS[glyphs])
+    assert max(len(text.rstrip()) for text in texts(lines)) <= columns
+    assert len({len(text) for text in texts(lines)}) == 1  # columns stand below each other
+    assert any(mark == "cursor" for _, mark in lines[4])
+
+
+def test_columns_that_do_not_fit_are_told_in_the_heading() -> None:
+    comparison = with_subjects(4)
+    at = layout(comparison, 80, 0)
+    assert (at.first, at.count) == (0, 3)
+    (text,) = texts([header(comparison, at, 0, BRAILLE)])
+    assert text.rstrip().endswith(">")
+    last = layout(comparison, 80, 3)
+    (text,) = texts([header(comparison, last, 3, BRAILLE)])
+    assert " < " in text
+    assert not text.rstrip().endswith(">")
+
+
+def test_sorting_by_effect_puts_the_widest_first_and_by_verdict_what_got_worse() -> None:
+    comparison = made()
+    by_effect = rows(comparison, ("rate_per_s",), "effect", "")
+    assert [row.step for row in by_effect][:2] == ["l.x", "l.i0"]
+    worst = rows(comparison, USUAL, "verdict", "")
+    assert worst[0] == Row("l.i0", "rate_per_s")
+    assert set(worst[1:3]) == {Row("l.i1", "rate_per_s"), Row("l.i1", "stalls")}
+    assert {len(rows(comparison, USUAL, sort, "")) for sort in SORTS} == {len(worst)}
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["l.i0", "slower", "cpu", "q", "WAL", "sla", "nothing"]), max_size=3))
+def test_what_is_looked_for_narrows_and_never_adds(words: list[str]) -> None:
+    comparison = made()
+    everything = rows(comparison, EVERYTHING, "steps", "")
+    found = rows(comparison, EVERYTHING, "steps", " ".join(words))
+    assert [row for row in everything if row in found] == found
+    assert (not found) or "nothing" not in words
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1, 1e6), max_size=8), st.integers(1, 120))
+def test_every_cell_is_a_dot(values: list[float], columns: int) -> None:
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    drawn = dots(values, low, high, columns, BRAILLE)
+    assert len(drawn) == columns
+    assert sum(1 if letter == "●" else int(letter) for letter in drawn if letter != " ") == len(values)
+    if len(set(values)) > 1 and columns > 1:
+        assert drawn[0] != " "
+        assert drawn[-1] != " "
+
+
+def test_dots_of_all_subjects_stand_on_one_scale() -> None:
+    given_rows = [DotRow("a", (10.0, 20.0)), DotRow("a name that is too long", (30.0,), "CV 15%"), DotRow("none", ())]
+    lines = texts(strips(given_rows, 80, ASCII))
+    assert max(map(len, lines)) <= 80
+    assert lines[0].index("o") < lines[0].rindex("o") < lines[1].index("o", 17)
+    assert lines[1].endswith("CV 15%")
+    assert lines[1].startswith(" a name that is ~ ")
+
+
+def test_two_modes_are_told_beside_the_dots() -> None:
+    comparison = made()
+    spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, 30.0, True, True)
+    comparison = replace(comparison, spreads=(spread,))
+    (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
+    notes = {row.name: row.note for row in explanation.dot_rows(comparison, Row("l.i0", "rate_per_s"), subject, 5)}
+    assert notes["17.0"] == "two modes, 900% apart"
+    assert notes["16.3"] == ""
+
+
+def test_more_subjects_than_lines_keep_the_base_and_the_chosen_one() -> None:
+    comparison = made()
+    for subject in comparison.others:
+        names = [row.name for row in explanation.dot_rows(comparison, Row("l.i0", "rate_per_s"), subject, 3)]
+        assert len(names) == 3
+        assert names[0] == "16.3"
+        assert subject.name in names
+
+
+def subject_of(comparison: Comparison, name: str) -> Subject:
+    return next(subject for subject in comparison.others if subject.name == name)
+
+
+def test_a_stall_and_its_likeliest_cause_come_before_the_figures() -> None:
+    comparison = made()
+    lines = texts(explanation.why(comparison, Row("l.i1", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 4))
+    assert lines[0] == "! 14.0s insert  checkpoint sync"
+    assert len(lines) == 4
+
+
+def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
+    lock = {"name": "wait.lock", "base_us": 0.0, "us": 60.0, "share": 0.82, "low": 0.75, "high": 0.89, "known": True,
+            "event": "Lock:tuple"}  # fmt: skip
+    queue = {"name": "server_runq", "base_us": 1.0, "us": 9.0, "share": 0.12, "low": -0.4, "high": 0.6}
+    found = {"step": "l.i1", "subject": "17.0", "role": "insert", "base_us": 90.0, "us": 163.0, "low": 1.5, "high": 2.0,
+             "pairs": 3, "parts": [lock, queue], "causes": ["wait.lock", "server_runq"], "unexplained": 0.18,
+             }  # fmt: skip
+    comparison = read({**record(), "attributions": [found]})
+    row, subject = Row("l.i1", "rate_per_s"), subject_of(comparison, "17.0")
+    lines = texts(explanation.why(comparison, row, subject, ASCII, 60, 5))
+    assert [line.split() for line in lines[:3]] == [
+        ["82%", "lock", "waits", "(tuple)", "75%", "to", "89%"],
+        ["not", "known", "server", "waiting", "for", "a", "CPU", "(run", "queue)", "-40%", "to", "60%"],
+        ["18%", "unexplained"],
+    ]
+    assert lines[3].startswith("! 14.0s insert")
+
+
+def test_phases_of_statements_are_told_of_both_sides() -> None:
+    raw = record()
+    shares = {"16.3": {"parse": 0.1, "plan": 0.2, "other": 0.7}, "17.0": {"parse": 0.1, "plan": 0.31, "other": 0.59}}
+    cells = [{**cell, "phases": shares.get(cell["subject"])} for cell in raw["cells"]]
+    comparison = read({**raw, "cells": cells})
+    lines = texts(explanation.why(comparison, Row("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 9))
+    assert lines[0] == "parse 10%->10% plan 20%->31%"
+
+
+def test_checks_that_failed_come_first_and_whole() -> None:
+    raw = record()
+    check = {"subject": "17.0", "what": "machine", "ok": False,
+             "text": "pair 2: the CPU's clock changed: 3400 MHz, then 2000 MHz"}  # fmt: skip
+    comparison = read({**raw, "comparability": [check, *raw["comparability"]]})
+    lines = texts(explanation.comparable(comparison, subject_of(comparison, "17.0"), ASCII, 38, 8))
+    assert (
+        " ".join(" ".join(lines[:2]).split()) == "? machine: pair 2: the CPU's clock changed: 3400 MHz, then 2000 MHz"
+    )
+    assert lines[-1].startswith("ok ")
+    assert texts(explanation.comparable(comparison, subject_of(comparison, "17.0"), ASCII, 38, 3))[-1].endswith(
+        "more: enter"
+    )
+
+
+@settings(deadline=None)
+@given(st.integers(80, 200))
+def test_the_detail_of_a_cell_fits_and_holds_stalls_with_causes(columns: int) -> None:
+    comparison = made()
+    subject = subject_of(comparison, "17.0")
+    found = cells_text.cells(comparison, "l.i1", subject)
+    assert [(cell.repeat, cell.subject) for cell in found[:4]] == [(1, "16.3"), (1, "17.0"), (2, "16.3"), (2, "17.0")]
+    lines = [cells_text.heading(comparison, Row("l.i1", "rate_per_s"), columns)]
+    lines += cells_text.table(comparison, subject, found, 1, columns, BRAILLE)
+    about = cells_text.about(comparison, found[1], columns)
+    about += cells_text.judged(comparison, Row("l.i1", "rate_per_s"), subject, columns)
+    assert max(width(line) for line in [*lines, *cells_text.window(about, 0, 99, columns, BRAILLE)]) <= columns
+    said = " ".join(" ".join(texts(about)).split())
+    assert "! 14.0 s insert at 1% of 20k rows/s, 280,000 rows not done" in said
+    assert "1. checkpoint sync (90%)" in said
+    assert "PostgreSQL 17.0, local" in said
+
+
+def test_lines_beyond_the_window_are_counted() -> None:
+    lines = [((str(number), ""),) for number in range(10)]
+    assert texts(cells_text.window(lines, 2, 4, 80, ASCII)) == ["2", "3", "4", " 5 more: pgdn"]
+    assert texts(cells_text.window(lines, 6, 4, 80, ASCII)) == ["6", "7", "8", "9"]
+
+
+def test_json_of_another_making_is_one_clear_line() -> None:
+    raw = record()
+    with pytest.raises(UserError, match="cannot be understood"):
+        read({key: value for key, value in raw.items() if key != "comparability"})
+    with pytest.raises(UserError):
+        read({**raw, "cells": None})
+    newer = {**raw, "ratios": [{**ratio, "of a later minor": 1} for ratio in raw["ratios"]]}
+    assert read(newer).ratios == made().ratios
+
+
+def test_a_double_is_compared_with_its_twin_also_when_the_base_is_another() -> None:
+    comparison = replace(made(), base="17.0")
+    double = next(subject for subject in comparison.subjects if subject.arm == "aa")
+    assert comparison.baseline_of(double.name) == "16.3"
+    assert comparison.others[-1] == double
+
+
+def test_ratios_without_a_value_are_no_numbers() -> None:
+    comparison = made()
+    blank = Ratio("l.i0", "17.0", "rate_per_s", None, None, None, 0, "none", reasons=("both at most 0.01",))
+    comparison = replace(comparison, ratios=(*comparison.ratios, blank))
+    (said,) = texts([explanation.verdict(comparison, Row("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII)])
+    assert said.endswith("both at most 0.01")
+    assert all(math.isfinite(ratio.ratio) for ratio in comparison.ratios if ratio.ratio is not None)
+
+
+def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
+    def asked(_: Any, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, headline=Headline("query", "questions/s")) if step == "qr100" else totals
+
+    found = compare([make_run(tmp_path / "r", change=asked)])
+    assert json.loads(to_json(found))["units"] == {
+        "l.i0": "rows/s", "l.x": "rows/s", "l.i1": "rows/s", "qr100": "questions/s",
+    }  # fmt: skip
+    assert tables.THROUGHPUT.filled(found, Notes()).columns[1] == "rows/s or\nquestions/s"
+    assert tables.EVERY_CELL.filled(found, Notes()).title == "Every cell (rows/s or questions/s)"
+    row = Row("qr100", "rate_per_s")
+    assert comparison_table.name_of(found, row) == "questions/s"
+    heading = "".join(part for part, _ in cells_text.heading(found, row, 80))
+    assert heading.startswith(" rep cell of       questions/s / base")
+    before = "".join(part for part, _ in cells_text.heading(found, Row("l.i0", "rate_per_s"), 80))
+    assert heading.index("/ base") == before.index("/ base")

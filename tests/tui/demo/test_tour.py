@@ -1,0 +1,124 @@
+"""The guided minute: every stop shows what it tells of, and the user's keys end it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from engine.journal.archive import unpack
+from engine.view.events import cause, main_stall, stall_seconds
+from engine.view.player import Player
+from engine.view.step_series import SECOND_NS
+from tui.demo.guide import GuideBox, GuidedBench, Stop
+from tui.demo.tour import minute, stalled
+from tui.glyphs import SETS
+from tui.live.stall_text import detail
+
+Script = Callable[[Pilot[Any], GuidedBench], Awaitable[None]]
+
+
+def staying(run: Path) -> tuple[Stop, ...]:
+    """The minute, each stop until enter is pressed."""
+    return tuple(replace(stop, seconds=600.0) for stop in minute(stalled(run)))
+
+
+def guided(
+    out: Path, script: Script, stops: Sequence[Stop] = (), pace: float = 1.0, size: tuple[int, int] = (80, 24)
+) -> None:
+    run = unpack(files("engine.cli").joinpath("demo.tar.xz").read_bytes(), "the demo", out)
+    app = GuidedBench(out, run, SETS["ascii"], "live")
+    app.context.replayed = stalled(run)[:2]
+    app.guide(stops or staying(run), pace)
+
+    async def act() -> None:
+        async with app.run_test(size=size) as pilot:
+            await script(pilot, app)
+
+    asyncio.run(act())
+
+
+async def until(pilot: Pilot[Any], held: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not held():
+        assert time.monotonic() < limit, pilot.app.screen_text()  # type: ignore[attr-defined]
+        await pilot.pause(0.02)
+
+
+def told(app: GuidedBench) -> str:
+    boxes = list(app.screen.query(GuideBox))
+    return " ".join("".join(text for text, _ in line).strip() for line in boxes[0].lines) if boxes else ""
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+def test_every_stop_shows_what_it_tells_of(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        stops = app._stops
+        assert len(stops) == 10
+        for place, stop in enumerate(stops):
+            await until(pilot, lambda place=place: f"{place + 1} of {len(stops)} " in told(app))  # type: ignore[misc]
+            assert stop.text.split(".")[0] in told(app)
+            await until(pilot, lambda stop=stop: stop.until in app.screen_text())  # type: ignore[misc]
+            assert "internal error" not in app.screen_text()
+            await pilot.press("enter")
+        await until(pilot, lambda: "the guide has ended" in app.screen_text())
+        assert not app.guided and app.current_mode == "history"
+
+    guided(tmp_path, script, size=size)
+
+
+def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        await until(pilot, lambda: "1 of " in told(app))
+        await pilot.press("5")
+        await until(pilot, lambda: app.current_mode == "history" and "the guide has ended" in app.screen_text())
+        assert told(app) == "" and not app.guided
+
+    guided(tmp_path, script)
+
+
+def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> None:
+    stops = (Stop(0.2, "first", until="REPLAY"), Stop(0.2, "second", ("5",), until="HISTORY"))
+
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        await until(pilot, lambda: not app.guided and app.current_mode == "history")
+        await until(pilot, lambda: "the guide has ended" in app.screen_text())
+
+    guided(tmp_path, script, stops, 1.0)
+
+
+def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> None:
+    run = unpack(files("engine.cli").joinpath("demo.tar.xz").read_bytes(), "the demo", tmp_path)
+    cell, step, incidents = stalled(run)
+    with Player(run, cell=cell, step=step) as player:
+        texts = [stop.text for stop in minute((cell, step, incidents))]
+        for incident, text in zip((incidents[0], incidents[-1]), texts[1:3], strict=True):
+            player.seek((main_stall(incident).ended_ns or 0) + SECOND_NS)
+            view = player.look()
+            told = " ".join(
+                "".join(part for part, _ in line)
+                for line in detail(player.reader, view, main_stall(incident), SETS["ascii"], 400)
+            )
+            assert f"{main_stall(incident).role}, {stall_seconds(main_stall(incident), 2**62):.1f} s" in told
+            assert cause(main_stall(incident)) in told and cause(main_stall(incident)) in text
+
+
+def test_enter_waits_for_what_is_told(tmp_path: Path) -> None:
+    stops = (Stop(600, "first", until="REPLAY"), Stop(600, "second", ("5", "4", "3")), Stop(600, "third", ("down",)))
+
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        await until(pilot, lambda: "1 of 3" in told(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.current_mode != "live")
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: "2 of 3" in told(app))
+        assert app.current_mode == "compare", "no key of the second is left out"
+
+    guided(tmp_path, script, stops)

@@ -1,0 +1,127 @@
+"""Launch for people: plans that are ready, the newest builds first, one step alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from engine.core.errors import UserError
+from engine.plan import planfile
+from engine.plan.request import Request, request_of
+from tests.support.driving import place_of
+from tests.support.driving_launch import launched, settled, typed, until
+from tui.launch import choices as launch_choices
+from tui.launch import ready_plans
+from tui.launch.choices import Choices
+from tui.launch.item_panel import Panel
+from tui.launch.plan_edits import version_key
+from tui.launch.screen import LaunchScreen
+from tui.screens.over import LineScreen
+
+OFFER = Choices.of(json.loads((Path(__file__).parents[1] / "recordings" / "answers" / "choices.json").read_text()))
+
+
+def test_versions_are_ordered_as_they_came_out() -> None:
+    versions = ["18.6", "17.11", "17.0", "17rc1", "17beta2", "17beta1", "16.3", "9.6", "devel"]
+    assert sorted(versions, key=version_key, reverse=True) == versions
+
+
+def test_builds_come_newest_first_by_major_with_their_origin_beside() -> None:
+    items = list(launch_choices.builds(Request(), OFFER))
+    assert [item.name for item in items[:4]] == ["18.6", "18.6-builtin", "18.6-prebuilt", "18.6-prebuilt-builtin"]
+    assert [(item.shown or item.name, item.text) for item in items[1:4]] == [
+        ("18.6-builtin", "source"), ("18.6", "prebuilt"), ("18.6-builtin", "prebuilt"),
+    ]  # fmt: skip
+    assert [item.group for item in items if item.group] == ["18", "17", "16", "15", "14", "13", "12"]
+    assert len(items) == len(OFFER.builds)
+    (own, *_) = launch_choices.builds(Request(builds=("mine=/opt/pg",)), OFFER)
+    assert (own.name, own.text, own.group) == ("mine", "own", "own")
+
+
+def test_the_newest_releases_are_from_source_where_that_can_be_had(tmp_path: Path) -> None:
+    assert ready_plans.newest(OFFER, 2) == ("17.11", "18.6")
+    gone = {"path": str(tmp_path / "none.tar"), "name": "none.tar", "hash": ""}
+    rows = tuple({**row, "tarball": gone} if row["label"] == "18.6" else row for row in OFFER.builds)
+    assert ready_plans.newest(Choices(builds=rows), 2) == ("17.11", "18.6-prebuilt")
+
+
+def test_each_ready_plan_is_one_that_can_be_run() -> None:
+    for ready in ready_plans.plans(OFFER):
+        plan = ready.made(Request(builds=("16.3", "17.0"), configs=("cx5",), allow_concurrent=True))
+        assert planfile.request(plan.entries()) == plan == request_of(plan.entries())
+        assert (plan.builds, plan.configs, plan.allow_concurrent) == (("16.3", "17.0"), ("cx5",), True)
+        chosen = [item.name for item in ready_plans.items(plan, OFFER) if item.box == "[x]"]
+        assert chosen == [ready.title]
+
+
+def test_a_patch_is_compared_with_the_newest_release() -> None:
+    question = list(ready_plans.items(Request(), OFFER))[2].question
+    assert question is not None
+    assert question.take("mine=/opt/pg").builds == ("18.6", "mine=/opt/pg")
+    for wrong in ("/opt/pg", "mine=", ""):
+        with pytest.raises(UserError, match="give NAME=/path"):
+            question.take(wrong)
+    with pytest.raises(UserError, match="leave the password out") as error:
+        question.take("mine=postgresql://me:secret@there/db")
+    assert "secret" not in str(error.value)
+    kept = list(ready_plans.items(Request(builds=("16.3",)), OFFER))[2].question
+    assert kept is not None and kept.take("mine=/opt/pg").builds == ("16.3", "mine=/opt/pg")
+
+
+def test_a_ready_plan_is_chosen_by_key_and_by_mouse(tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        ready = screen.query_one("#ready", Panel)
+        await pilot.click(offset=place_of(pilot, "quick look"))
+        await settled(pilot, screen)
+        assert screen.plan.minutes == 10 and len(screen.plan.builds) == 2 and screen.focused is ready
+        assert "[x] quick look: 10 minutes" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await pilot.press("right", "space")
+        assert screen.plan.until_known and screen.plan.minutes == 120
+        await pilot.press("right", "space")
+        await typed(pilot, "nothing")
+        assert isinstance(pilot.app.screen, LineScreen)
+        await pilot.press("escape")
+        steps = screen.query_one("#steps", Panel)
+        steps.focus()
+        steps.move_to(2)
+        await pilot.press("x")
+        assert list(screen.plan.options["steps"]) == [steps.items()[2].name]
+        await pilot.press("x")
+        assert "steps" not in screen.plan.options
+        await until(pilot, lambda: bool(screen.estimate))
+
+    launched(act, tmp_path)
+
+
+def test_times_and_amounts_are_typed_as_people_write_them(tmp_path: Path) -> None:
+    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
+        async def give(panel: str, name: str, text: str) -> None:
+            part = screen.query_one(f"#{panel}", Panel)
+            part.focus()
+            part.move_to([item.name for item in part.items()].index(name))
+            await pilot.press("space")
+            await typed(pilot, text)
+
+        await give("load", "rows", "5")
+        assert "5 is too small: give at least 1,000" in " ".join(pilot.app.screen_text().split())  # type: ignore[attr-defined]
+        await typed(pilot, "400k")
+        await give("load", "query seconds", "1h")
+        await give("design", "minutes", "2h")
+        await give("design", "margin", "3")
+        await give("design", "margin", "1.5%")
+        plan = screen.plan
+        assert (plan.options["rows"], plan.options["query_seconds"], plan.minutes) == (400_000, 3600, 120)
+        assert plan.margin == pytest.approx(0.015)
+
+    launched(act, tmp_path)
+
+
+def test_no_plan_is_changed_by_choosing_one_twice() -> None:
+    """What a ready plan sets is all that differs from a new one."""
+    quick = ready_plans.plans(OFFER)[0].made(Request(repeats=9, options={"rows": 5000}))
+    assert quick == replace(Request(), minutes=10.0)

@@ -1,0 +1,188 @@
+"""Every cell behind one ratio with its figures, and all that is known of one of them. Values to lines."""
+
+from collections.abc import Mapping, Sequence
+
+from engine.core.format import duration, short
+from engine.results.cell_step import SLA, CellStep, StallRecord
+from engine.results.comparison import RATE, TIME, Comparison
+from engine.results.comparison import ComparedSubject as Subject
+from tui.compare.explanation import judged_by
+from tui.compare.table import Row, ratio_text
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, cut, fit, folded, hanging, line
+
+# Figures across: metric, heading, cells. Those that do not fit are left out from the end.
+COLUMNS = (
+    ("server_cpu_us_per_op", "cpu us", 7),
+    ("runq_us_per_op", "runq us", 8),
+    ("ctx_switches_per_op", "switch", 7),
+    ("wal_bytes_per_op", "wal B", 6),
+    ("client_cpu_us_per_op", "client", 7),
+    ("max_s", "max s", 7),
+    ("plan_us_per_op", "plan us", 8),
+    ("read_kb_per_op", "read kB", 8),
+    ("written_kb_per_op", "dirty kB", 9),
+    ("device_written_kb_per_op", "dev kB", 7),
+    ("instructions_per_op", "instr", 7),
+    ("heap_bytes", "heap", 7),
+    ("index_bytes", "indexes", 8),
+)
+NAME_CELLS = 15
+STALL_CELLS, SLA_CELLS = 9, 7
+LEAST_CELLS = 1 + 4 + NAME_CELLS + 10 + 7 + STALL_CELLS + SLA_CELLS  # what is always there
+
+
+def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]:
+    """All cells of both sides by run and repeat, the base's first; those without a mate too."""
+    base = comparison.baseline_of(subject.name)
+    both = [*comparison.of(base, step), *comparison.of(subject.name, step)]
+    return sorted(both, key=lambda cell: (cell.run, cell.repeat, cell.subject != base))
+
+
+def heading(comparison: Comparison, row: Row, columns: int) -> Line:
+    """The names above the cells' figures."""
+    rate = "time" if comparison.judged_by(row.step) == TIME else comparison.units.get(row.step, "ops/s")
+    text = f" {'rep':<4}cell of{rate:>{NAME_CELLS + 10 - len('cell of')}}{'/ base':>7}"
+    text += "".join(f"{title:>{wide}}" for _, title, wide in _columns(columns))
+    return line((f"{text}{'stalls':>{STALL_CELLS}}{'sla':>{SLA_CELLS}}", "dim"))
+
+
+def table(
+    comparison: Comparison, subject: Subject, found: Sequence[CellStep], cursor: int, columns: int, glyphs: Glyphs
+) -> list[Line]:
+    """A line per cell."""
+    base = comparison.baseline_of(subject.name)
+    judged = comparison.judged_by(found[0].step) if found else RATE
+    rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in found if cell.subject == base}
+    lines: list[Line] = []
+    for place, cell in enumerate(found):
+        rate, mate = cell.figure(judged), rates.get((cell.run, cell.repeat))
+        ratio = ratio_text(rate / mate) if rate and mate and cell.subject != base else ""
+        name = cut(cell.subject, NAME_CELLS - 1, glyphs)
+        figures = "".join(f"{short(cell.figure(metric)):>{wide}}" for metric, _, wide in _columns(columns))
+        rate_text = duration(rate) if judged == TIME else "-" if rate is None else f"{rate:,.0f}"
+        text = f"{cell.repeat:<4}{name:<{NAME_CELLS}}{rate_text:>10}{ratio:>7}{figures}"
+        stalls = f"! {cell.stall_s:.1f} s" if cell.stalls else "-"
+        spans: list[Span] = [
+            (">" if place == cursor else " ", "chosen"),
+            (text, "base" if cell.subject == base else ""),
+            (f"{stalls:>{STALL_CELLS}}", "stall" if cell.stalls else "dim"),
+            (f"{_sla_word(cell):>{SLA_CELLS}}", "sla" if _sla_word(cell).startswith("x") else "dim"),
+        ]
+        if place == cursor:
+            spans = [(text, mark if mark in ("stall", "sla") else "cursor") for text, mark in spans]
+        lines.append(tuple(spans))
+    return lines
+
+
+def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
+    """All that is known of one cell's step: SLA, stalls with their causes, roles, where it lies, what was built how."""
+    lines = folded(f"{cell.subject} repeat {cell.repeat}, cell {cell.cell} of {cell.run}", columns, "strong")
+    lines += _sla(cell, columns)
+    for stall in cell.stalls:
+        lines += _stall(stall, columns)
+    if not cell.stalls:
+        lines.append(line((" no stall", "dim")))
+    lines += [_role(name, figures) for name, figures in cell.roles.items()]
+    if cell.saturated:
+        lines.append(line((f" client CPU-bound (≥ 90 % of a core): {', '.join(cell.saturated)}", "warning")))
+    covered = cell.coverage
+    probes = [f"{name} ({covered[name]:.0%} of the step)" if name in covered else name for name in cell.observers]
+    lines += folded(f"probes: {', '.join(probes) or 'none'}", columns, "dim")
+    for note in cell.probe_notes:
+        lines += folded(note, columns, "warning", indent=2)
+    build = next((b for b in comparison.builds if (b.run, b.label) == (cell.run, cell.build)), None)
+    if build is not None:
+        patches = f", patches {', '.join(build.patches)}" if build.patches else ""
+        origin = build.source or build.provenance
+        made = f"{build.label}: PostgreSQL {build.version}, {origin}{patches}"
+        lines += folded(f"{made}; compiler {build.compiler}; flags {build.flags}; {build.digest}", columns, "dim")
+    return lines
+
+
+def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
+    """The answer, why a verdict was withheld, all findings of the step, and every check of the two sides."""
+    found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
+    lines = folded(comparison.answer_for(subject.name), columns, "strong")
+    if found is not None:
+        withheld = found.verdict == "withheld"
+        for reason in found.reasons:
+            lines += folded(f"{'withheld: ' if withheld else ''}{reason}", columns, "sla" if withheld else "dim")
+        for text in found.left_out:
+            lines += folded(text, columns, "warning")
+    drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
+    for finding in comparison.findings:
+        if finding.startswith((f"{row.step}: ", *drifts)):
+            lines += folded(finding, columns, "warning")
+    for check in comparison.checks(subject.name):
+        sign: Span = (" ok ", "better") if check.ok else (" ? ", "warning")
+        lines += hanging(sign, f"{check.what}: {check.text}", columns)
+    return lines
+
+
+def window(lines: Sequence[Line], top: int, height: int, columns: int, glyphs: Glyphs) -> list[Line]:
+    """The lines from `top` on; the last one says how many are below."""
+    shown = [fit(each, columns, glyphs.ellipsis) for each in lines[top : top + height]]
+    below = len(lines) - top - height
+    if below > 0 and shown:
+        shown[-1] = line((f" {below + 1} more: pgdn", "dim"))
+    return shown
+
+
+def _columns(columns: int) -> list[tuple[str, str, int]]:
+    room = columns - LEAST_CELLS
+    kept = []
+    for column in COLUMNS:
+        room -= column[2]
+        if room < 0:
+            break
+        kept.append(column)
+    return kept
+
+
+def _sla_word(cell: CellStep) -> str:
+    if cell.sla is None:
+        return "-"
+    return "ok" if cell.sla.passed else f"x {cell.figure(SLA) or 0.0:.0%}"
+
+
+def _sla(cell: CellStep, columns: int) -> list[Line]:
+    if cell.sla is None:
+        return []
+    sla = cell.sla
+    text = (
+        f"SLA: {sla.achieved_per_s:,.1f} of {sla.target_per_s:,.0f} rows/s inserted, {sla.required_per_s:,.0f} required"
+    )
+    state: Span = ("ok ", "better") if sla.passed else ("x missed ", "sla")
+    whole = "" if sla.reference_passed == sla.passed else "; judged by whole seconds the result differs"
+    return [fit(line(" ", state, text + whole), columns)]
+
+
+def _stall(stall: StallRecord, columns: int) -> list[Line]:
+    """A stall: what and how long, then its causes, the likeliest first."""
+    text = f" {stall.role} at {stall.depth:.0%} of {short(stall.median_per_s)} rows/s"
+    text += f", {stall.missed_rows:,} rows not done" if stall.missed_rows > 0 else ""
+    text += f", in flight {stall.max_in_flight_ns / 1e9:.1f} s" if stall.max_in_flight_ns else ""
+    lines = [fit(line(" ", (f"! {stall.duration_s:.1f} s", "stall"), text), columns)]
+    for place, cause in enumerate(stall.causes, 1):
+        score = f" ({cause.score:.0%})" if cause.score is not None else ""
+        lines += folded(f"{place}. {cause.text or cause.name}{score}", columns, "", indent=4)
+    for place, where in enumerate(stall.where):
+        lines += folded(f"{'hung: ' if place == 0 else ''}{where}", columns, "dim", indent=4)
+    return lines
+
+
+def _role(name: str, figures: Mapping[str, float | None]) -> Line:
+    parts = [f"{short(figures.get('statements'))} statements"]
+    longest_s = figures.get("max_s")
+    longest_us = longest_s * 1e6 if longest_s is not None else None
+    for title, key in (("p50", "service_p50_us"), ("p99", "service_p99_us")):
+        bound = figures.get(key)
+        if bound is not None:  # its bucket's, which may lie above the longest there was
+            at_most = bound if longest_us is None else min(bound, longest_us)
+            parts.append(f"{title} {short(at_most)} us")
+    if longest_us is not None:
+        parts.append(f"max {longest_us / 1000:,.1f} ms")
+    if (cpu_us := figures.get("cpu_us_per_statement")) is not None:
+        parts.append(f"cpu {short(cpu_us)} us each")
+    return line(f" {name:<8} ", ", ".join(parts))

@@ -1,0 +1,291 @@
+"""What stands around the table of a comparison: the dots, why, whether cells are comparable, the verdict in words."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from engine.results.cell_step import SLA, STALLS, CellStep
+from engine.results.comparison import HEADLINES, Comparison, Ratio
+from engine.results.comparison import ComparedSubject as Subject
+from tui.compare.dot_plot import DotRow, strips
+from tui.compare.meanings import meaning
+from tui.compare.table import (
+    MARKS,
+    METRIC_CELLS,
+    Row,
+    bounds_text,
+    counted,
+    figure_text,
+    name_of,
+    ratio_text,
+    sign,
+    title_of,
+    verdict_words,
+)
+from tui.glyphs import Glyphs
+from tui.marks import Line, Span, fit, folded, hanging, line
+
+PER_OP = (
+    "user_s", "system_s", "memory_bytes",
+    "server_cpu_us_per_op", "instructions_per_op",
+    "plan_us_per_op", "delete_plan_us", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op",
+    "written_kb_per_op",
+    "device_written_kb_per_op", "ctx_switches_per_op", "client_cpu_us_per_op",
+)  # fmt: skip
+STRENGTH = {"worse": 0, "better": 0, "?": 1, "~": 2, " ": 2, "=": 3}  # by sign
+LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "inconclusive"),
+          ("?", "verdict withheld"))  # fmt: skip
+
+
+def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
+    """What is compared, and how: what matters most first, for where it is cut."""
+    pairs = comparison.pairs
+    turns = "ABBA" if comparison.design == "cells" else f"in {comparison.design}"
+    by_pairs = f"{pairs} pairs {turns}  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
+    margin = f"margin {comparison.margin:.0%}" if comparison.margin >= 0.01 else f"margin {comparison.margin:.1%}"
+    spans: list[Span] = [(" COMPARE ", "title"), ("  comparing..." if busy else "", "chosen")]
+    spans.append((f" base {comparison.base}  {by_pairs}  {margin}", ""))
+    if sort != "steps":
+        spans.append((f"  by {sort}", "chosen"))
+    if wanted:
+        spans.append((f"  /{wanted}", "chosen"))
+    workload = comparison.workload
+    clients = f" {workload.clients} clients" if workload.clients != 1 else ""
+    kernels = ", ".join(comparison.kernels)
+    spans.append((f"  {workload.text}{clients}", "dim"))
+    spans.append((f"  linux {kernels}" if kernels and kernels != "host" else "", "dim"))
+    return tuple(spans)
+
+
+def answer(comparison: Comparison, subject: Subject, columns: int, most: int, glyphs: Glyphs) -> list[Line]:
+    """What was asked of the chosen subject, answered, in at most so many lines; `enter` shows it whole."""
+    found = folded(comparison.answer_for(subject.name), columns, "strong")
+    if len(found) > most:
+        found[most - 1] = fit((*found[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # it goes on
+    return found[:most]
+
+
+def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: int) -> list[DotRow]:
+    """Every cell's value in a line of the table: the base's first, and as many others as fit, the chosen among them."""
+    others = [subject.name for subject in comparison.others]
+    place = others.index(chosen.name) if chosen is not None else 0
+    room = max(1, height - 1)
+    first = max(0, min(place - room + 1, len(others) - room))
+    names = [comparison.base, *others[first : first + room]]
+    return [
+        DotRow(
+            name,
+            tuple(comparison.values(name, row.step, row.metric)),
+            _modes(comparison, row, name),
+            "base" if name == comparison.base else "rate",
+            chosen is not None and name == chosen.name,
+            row.metric,
+        )
+        for name in names
+    ]
+
+
+def further_dots(
+    comparison: Comparison, rows: Sequence[Row], row: Row, chosen: Subject, each: int, room: int, columns: int,
+    glyphs: Glyphs,
+) -> list[Line]:  # fmt: skip
+    """Every cell's value in other lines of the table, those of the same step first, as far as there is room."""
+    made: list[Line] = []
+    for other in sorted(rows, key=lambda other: other.step != row.step):
+        if (
+            other == row
+            or other.metric in (STALLS, SLA)
+            or not comparison.values(chosen.name, other.step, other.metric)
+        ):
+            continue
+        drawn = strips(dot_rows(comparison, other, chosen, each), columns, glyphs)
+        if len(made) + 1 + len(drawn) > room:
+            break
+        made += [line((f" {other.step} {title_of(comparison, other)}", "dim")), *drawn]
+    return made
+
+
+def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
+    """What may be behind a step's ratio: the two causes that make most of the difference in time per operation, stalls,
+    phases, and the figures per operation, those that differ first."""
+    base = comparison.baseline_of(subject.name)
+    lines = [
+        *_cause_lines(comparison, row.step, subject.name),
+        *_stall_lines(comparison, row.step, base, subject.name, columns),
+    ]
+    phases = _phases(comparison, row.step, base, subject.name, glyphs)
+    if phases:
+        lines.append(line((phases, "")))
+    found = [ratio for name in PER_OP if (ratio := comparison.ratio(subject.name, row.step, name)) is not None]
+    for ratio in sorted((r for r in found if r.ratio), key=_importance):
+        values = [
+            figure_text(ratio.metric, comparison.median(name, row.step, ratio.metric)) for name in (base, subject.name)
+        ]
+        name = name_of(comparison, Row(row.step, ratio.metric))
+        text = f"{name:<{METRIC_CELLS}}{values[0]:>6} {glyphs.arrow} {values[1]:<6}"
+        found_text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio or 0)}"
+        lines.append(line(text, (found_text, MARKS.get(ratio.sign, ""))))
+    if not lines:
+        lines = [line(("nothing was counted per operation", "dim"))]
+    return [fit(each, columns, glyphs.ellipsis) for each in lines[:height]]
+
+
+def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
+    """The checks of whether the cells are comparable: those that failed come first, in whole sentences."""
+    checks = comparison.checks(subject.name)
+    lines: list[Line] = []
+    for check in checks:
+        if not check.ok:
+            lines += hanging(("? ", "warning"), f"{check.what}: {check.text}", columns + 1)
+    measured = [check for check in checks if check.ok and any(letter.isdigit() for letter in check.text)]
+    lines += [line(("ok ", "better"), f"{check.what} {check.text}") for check in measured]
+    same = ", ".join(check.what for check in checks if check.ok and check not in measured)
+    if same:
+        lines += hanging(("ok ", "better"), same, columns + 1)
+    if len(lines) > height:
+        lines = [*lines[: height - 1], line((f"{len(lines) - height + 1} more: enter", "dim"))]
+    return [fit(each, columns, glyphs.ellipsis) for each in lines]
+
+
+def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
+    """The chosen ratio as a sentence."""
+    base = comparison.baseline_of(subject.name)
+    head = f" {row.step} {name_of(comparison, row)}, {subject.name}: "
+    if row.metric in (STALLS, SLA):
+        return line(head, counted(comparison, row, subject.name, 40), " against ", counted(comparison, row, base, 40))
+    found = comparison.ratio(subject.name, row.step, row.metric)
+    if found is None:
+        return line(head, ("not measured on both sides", "dim"))
+    if found.ratio is None:
+        return line(head, ("; ".join(found.remarks) or "no ratio", "dim"))
+    spans = line(head, (f"{sign(found, glyphs)}{ratio_text(found.ratio)}", MARKS.get(found.sign, "")))
+    interval = f" {bounds_text(found, whole=True)}" if found.low is not None else ""
+    words = ", ".join(filter(None, (found.missing, verdict_words(found))))
+    floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not subject.arm else ""
+    pairs = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
+    return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(found.sign, "")),
+            (f"{floor}{pairs}", "dim"))  # fmt: skip
+
+
+def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
+    """Why a verdict was withheld, or what else must be known of this line; the legend where there is nothing."""
+    found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
+    if found is not None and found.remarks and found.ratio is not None:
+        return line((f" {'; '.join(found.remarks)}", "sla" if found.verdict == "withheld" else "dim"))
+    if 0 < comparison.pairs < 3:
+        given = (
+            "one pair: ratios only, no verdict can be given" if comparison.pairs == 1 else "two pairs: no verdict yet"
+        )
+        return line((f" {given}; --repeats 4 or more", "warning"))
+    own = [f for f in comparison.findings if f.startswith(f"{row.step}: ")]
+    named = [f for f in own if f" {subject.name} " in f] or own
+    if named and row.metric in HEADLINES:
+        return line((f" {named[0]}", "warning"))
+    return legend(glyphs) if row.metric in HEADLINES else explained(comparison, row)
+
+
+def explained(comparison: Comparison, row: Row) -> Line:
+    """What the line's figure is."""
+    return line((f" {name_of(comparison, row)}: {text}" if (text := meaning(comparison, row)) else "", "dim"))
+
+
+def judged_by(comparison: Comparison, row: Row) -> str:
+    """The metric whose verdict a line is about: what is counted bears on what the step is judged by."""
+    return comparison.judged_by(row.step) if row.metric in (STALLS, SLA) else row.metric
+
+
+def legend(glyphs: Glyphs) -> Line:
+    """What the signs mean."""
+    signs = {"better": glyphs.better, "worse": glyphs.worse}
+    return line((" " + "  ".join(f"{signs.get(name, name)} {words}" for name, words in LEGEND), "dim"))
+
+
+def nothing(comparison: Comparison) -> list[Line]:
+    """What is shown where no cell can be compared."""
+    if not comparison.others:
+        return [line(" there is nothing to compare with the base")]
+    lines = [line(" no cell has finished yet: nothing to compare")] if not comparison.cells else []
+    lines += [line((f" {cell.text}", "dim")) for cell in comparison.left_out]
+    return lines or [line(" no line matches the filter; an empty filter (/) shows all")]
+
+
+def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
+    """A line that begins a part of the screen."""
+    text = f" {text} "[: max(0, columns - 4)]
+    right = f" {right} " if right else ""
+    rest = columns - 1 - len(text) - len(right) - 1
+    if rest < 1:
+        right, rest = "", columns - 2 - len(text)
+    return line(
+        (glyphs.rule, "dim"), (text, "strong"), (glyphs.rule * rest, "dim"), (right, "dim"), (glyphs.rule, "dim")
+    )
+
+
+def rules(row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> Line:
+    """What begins the two parts side by side at the foot."""
+    wide = columns // 2
+    why = rule(f"why {row.step}: base {glyphs.arrow} {subject.name}", wide - 1, glyphs)
+    return (*why, (" ", ""), *rule("Comparable?", columns - wide, glyphs))
+
+
+def roles(cells: Iterable[CellStep]) -> tuple[str, ...]:
+    """The roles of cells, those that did most first."""
+    done: Counter[str] = Counter()
+    for cell in cells:
+        done.update({role: int(figures.get("statements") or 0) for role, figures in cell.roles.items()})
+    return tuple(role for role, _ in done.most_common())
+
+
+def _importance(ratio: Ratio) -> tuple[int, float]:
+    return STRENGTH[ratio.sign], -abs(math.log(ratio.ratio or 1.0))
+
+
+def _modes(comparison: Comparison, row: Row, name: str) -> str:
+    spread = comparison.spread(name, row.step, row.metric)
+    if spread is None:
+        return ""
+    if spread.bimodal:
+        return f"two modes, {spread.gap:.0%} apart"
+    return f"varies by {spread.cv:.0%}" if spread.wide else ""
+
+
+def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
+    """The causes with their shares of the difference, what is left, and what may lie in that."""
+    found = comparison.attribution(subject, step)
+    if found is None or not (*found.causes, *found.further, *found.not_known):
+        return []
+    lines = [
+        line((f"{part.share_text:>5} ", "strong"), part.title, (f"  {part.bounds_text}", "dim")) for part in found.named
+    ]
+    if found.further:
+        lines.append(line((f"{found.further_share:>5.0%} {found.further_text}", "")))
+    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in found.of(found.not_known))
+    unclear = f", perhaps {perhaps}" if perhaps else ""
+    return [*lines, line((f"{found.unexplained_text:>5} unexplained{unclear}", "dim"))]
+
+
+def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:
+    """The longest stall of each side that has any, with its likeliest cause."""
+    lines = []
+    for name in (subject, base):
+        stalls = [stall for cell in comparison.of(name, step) for stall in cell.stalls]
+        if stalls:
+            longest = max(stalls, key=lambda stall: stall.duration_s)
+            head = f"! {longest.duration_s:.1f}s {longest.role} "
+            who = "base: " if name == base else ""
+            lines.append(fit(line((head, "stall"), f" {who}{longest.cause or 'no cause found'}"), columns))
+    return lines
+
+
+def _phases(comparison: Comparison, step: str, base: str, subject: str, glyphs: Glyphs) -> str:
+    """How the time of statements splits on both sides: `plan 20%→31%`."""
+
+    def shares(name: str) -> dict[str, float]:
+        found = [cell.phases for cell in comparison.of(name, step) if cell.phases]
+        return {phase: sum(f.get(phase, 0.0) for f in found) / len(found) for phase in found[0]} if found else {}
+
+    ours, theirs = shares(base), shares(subject)
+    if not ours or not theirs:
+        return ""
+    both = {phase: (ours[phase], theirs.get(phase, 0.0)) for phase in ours if phase != "other"}
+    return " ".join(f"{phase} {one:.0%}{glyphs.arrow}{two:.0%}" for phase, (one, two) in both.items())

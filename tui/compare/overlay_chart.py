@@ -1,0 +1,58 @@
+"""Two rates drawn over each other, which differ in shape as well as in colour: the base is a dashed band."""
+
+from engine.core.format import three
+from engine.view.envelope import Span, envelope
+from tui.compare.rate_track import Track
+from tui.glyphs import Glyphs
+from tui.marks import Line, joined, line
+from tui.widgets.chart import nice
+from tui.widgets.raster import columns_per_cell, level, raster
+from tui.widgets.ribbon import ribbon as strip
+
+
+def columns(track: Track, end: float, count: int) -> list[Span | None]:
+    """The least and the greatest of each column of an axis from 0 to `end`; None where there is no data."""
+    least = end * 1e-9
+    points = zip(track.until, track.length, track.value, strict=True)
+    # What moved nothing has no length by work: it would lie on an edge of the axis, and not be on it.
+    drawn = ((min(max(until, least), end), max(length, least), value) for until, length, value in points)
+    return envelope(drawn, 0.0, end, count)
+
+
+def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) -> tuple[list[Line], float]:
+    """The rows of the chart, the highest first, and the value at its upper edge."""
+    end = max(base.end, other.end)
+    top = nice(max(base.greatest, other.greatest))
+    if end <= 0 or cells <= 0 or rows <= 0:
+        return [], top
+    drawn = raster(columns(other, end, cells * columns_per_cell(glyphs)), top, rows, glyphs)
+    bands = [None if span is None else (level(span[0], top, rows), level(span[1], top, rows))
+             for span in columns(base, end, cells)]  # fmt: skip
+    made: list[Line] = []
+    for y, text in enumerate(drawn):
+        height = rows - 1 - y
+        row: list[tuple[str, str]] = []
+        for x, character in enumerate(text.ljust(cells)[:cells]):
+            band = bands[x]
+            within = band is not None and band[0] <= height <= band[1]
+            if within and (character == " " or glyphs.name != "braille"):  # bars would hide what lies behind them
+                row.append((glyphs.dash, "base"))
+            elif character == " ":
+                row.append((" ", ""))
+            else:
+                row.append((character, "strong" if within else "rate"))
+        made.append(joined(row))
+    return made, top
+
+
+def ribbon(track: Track, end: float, cells: int, label: str, mark: str) -> Line:
+    """The stalls of a rate over the same axis: `!` where there was one, dots where it ran, blank after its end."""
+    stalls = [(from_, min(until, end)) for from_, until in track.stalls]
+    return ((f"{label} ", mark), *strip(cells, (0.0, end), track.end, stalls))
+
+
+def scale(end: float, by_work: bool, cells: int, words: tuple[str, str]) -> Line:
+    """What the axis measures, from its begin to its end."""
+    left = "0"
+    right = f"{end:,.0f} {words[1]}" if by_work else f"{three(end)} {words[0]}"
+    return line((f"{left}{right:>{max(1, cells - len(left))}}", "dim"))

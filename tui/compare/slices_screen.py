@@ -1,0 +1,118 @@
+"""The slices of a step: the ratio of each block over time, and what others did on the machine meanwhile."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.binding import Binding
+
+from engine.core.errors import UserError
+from engine.core.record import converted, visible_record
+from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
+from engine.results.sliced_step import SlicedPair, SlicedStep
+from tui import bench
+from tui.compare import slices_chart
+from tui.compare.explanation import rule
+from tui.keys import key
+from tui.marks import Line, folded, line
+from tui.screens.base import BenchScreen
+from tui.widgets.lines import Lines
+
+OTHERS_ROWS = {"-short": 4, "-tall": 8}
+
+
+class SlicesScreen(BenchScreen):
+    """The blocks of one pair of cells at a time; `asked` are the runs and options of the comparison."""
+
+    TITLE_WORD: ClassVar[str] = "SLICES"
+    DEFAULT_CSS = "SlicesScreen #ratios { height: 1fr; }"
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("left", "pair(-1)", "pair before", "slices.pair_before", show=False),
+        key("right", "pair(1)", "pair", "slices.pair_next", shown="left/right"),
+        key("r", "replay", "replay", "slices.replay"),
+        key("escape", "app.leave", "back", "slices.back"),
+    ]
+
+    def __init__(self, comparison: Comparison, asked: Sequence[str], step: str, subject: Subject) -> None:
+        super().__init__()
+        self._comparison = comparison
+        self._asked = tuple(asked)
+        self._step = step
+        self._subject = subject
+        self._found: SlicedStep | None = None
+        self._place = 0
+        self._problem = ""
+
+    def parts(self) -> Sequence[Lines]:
+        return [
+            Lines(id="title"),
+            Lines(id="summary"),
+            Lines(id="ratios", resized=self.draw),
+            Lines(id="of"),
+            Lines(id="others"),
+            Lines(id="below"),
+        ]
+
+    def on_mount(self) -> None:
+        self.run_worker(self._ask(), group="slices", exclusive=True, exit_on_error=False)
+
+    def small(self) -> Sequence[Line]:
+        pair = self.pair
+        if pair is None or self._found is None:
+            return [line((self.TITLE_WORD, "strong")), line(self._problem or "reading...")]
+        head = line((self.TITLE_WORD, "strong"), f" {self._step} {pair.subject} / {pair.base} #{pair.repeat}")
+        return [head, *slices_chart.summary(pair, self._found.check(pair.subject), self.size.width)]
+
+    @property
+    def pair(self) -> SlicedPair | None:
+        """The pair that is shown."""
+        pairs = self._found.of(self._subject.name) if self._found is not None else ()
+        return pairs[self._place] if self._place < len(pairs) else None
+
+    def action_pair(self, by: int) -> None:
+        pairs = self._found.of(self._subject.name) if self._found is not None else ()
+        if len(pairs) < 2:
+            self.bench.say("there is one pair of cells" if pairs else "there is no pair of cells")
+            return
+        self._place = (self._place + by) % len(pairs)
+        self.draw()
+
+    def action_replay(self) -> None:
+        pair = self.pair
+        if pair is None:
+            self.bench.say("there is no cell to replay", "warning")
+        else:
+            self.bench.replay(Path(self._comparison.folders[pair.run]), pair.other_cell, self._step)
+
+    def draw(self) -> None:
+        pair, columns, glyphs = self.pair, self.size.width, self.glyphs
+        head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" {self._step}", "strong"))
+        if pair is None or self._found is None:
+            waits = "reading..." if self._found is None else "no pair of cells has slices of this step"
+            message = folded(self._problem or waits, columns, "warning" if self._problem else "dim")
+            self.fill(title=[head], summary=[], ratios=message, of=[], others=[], below=[])
+            self.refresh_small()
+            return
+        pairs = self._found.of(self._subject.name)
+        which = f" pair {self._place + 1} of {len(pairs)}" if len(pairs) > 1 else ""
+        cells = columns - slices_chart.LABEL_CELLS
+        rows = self.query_one("#ratios").size.height
+        low = OTHERS_ROWS["-tall" if self.has_class("-tall") else "-short"]
+        self.fill(
+            title=[(*head, (f"  {pair.subject} / {pair.base}{which}", ""), (f"  {self._found.design}", "dim"))],
+            summary=slices_chart.summary(pair, self._found.check(pair.subject), columns),
+            ratios=slices_chart.ratios(pair, cells, rows, glyphs),
+            of=[rule(slices_chart.heading(pair), columns, glyphs)],
+            others=slices_chart.others(pair, cells, low, glyphs),
+            below=[slices_chart.axis(pair, cells), slices_chart.legend(glyphs)],
+        )
+        self.refresh_small()
+
+    async def _ask(self) -> None:
+        try:
+            answer = await bench.ask_json("compare", *self._asked, "--slices", self._step)
+            self._found = converted(visible_record(answer), SlicedStep, "bench compare --slices --json")
+        except UserError as error:
+            self._problem = str(error)
+        self.draw()

@@ -1,0 +1,86 @@
+"""A part of the Launch screen that the focus can be on: items in a grid, one of them at the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding
+
+from tui.keys import key
+from tui.launch.choices import Item
+from tui.launch.text import Grid, Look, grid, place_of
+from tui.widgets.lines import Lines
+
+
+class Panel(Lines, can_focus=True):
+    """`draw` is called when it has to be drawn anew: its focus, its cursor or its size has changed."""
+
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("up,k", "move(-1)", "up", "launch.up", show=False),
+        key("down,j", "move(1)", "down", "launch.down", show=False),
+        key("pageup", "page(-1)", "page up", "launch.page_up", show=False),
+        key("pagedown", "page(1)", "page down", "launch.page_down", show=False),
+        key("home", "page(-1000)", "first", "launch.first", show=False),
+        key("end", "page(1000)", "last", "launch.last", show=False),
+    ]
+
+    def __init__(
+        self, look: Look, items: Callable[[], Sequence[Item]], draw: Callable[[Panel], object], *, id: str
+    ) -> None:
+        super().__init__(id=id, resized=self._draw_anew)
+        self.look, self.items, self.draw = look, items, draw
+        self.cursor = 0
+        self.top = 0  # the row that was seen first when it was drawn last
+
+    def _draw_anew(self) -> None:
+        self.top = 0  # in another room the rows around the cursor are seen
+        self.draw(self)
+
+    @property
+    def item(self) -> Item | None:
+        """The one at the cursor."""
+        items = self.items()
+        return items[min(self.cursor, len(items) - 1)] if items else None
+
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
+        self.draw(self)
+
+    def move_to(self, place: int) -> None:
+        """Puts the cursor on an item, or on the nearest there is."""
+        self.cursor = max(0, min(place, len(self.items()) - 1))
+        self.draw(self)
+
+    def action_move(self, rows: int) -> None:
+        place = self.cursor + rows * self.grid[0]
+        if 0 <= place < len(self.items()):
+            self.move_to(place)
+
+    def action_page(self, pages: int) -> None:
+        rows = max(1, self.size.height - 2)  # its title, and a row that stays in sight
+        self.move_to(self.cursor + pages * rows * self.grid[0])
+
+    @property
+    def grid(self) -> Grid:
+        """Its columns and the rows that are seen, which stay where they are as long as the cursor is among them."""
+        return grid(self.look, len(self.items()), self.cursor, *self.size, self.top)
+
+    async def on_click(self, event: events.Click) -> None:
+        place = place_of(self.look, self.items(), self.grid, self.size.width, event.x, event.y)
+        if place is not None:
+            self.move_to(place)
+            await self.run_action("screen.choose")
+
+    def on_mouse_scroll_down(self) -> None:
+        self._turn(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        if self.look.inline:
+            self.move_to(self.cursor + by)
+        else:
+            self.action_move(by)

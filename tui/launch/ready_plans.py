@@ -1,0 +1,128 @@
+"""Plans that are ready to start: what most people want to know, each with its time. Choosing one keeps the builds."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from engine.core.errors import UserError
+from engine.journal.manifest import read_manifest
+from engine.journal.runs import runs_in
+from engine.plan.request import Request, refuse_password, request_of
+from tui.launch.choices import Choices, Item, Question, Row
+from tui.launch.plan_edits import version_key, with_build
+
+RECENT = 5  # runs
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A plan by its name, with its time where that is all there is to say of its size: a preset with a title.
+
+    `entries` are those of a plan file that differ from the defaults.
+    """
+
+    name: str
+    time: str
+    words: str
+    entries: Mapping[str, Any]
+    patch: bool = False  # one build is the user's own, of which the path is asked
+
+    @property
+    def title(self) -> str:
+        """`quick look: 10 minutes`."""
+        return f"{self.name}: {self.time}" if self.time else self.name
+
+    def made(self, plan: Request) -> Request:
+        """This plan for the builds, configs and kernels of another one."""
+        kept = ("builds", "base", "configs", "kernels", "overrides", "allow_concurrent")
+        return replace(request_of(self.entries), **{name: getattr(plan, name) for name in kept})
+
+
+def plans(offer: Choices) -> tuple[Ready, ...]:
+    """The presets that have a title, in their order."""
+    rows = sorted((row for row in offer.presets if row.get("title")), key=lambda row: int(row["place"]))
+    return tuple(
+        Ready(str(row["title"]), str(row["time"]), str(row["question"]), {**row["fields"], **row["options"]},
+              bool(row["own_build"]))
+        for row in rows
+    )  # fmt: skip
+
+
+def recent(out: Path) -> tuple[Row, ...]:
+    """Builds of the newest runs, which are known before `bench` has said which there are."""
+    found: dict[str, Row] = {}
+    for run in runs_in(out)[:RECENT]:
+        with suppress(UserError):
+            found |= {
+                build.label: {"label": build.label, "version": build.version, "provenance": build.provenance}
+                for build in read_manifest(run).builds
+                if not build.attached
+            }
+    return tuple(found.values())
+
+
+def newest(offer: Choices, majors: int) -> tuple[str, ...]:
+    """The newest release of each of the newest majors, the oldest first; from source where that can be had."""
+    found: dict[int, tuple[tuple[int, int, int], bool, str]] = {}
+    for row in offer.builds:
+        key = version_key(str(row["version"]))
+        if key[1] < 2 or row.get("initdb_args") or row.get("patches") or not _here(row):
+            continue
+        one = (key, row["provenance"] == "source", str(row["label"]))
+        found[key[0]] = max(found.get(key[0], one), one)
+    return tuple(found[major][2] for major in sorted(found)[-majors:])
+
+
+def _here(row: Row) -> bool:
+    """Whether a build needs no archive that could not be fetched."""
+    archive = row.get("tarball")
+    return not archive or Path(str(archive.get("path", ""))).exists()
+
+
+def items(plan: Request, offer: Choices) -> Iterator[Item]:
+    """The ready plans; the one that the plan is now is chosen."""
+    for ready in plans(offer):
+        chosen = bool(plan.builds) and ready.made(plan) == plan
+        yield Item(
+            ready.title,
+            "[x]" if chosen else "[ ]",
+            detail=f"{ready.name}: {ready.words}",
+            mark="chosen" if chosen else "",
+            toggle=None if ready.patch else _toggle(ready, plan, offer),
+            question=_question(ready, plan, offer) if ready.patch else None,
+        )
+
+
+def _toggle(ready: Ready, plan: Request, offer: Choices) -> Any:
+    return lambda: replace(ready.made(plan), builds=plan.builds or newest(offer, 2))
+
+
+def _question(ready: Ready, plan: Request, offer: Choices) -> Question:
+    known = next((build for build in plan.builds if "=" in build), "")
+
+    def take(typed: str) -> Request:
+        build = own(typed)
+        base = tuple(name for name in plan.builds if "=" not in name)[:1] or newest(offer, 1)
+        return with_build(replace(ready.made(plan), builds=base, base=None), build, offer.labels)
+
+    return Question("what has the patch: NAME=/path of an install or of a source tree", known, take, check=named)
+
+
+def named(typed: str) -> str:
+    """Raises UserError for what is no build of the user's own."""
+    name, _, place = typed.partition("=")
+    if not name or not place:
+        raise UserError(
+            f"'{typed}': give NAME=/path of an install or a source tree, NAME=git:/path@REVISION, or NAME=postgresql://…"
+        )
+    return typed
+
+
+def own(typed: str) -> str:
+    """A build of the user's own as it is typed. Raises UserError for what is none, or has a password in it."""
+    refuse_password(named(typed))
+    return typed

@@ -1,0 +1,249 @@
+"""The Launch screen as lines: panels of items, the head with what the plan comes to, the dry run's pages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from engine.core.format import size, span
+from engine.core.model import workload_title
+from engine.plan.command_line import command
+from engine.plan.request import Request, name_of
+from tui.glyphs import Glyphs
+from tui.launch.choices import Choices, Item, unfinished
+from tui.launch.plan_edits import repeats_of
+from tui.marks import Line, fit, line, width
+
+Grid = tuple[int, range]  # in how many columns items are laid out, and which rows of them are seen
+
+ASIDE_CELLS = 36  # a panel as wide as this has room for a few words after each name
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a panel's items are laid out: in `columns` of a grid, as fields (name, then value), or `inline`: beside the
+    title, in one row. Names of `name_cells` put what comes after them into a column; `groups` stand before them, and
+    words aside begin at `aside_at`. A panel of `wide_at` cells has `wide_columns`.
+    """
+
+    title: str
+    hint: str = ""
+    columns: int = 1
+    wide_columns: int = 1
+    wide_at: int = 100
+    aside_at: int = 28
+    fields: bool = False
+    inline: bool = False
+    name_cells: int = 0
+    groups: bool = False
+
+
+def panel(
+    look: Look,
+    items: Sequence[Item],
+    cursor: int,
+    grid: Grid,
+    cells: int,
+    glyphs: Glyphs,
+    *,
+    focused: bool,
+    note: str = "",
+    instead: str = "",
+) -> list[Line]:
+    """A panel: its title with a rule, then the items that its grid shows, row by row; without any `instead`."""
+    waits = [line((f" {instead}", "dim"))] if instead and not items else []
+    if look.inline:
+        found = _inline(look, items, cursor, focused=focused)
+        return [fit((*found, *(waits[0] if waits else ())), cells, glyphs.ellipsis)]
+    columns, seen = grid
+    deep = -(-len(items) // columns)
+    place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
+    lines = [_title(look, cells - 1, glyphs, focused, note, place)]
+    each = (cells - 1) // columns
+    for row in seen:
+        spans: list[tuple[str, str]] = []
+        for number in range(row * columns, min(len(items), (row + 1) * columns)):
+            item = _item(items[number], focused and number == cursor, look, each, glyphs)
+            spans += [*item, (" " * max(0, each - width(item)), "")]
+        lines.append(tuple(spans))
+    return lines + waits
+
+
+def grid(look: Look, count: int, cursor: int, cells: int, rows: int, top: int = 0) -> Grid:
+    """How a panel of that size lays so many items out: from its `top` row on, unless the cursor's is not seen then."""
+    if look.inline:
+        return max(1, count), range(1)
+    columns = max(1, min(look.wide_columns if cells >= look.wide_at else look.columns, count))
+    deep, room = -(-count // columns), max(1, rows - 1)
+    at = cursor // columns
+    if not top <= at < top + room:
+        top = at - room // 2  # with what comes before and after it
+    top = max(0, min(top, deep - room))
+    return columns, range(top, min(deep, top + room))
+
+
+def _inline(look: Look, items: Sequence[Item], cursor: int, *, focused: bool) -> Line:
+    spans: list[tuple[str, str]] = [(f"{'>' if focused else ' '}{look.title} ", "chosen" if focused else "strong")]
+    for number, item in enumerate(items):
+        at = focused and number == cursor
+        name = "cursor" if at else "chosen" if item.mark == "chosen" else ""
+        spans += [(" ", ""), (item.box, item.mark), (f" {item.name}", name)]
+    return tuple(spans)
+
+
+def place_of(look: Look, items: Sequence[Item], grid: Grid, cells: int, x: int, y: int) -> int | None:
+    """The item that is drawn in a cell of its panel; None where there is none."""
+    if look.inline:
+        ends = (width(_inline(look, items[: number + 1], 0, focused=True)) for number in range(len(items)))
+        begins = width(_inline(look, (), 0, focused=True))
+        return next((number for number, end in enumerate(ends) if begins <= x < end), None) if y == 0 else None
+    columns, seen = grid
+    row = seen.start + y - 1  # below the title
+    place = row * columns + min(x * columns // max(1, cells - 1), columns - 1)
+    return place if row in seen and place < len(items) else None
+
+
+def head(
+    plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str, refused: str = ""
+) -> list[Line]:
+    """Two lines: what the plan comes to, and how small an effect it can show; or what is wrong with it, or why it was
+    not started.
+    """
+    first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
+    if plan.base_build is not None:
+        first.append((f"  base {name_of(plan.base_build)}", "base"))
+    if estimate is not None and not trouble:
+        cells = estimate["cell_count"]
+        first.append((f"  {cells} cell{'s' if cells != 1 else ''}  about {span(estimate['total_s'])}", "strong"))
+        first.append((f"  {size(estimate['needed_bytes'])}", ""))
+    if doing:
+        return [tuple(first), line((f" {doing}", "warning"))]
+    if trouble:
+        return [tuple(first), line((f" ? {trouble}", "warning"))]
+    if refused:
+        return [tuple(first), line((f" x {refused}", "warning"))]
+    if not plan.builds:
+        return [tuple(first), line((" space on a plan that is ready, or on each of the builds to compare", "dim"))]
+    return [tuple(first), line((f" {_effect(plan, estimate)}", "dim"))]
+
+
+def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
+    if estimate is None:
+        return "counting cells"
+    if plan.subjects < 2:
+        return "one build under one config: nothing to compare it with (another build, a config, or A/A)"
+    repeats = repeats_of(plan, estimate)
+    if repeats < 3:
+        bear = f"{repeats} repeat{'s bear' if repeats > 1 else ' bears'}"
+        return f"{bear} no verdict: 3 pairs are the least"
+    noise = estimate["noise"]
+    if noise is None and estimate.get("interleave") == "slices":
+        return "smallest visible effect unknown before the first run in slices on this host"
+    if noise is None:
+        return "smallest visible effect unknown: no A/A run of this host yet (A/A makes one)"
+    by_size = sorted(noise["steps"].items(), key=lambda step: float(step[1]))
+    (least, small), (most, large) = by_size[0], by_size[-1]
+    upto = f" to {large:.1%} ({most})" if most != least else ""
+    kind = "slices" if noise.get("sliced") else "A/A"
+    return f"smallest visible effect ~{small:.1%} ({least}){upto}, by {kind} {noise['run']}"
+
+
+def detail(item: Item | None, cells: int) -> list[Line]:
+    """The description of the item under the cursor, in two lines at most."""
+    return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:2]]
+
+
+def counted(checks: Sequence[Item]) -> str:
+    """`15 ok  3 ?  1 x`."""
+    signs = [item.box for item in checks]
+    return "  ".join(f"{signs.count(sign)} {sign}" for sign in ("ok", "?", "x") if sign in signs)
+
+
+def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
+    """The dry run: the command, the cells in their order, and what is to be known of them."""
+    manifest = prospect["manifest"]
+    lines = [line(("the same by hand", "strong"))]
+    words = _wrapped(command(plan), 66)
+    lines += [line(f"  {text} \\") for text in words[:-1]] + [line(f"  {words[-1]}")]
+    for name, workload in (manifest["arms"] or {"each cell": manifest["workload"]}).items():
+        steps = " ".join(step["name"] for step in workload["steps"])
+        lines.append(line((f"{name}: {workload['name']} {workload_title(workload)}", "strong")))
+        lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
+    if manifest["interleave_reason"]:
+        lines += [line(text) for text in _wrapped(f"{manifest['interleave']}: {manifest['interleave_reason']}", 70)]
+    lines.append(line(("cell  build                       config         repeat      begins", "strong")))
+    for cell in manifest["cells"][: prospect["cell_count"]]:
+        subject = cell["subject"]
+        arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
+        name = f"{subject['build']} {subject['workload']}".rstrip() + arm
+        begins = span(cell["ordinal"] * prospect["cell_s"])
+        row = f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}"
+        lines.append(line(row))
+    total, needed = span(prospect["total_s"]), size(prospect["needed_bytes"])
+    lines.append(line(f"about {total} in all (rough estimate), {needed} of disk"))
+    lines.append(line(("builds", "strong")))
+    lines += [line(f"  {build['label']}: {build['provenance']}, {build['compiler']}") for build in manifest["builds"]]
+    for key, config in manifest["configs"].items():
+        if config["dropped"]:
+            lines += [line((f"? {text}" if at == 0 else f"  {text}", "warning")) for at, text in enumerate(
+                _wrapped(f"{key}: settings left out (unknown): {', '.join(config['dropped'])}", 68))]  # fmt: skip
+    for notice in prospect["notices"]:
+        lines += [line((f"  {text}", "warning")) for text in _wrapped(f"? {notice}", 68)]
+    return lines
+
+
+def small(
+    plan: Request, estimate: dict[str, Any] | None, trouble: str, checks: Sequence[Item], offer: Choices
+) -> list[Line]:
+    """The page of a small terminal."""
+    lines = [line(("LAUNCH", "strong"))]
+    builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
+    lines.append(line(f"builds   {builds}"))
+    lines.append(line(f"configs  {', '.join(plan.configs)}"))
+    arms = f": {', '.join(plan.arms)}" if plan.arms else ""
+    lines.append(line(f"load     {offer.load(plan)}{arms}, {repeats_of(plan, estimate)} repeats"))
+    if estimate is not None and not trouble:
+        lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
+                          f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip
+    if trouble:
+        lines.append(line((f"? {trouble}", "warning")))
+    lines.append(line(f"preflight: {counted(checks) or 'looking'}"))
+    lines += [line((f"x {item.name}: {item.text}", "error")) for item in checks if item.box == "x"]
+    if left := len(unfinished(offer)):
+        lines.append(line(f"{left} unfinished run{'s' if left != 1 else ''}: r resumes one"))
+    return lines
+
+
+def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, note: str, place: str) -> Line:
+    name = f"{'>' if focused else ' '}{look.title} "
+    facts = " ".join(part for part in (note, place) if part)
+    if len(name) + len(facts) + 1 > cells:
+        facts = place
+    facts = f"{facts} " if facts else ""
+    room = max(0, cells - len(name) - len(facts))
+    hint = f" {look.hint} " if focused and look.hint and len(look.hint) + 3 <= room else ""
+    rule = glyphs.rule * (room - len(hint))
+    title = line((name, "chosen" if focused else "strong"), (facts, "dim"), (rule, "dim"), (hint, "key"))
+    return fit(title, cells, glyphs.ellipsis)
+
+
+def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
+    sign = ">" if at else " "
+    cursor = "cursor" if at else ""
+    if look.fields:
+        value = f"< {item.text} >" if at and item.lesser is not None else item.text
+        return fit(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
+    name_mark = cursor or ("chosen" if item.mark == "chosen" else "")
+    group = ((f"{item.group:<4}", "strong"),) if look.groups else ()
+    name = f" {item.shown or item.name}".ljust(look.name_cells + 1)
+    spans = line((sign, cursor), *group, (item.box, item.mark), (name, name_mark))
+    if item.text and cells - width(spans) > 3:
+        gap = "  " if look.columns == 1 else " "
+        spans = (*spans, (gap + item.text, "dim"))
+    if item.aside and cells >= ASIDE_CELLS:
+        spans = (*spans, (" " * max(1, look.aside_at - width(spans)) + item.aside, "dim"))
+    return fit(spans, cells - 1, glyphs.ellipsis)
+
+
+def _wrapped(text: str, cells: int) -> list[str]:
+    return wrap(text, max(1, cells), break_on_hyphens=False)
