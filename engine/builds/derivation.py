@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine.builds import nix
+from engine.builds.variants import NATIVE, variant
 from engine.core.errors import UserError
+from engine.core.record import converted, parsed
 from engine.core.text import visible
 
 EXPRESSION = Path(__file__).with_name("derivation.nix")
 HEAD = "Derive("
-NATIVE = re.compile(r"-m\w+=native")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ class Change:
     record: Mapping[str, Any] = field(default_factory=dict)
     ccache: Path | None = None
 
+    def varied(self, words: Sequence[str]) -> Change:
+        """With variants on top, given by their words. Raises UserError."""
+        added = [variant(word) for word in words]
+        return replace(
+            self,
+            cflags=(*self.cflags, *(flag for each in added for flag in each.cflags)),
+            configure_flags=(*self.configure_flags, *(flag for each in added for flag in each.configure_flags)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Derived:
@@ -88,6 +99,25 @@ def read_derivation(drv: Path) -> Derivation:
         tuple(args),
         dict(env),
     )
+
+
+def recipe_of(name: str, major: int) -> str:
+    """The derivation, without a source, of servers of a major version; `name` is the build's, for messages.
+
+    Raises UserError for a version that is too old, and without the wrapper, whose $PGBED_RECIPES lists them.
+    """
+    listed = os.environ.get("PGBED_RECIPES")
+    if not listed:
+        raise nix.no_catalogue()
+    where = f"the recipes in {listed}"
+    try:
+        rows = converted(parsed(Path(listed).read_bytes(), where), list[dict[str, str]], where)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    fitting = {int(row["major"]): row["drv"] for row in rows if int(row["major"]) <= major}
+    if not fitting:
+        raise UserError(f"build '{name}': PostgreSQL {major} is older than what can be built here")
+    return fitting[max(fitting)]
 
 
 def derive(drv: str, change: Change) -> Derived:

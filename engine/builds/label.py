@@ -1,142 +1,150 @@
-"""What `--pg` names, taken apart: a label, a patched or differently compiled one, an install, a tree, a revision.
+"""The grammar of `--pg`: how a build is named, and what it is called.
 
 16.3                       a label of `bench list builds`
 16.3+fix.patch             that version with a patch file, called 16.3-fix
-17.11:O3                   that version compiled in another way, called 17.11-O3; see `VARIANTS`
+17.11:O3                   that version compiled differently, called 17.11-O3; see `VARIANTS`
 mine=/opt/pg               an install, or a source tree with its uncommitted changes
 new=git:~/src/postgres@REV a revision of a repository
-fast=17.11:O3              another name for what has one; variants go with trees and revisions, too
+fast=17.11:O3              another name for any of these; trees and revisions take variants, too
+prod=postgresql://U@H/DB   an external server, by its connection string (a URI, or keywords with values)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from engine.builds.variants import CFLAGS, VARIANTS, unknown_variant
 from engine.core.errors import UserError
 from engine.core.text import visible
 
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Another way to compile: what is added to the recipe's CFLAGS and to the arguments of configure."""
-
-    cflags: tuple[str, ...] = ()
-    configure_flags: tuple[str, ...] = ()
+if TYPE_CHECKING:  # the screens need the grammar only
+    from engine.builds.catalog import CatalogEntry
+    from engine.builds.source_tree import Source
+    from engine.core.model import Build
 
 
-CFLAGS = "CFLAGS="
-VARIANTS: Mapping[str, Variant] = {
-    "O3": Variant(cflags=("-O3",)),
-    # Fat, because not every `ar` has the plugin that reads the other ones.
-    "lto": Variant(cflags=("-flto=auto", "-ffat-lto-objects")),
-    "cassert": Variant(configure_flags=("--enable-cassert",)),
-}
-FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9=+._,/-]*")  # one that no shell reads otherwise
 _SUFFIX = re.compile(rf":({'|'.join(VARIANTS)}|{CFLAGS}[^:]*)$")
+_CONNECTION = re.compile(r"\s*(postgres(ql)?:|[a-z_]+\s*=)")
+_CONNECTION_URI = re.compile(r"\s*postgres(ql)?:", re.I)
+# In a URI between user and host, or by its keyword; errs on the side of yes.
+_PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _SLUG_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class BuildSpec:
-    """One build as the user named it.
+class Label:
+    """A build as the user names it; `resolve.check` adds the `origin`, `resolve.realise` makes a `Build` of it.
 
-    `label` is how it is called. `place` is a label of the catalog, or a path; `named` says whether it came as
-    NAME=PLACE. `patches` are paths, `variants` as they were written.
+    `name` is what the build is called. `place` is a label of the catalog, a path, or the connection string of an
+    external server; `named` says whether the user chose the name (NAME=PLACE). `patches` are paths, `variants` stand
+    as they were written. `origin` is where the server comes from: an entry of the catalog, a source to compile, or a
+    build that exists already; None for an external server.
     """
 
-    label: str
-    kind: Literal["label", "path", "revision"]
+    name: str
+    kind: Literal["label", "path", "revision", "server"]
     place: str
     revision: str = ""
     patches: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     named: bool = False
+    origin: CatalogEntry | Source | Build | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether nothing about it is changed."""
+        """Whether nothing about the build is changed."""
         return not self.patches and not self.variants
 
     @property
     def title(self) -> str:
-        """What it is, whatever it is called: the place with its patches and variants, as a label can have them."""
+        """The place with its patches and variants, spelled as a label, whatever the build is called."""
         return "-".join((self.place, *map(_patch_slug, self.patches), *map(_variant_slug, self.variants)))
 
     @property
     def path(self) -> Path:
-        """The place as a path, `~` being the user's home."""
+        """The place as a path, `~` expanded."""
         return Path(self.place).expanduser()
 
 
-def parsed_build(spec: str) -> BuildSpec:
-    """One item of `--pg`. Raises UserError for what cannot be understood; looks at no file."""
-    name, rest = _halves(spec)
+def parsed(text: str) -> Label:
+    """Parse one item of `--pg`. Raises UserError; reads no file."""
+    if is_external(text):
+        return Label(text.partition("=")[0], "server", text.partition("=")[2], named=True)
+    check_named(text)
+    name, rest = _halves(text)
     rest, variants = _variants(rest)
     if rest.startswith("git:"):
         path, at, revision = rest.removeprefix("git:").partition("@")
         if name is None:
-            raise UserError(f"{visible(spec)} needs a name before it: NAME={visible(spec)}")
+            raise UserError(f"{visible(text)} needs a name before it: NAME={visible(text)}")
         if not path or not at or not revision or revision.startswith("-"):
-            raise UserError(f"{visible(spec)}: a revision is named as NAME=git:PATH@REVISION")
-        return BuildSpec(name, "revision", path, revision, variants=variants, named=True)
+            raise UserError(f"{visible(text)}: a revision is named as NAME=git:PATH@REVISION")
+        return Label(name, "revision", path, revision, variants=variants, named=True)
     base, *patches = rest.split("+") if _is_label(rest, name is not None) else [rest]
     if name is not None and ("/" in base or not _is_label(base, True)):
-        return BuildSpec(name, "path", rest, variants=variants, named=True)
+        return Label(name, "path", rest, variants=variants, named=True)
     base, more = _variants(base)
     if not all(patches):
-        raise UserError(f"{visible(spec)}: a patch is named as LABEL+FILE")
+        raise UserError(f"{visible(text)}: a patch is named as LABEL+FILE")
     if ":" in base:
         raise unknown_variant(base.partition(":")[2].partition(":")[0])
-    variants = (*more, *variants)
-    found = BuildSpec("", "label", base, patches=tuple(patches), variants=variants, named=name is not None)
-    return replace(found, label=found.title if name is None else name)
+    label = Label("", "label", base, patches=tuple(patches), variants=(*more, *variants), named=name is not None)
+    return replace(label, name=label.title if name is None else name)
 
 
-def build_label(spec: str) -> str:
-    """How a build is called, also one that cannot be."""
+def name_of(text: str) -> str:
+    """What a build is called, even if its label is invalid."""
     try:
-        return parsed_build(spec).label
+        return parsed(text).name
     except UserError:
-        return spec.partition("=")[0]
+        return text.partition("=")[0]
 
 
-def unknown_variant(word: str) -> UserError:
-    """The error for a way to compile that there is not."""
-    return UserError(f"unknown variant ':{visible(word)}' (known: {', '.join(VARIANTS)}, {CFLAGS}FLAGS)")
+def is_external(text: str) -> bool:
+    """Whether this names an external server: NAME=CONNECTION."""
+    return _CONNECTION.match(text.partition("=")[2]) is not None
 
 
-def variant(word: str) -> Variant:
-    """What a variant changes, by its word. Raises UserError."""
-    if word.startswith(CFLAGS):
-        flags = tuple(word.removeprefix(CFLAGS).split())
-        if not flags or not all(map(FLAG.fullmatch, flags)):
-            raise UserError(f":{visible(word)}: expected flags of the compiler, as in :CFLAGS=-march=native")
-        return Variant(cflags=flags)
-    if word not in VARIANTS:
-        raise unknown_variant(word)
-    return VARIANTS[word]
+def shown(text: str) -> str:
+    """A label as it may be printed: without the connection string, which may hold a password."""
+    return f"{text.partition('=')[0]}=…" if is_external(text) else text
 
 
-def _halves(spec: str) -> tuple[str | None, str]:
-    """The name and what it names; None for a label, behind whose first `:` or `+` a `=` is no such sign."""
-    name, sign, rest = spec.partition("=")
-    return (name, rest) if sign and not re.search("[:+]", name) else (None, spec)
+def check_named(text: str) -> None:
+    """Raises UserError for a connection string without a name before it; the message does not quote it."""
+    if not is_external(text) and (_CONNECTION_URI.match(text) or _PASSWORD.search(text)):
+        raise UserError("a connection string needs a name before it: NAME=postgresql://…")
+
+
+def refuse_password(text: str) -> None:
+    """Raises UserError for a connection string that holds a password."""
+    check_named(text)
+    if is_external(text) and _PASSWORD.search(text.partition("=")[2]):
+        raise UserError(
+            f"{name_of(text)}: leave the password out, because it would be shown here; keep it in ~/.pgpass or in a "
+            "service file"
+        )
+
+
+def _halves(text: str) -> tuple[str | None, str]:
+    # In a label, a `=` behind the first `:` or `+` belongs to a variant or to a patch's file name.
+    name, sign, rest = text.partition("=")
+    return (name, rest) if sign and not re.search("[:+]", name) else (None, text)
 
 
 def _variants(text: str) -> tuple[str, tuple[str, ...]]:
-    found: list[str] = []
+    variants: list[str] = []
     while match := _SUFFIX.search(text):
-        found.insert(0, match[1])
+        variants.insert(0, match[1])
         text = text[: match.start()]
-    return text, tuple(found)
+    return text, tuple(variants)
 
 
 def _is_label(text: str, named: bool) -> bool:
-    """Whether it is a label rather than a path: labels begin with a digit, and a folder of that name comes first."""
+    # Labels begin with a digit; a folder of that name takes precedence.
     head = re.split("[+:]", text, maxsplit=1)[0]
     return not named or (head[:1].isdigit() and "/" not in head and not Path(text).is_dir())
 

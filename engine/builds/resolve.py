@@ -1,318 +1,296 @@
-"""From the labels a user types to servers on this machine. What is not there yet is built: see `engine.builds.nix`.
+"""From the labels that a user types to servers on this machine: checked, then built or fetched where they are missing.
+
+A source that does not compile raises `nix.BuildFailed`; any other failure is a plain UserError.
 
 Environment:
-    PGBED_CATALOG      the catalog, a JSON file; set by the `bench` wrapper
-    PGBED_PACKAGE_SET  `nixpkgs` or `hostpkgs`; set by the wrapper
-    PGBED_SERVERS      a folder of LABEL -> install prefix, searched first: inside a Nix check Nix cannot be called
-    PGBED_BUILDS       a file of builds that were made on another machine, by their labels: set within a farm's block
-    BENCH_TARBALLS     a folder of postgresql-VERSION.tar.bz2, for networks that do not reach postgresql.org
+    PGBED_BUILDS  a file of builds that were made on another machine, by their labels: set within a farm's block
+    PGBED_CCACHE  a folder for compiled files, for the next build of a tree; empty: none
 """
 
 from __future__ import annotations
 
-import hashlib
+import grp
+import json
 import os
 import re
-from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from engine.builds import from_source, nix, source_tree, user_builds
+from engine.builds import derivation, nix, source_tree
+from engine.builds.catalog import (
+    BUILTIN,
+    BUILTIN_ARGS,
+    CatalogEntry,
+    catalog,
+    check_name,
+    sha256,
+    unknown_label,
+    usable_entry,
+)
 from engine.builds.derivation import Change
-from engine.builds.label import BuildSpec, parsed_build, unknown_variant, variant
+from engine.builds.label import Label, parsed, shown
 from engine.builds.nix import Progress
 from engine.builds.source_tree import Source
-from engine.builds.user_builds import OwnBuild
-from engine.core.errors import UserError, unknown
+from engine.builds.variants import unknown_variant, variant
+from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.core.record import converted, parsed
+from engine.core.record import converted
+from engine.core.record import parsed as parsed_json
 from engine.core.text import visible
 from engine.host import subprocesses
 from engine.host.account import unprivileged
 
-BUILTIN = "-builtin"
-PREBUILT = "-prebuilt"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
 VERSION = re.compile(r"\(PostgreSQL\) (\d[A-Za-z0-9.+~_-]{0,40})(?!\S)")
-
-
-@dataclass(frozen=True, slots=True)
-class Tarball:
-    """A released source: file `name`, `hash` as `sha256-BASE64`, and the store `path` that it has once it is there."""
-
-    name: str
-    hash: str
-    path: str
-
-    @property
-    def sha256(self) -> str:
-        """The hash in hexadecimal, as `sha256sum` prints it."""
-        return b64decode(self.hash.removeprefix("sha256-")).hex()
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
-    """A build that the flake knows: package `attr`, made by derivation `drv` at store path `out`.
-
-    Two labels may share one and differ in `initdb_args`. `drv` is empty where Nix cannot be called.
-    """
-
-    label: str
-    version: str
-    attr: str
-    provenance: str
-    initdb_args: tuple[str, ...] = ()
-    patches: tuple[str, ...] = ()
-    tarball: Tarball | None = None
-    drv: str = ""
-    out: str = ""
-    own: OwnBuild | None = None  # an entry of the user's own table
-
-    @property
-    def prebuilt_label(self) -> str:
-        """The label that the same version has as a prebuilt server: `17.0-builtin` -> `17.0-prebuilt-builtin`."""
-        base = self.label.removesuffix(BUILTIN)
-        return base + PREBUILT + self.label[len(base) :]
-
-
-def catalog() -> tuple[CatalogEntry, ...]:
-    """Every build that can be named, oldest version first, the user's own among them; none without the wrapper.
-
-    Raises UserError for a table that cannot be understood.
-    """
-    path = os.environ.get("PGBED_CATALOG")
-    if not path:
-        return ()
-    where = f"the list of builds in {path}"
-    try:
-        shipped = converted(parsed(Path(path).read_bytes(), where), tuple[CatalogEntry, ...], where)
-    except OSError as error:
-        raise UserError(f"{where} cannot be read: {error.strerror}") from error
-    known = {entry.label: entry for entry in shipped}
-    for label, own in user_builds.own_builds().items():
-        if label not in known:
-            known |= {entry.label: entry for entry in _own_entries(label, own, known)}
-        elif (pinned := known[label].tarball) is None or pinned.hash != own.source:
-            raise UserError(f"{user_builds.table_path()}: build '{label}' is another one of pgbed's own: rename it")
-    return tuple(sorted(known.values(), key=lambda entry: age(entry.version))) if len(known) > len(shipped) else shipped
-
-
-def _own_entries(label: str, own: OwnBuild, known: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
-    """The entry and, from 17 on, its twin with the builtin locale provider."""
-    base = known.get(own.base)
-    if own.base and (base is None or base.provenance != "source"):
-        where = f"{user_builds.table_path()}: build '{label}'"
-        raise UserError(f"{where}: '{visible(own.base)}' is no build from source that comes before it")
-    check_name(label)
-    tarball = base.tarball if base else Tarball(f"postgresql-{label}.tar.bz2", own.source, "")
-    entry = CatalogEntry(
-        label=label,
-        version=base.version if base else label,
-        attr="postgresql-" + label.replace(".", "_"),
-        provenance="source",
-        patches=(*(base.patches if base else ()), *(Path(patch).name for patch in own.patches)),
-        tarball=tarball,
-        drv=base.drv if base else "",
-        own=own,
-    )
-    yield entry
-    if int(re.match(r"\d+", entry.version)[0]) >= 17 and not label.endswith(BUILTIN):  # type: ignore[index]
-        yield replace(entry, label=label + BUILTIN, initdb_args=from_source.BUILTIN_ARGS)
-
-
-def age(version: str) -> tuple[int, int, str, int]:
-    """A key that sorts versions as they were released: 17beta1, 17rc1, 17.0, 17.11."""
-    found = re.match(r"(\d+)([a-z]*)(?:\.?(\d+))?", version)
-    major, stage, number = (found[1], found[2], found[3]) if found else ("0", "", None)
-    return int(major), not stage, stage, int(number or 0)
+SYSTEM_CCACHE = Path("/var/cache/ccache")  # where NixOS's programs.ccache keeps it
+BUILDERS = "nixbld"
+LINK = "built-"
 
 
 def resolve(
-    specs: Sequence[str], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
+    texts: Sequence[str], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
 ) -> tuple[Build, ...]:
-    """The servers for `specs`, each as `engine.builds.label` has them.
+    """Check labels and make their servers: see `check` and `realise`."""
+    return realise(check(texts), on_progress, roots, exact=exact)
 
-    Builds what is missing; what it takes from the store is kept alive by links in the folder `roots`, if given.
-    Over hostpkgs a source that is not available is replaced by the same version prebuilt, and labelled so, unless
-    the build is to be `exact`; a label that two specs come down to is returned once. Raises UserError for what is not
-    available.
+
+def check(texts: Sequence[str]) -> tuple[Label, ...]:
+    """Parse labels, as `engine.builds.label` describes them, and look up what they name; builds nothing.
+
+    Raises UserError for a label that names nothing, is given twice, or shares its name with another build.
     """
-    builds: dict[str, Build] = {}
-    for spec in specs:
-        build = _resolve_one(check(spec), on_progress, roots, exact)
-        builds.setdefault(build.label, build)
-    return tuple(builds.values())
+    entries = {entry.label: entry for entry in catalog()}
+    labels: dict[str, Label] = {}
+    for text in texts:
+        if text in labels:
+            raise UserError(f"build given twice: {shown(text)}; use --aa to compare the base with itself")
+        labels[text] = _checked(text, entries)
+    _refuse_twins([(text, label.name) for text, label in labels.items()])
+    return tuple(labels.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What can be had, as far as is known without building: `entry`, `source`, `made` elsewhere, or an install."""
+def realise(
+    labels: Sequence[Label], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
+) -> tuple[Build, ...]:
+    """The server of each label, in order; what is missing is built or fetched.
 
-    spec: BuildSpec
-    entry: CatalogEntry | None = None
-    source: Source | None = None
-    made: Build | None = None
+    Links in the folder `roots` keep what is taken from the store from garbage collection. Over hostpkgs a source that
+    is not available is replaced by the same version prebuilt, and labelled so, unless `exact`. Raises UserError for
+    what is not available, before anything is built.
+    """
+    usable = [_usable(label, exact) for label in labels]
+    builds = [
+        _realised(label, entry_and_prefix, on_progress, roots)
+        for label, entry_and_prefix in zip(labels, usable, strict=True)
+    ]
+    _refuse_twins([(label.name, build.label) for label, build in zip(labels, builds, strict=True)])
+    return tuple(builds)
 
-    @property
-    def install(self) -> bool:
-        """Whether it is there already, as the user's own install."""
-        return self.entry is None and self.source is None and self.made is None
+
+def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError where two builds, each given by what the user knows it as, have one name."""
+    first: dict[str, str] = {}
+    for text, name in names:
+        if name in first:
+            both = f"{visible(shown(first[name]))} and {visible(shown(text))}"
+            raise UserError(f"{both} would both be called {visible(name)}; give one another name: NAME=…")
+        first[name] = text
 
 
-def check(text: str) -> Checked:
-    """Looks up what a spec names, and builds nothing. Raises UserError for what there is not."""
-    spec = parsed_build(text)
-    if (made := from_source.made_elsewhere(text)) is not None:
-        return Checked(spec, made=made)
-    known = {entry.label: entry for entry in catalog()}
-    if spec.label in known and not (spec.kind == "label" and spec.place == spec.label and spec.plain):
-        which = f"give {visible(spec.place)} another name" if spec.named else f"name it: NAME={visible(text)}"
-        raise UserError(f"'{spec.label}' is the label of another build: {which}")
-    if spec.kind != "path" or not source_tree.is_install(spec.path):
-        check_name(spec.label)
-    for word in spec.variants:
+def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
+    label = parsed(text)
+    if (build := _made_elsewhere(text)) is not None:
+        return replace(label, origin=build)
+    if label.name in entries and not (label.kind == "label" and label.place == label.name and label.plain):
+        how = f"give {shown(text)} another name" if label.named else f"name it: NAME={text}"
+        raise UserError(f"'{label.name}' is the label of another build: {visible(how)}")
+    check_name(label.name)
+    for word in label.variants:
         variant(word)
-    if spec.kind == "label":
-        if spec.place not in known:
-            raise unknown_label(spec.place)
-        entry = known[spec.place]
-        for patch in spec.patches:
-            if not Path(patch).expanduser().is_file():
-                raise UserError(f"build '{spec.label}': there is no patch file {visible(patch)}")
-        if not spec.plain and entry.provenance != "source":
-            raise UserError(
-                f"{visible(text)}: {entry.label} was built by others; only what is built here can be changed"
-            )
-        return Checked(spec, entry=entry)
-    if spec.kind == "revision":
-        return Checked(spec, source=source_tree.revision_of(spec.label, spec.path, spec.revision))
-    if source_tree.is_tree(spec.path) and not source_tree.is_install(spec.path):
-        return Checked(spec, source=source_tree.tree_at(spec.label, spec.path))
-    if not spec.plain and source_tree.is_install(spec.path):
-        raise UserError(f"{visible(text)}: an install is built already; variants are for what is built here")
-    if not spec.path.exists() and ":" in spec.place:
-        head, _, word = spec.place.rpartition(":")
-        raise unknown_variant(word) if Path(head).expanduser().exists() else _no_build(spec)
-    if not source_tree.is_install(spec.path):
-        raise _no_build(spec)
-    return Checked(spec)
+    return replace(label, origin=_origin(label, text, entries))
 
 
-def _no_build(spec: BuildSpec) -> UserError:
-    place = visible(str(spec.path))
-    if not spec.path.is_dir():
-        return UserError(f"build '{spec.label}': there is no folder {place}")
-    return UserError(
-        f"build '{spec.label}': {place} is neither an install (bin/postgres) nor a source tree of PostgreSQL "
+def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> CatalogEntry | Source | Build | None:
+    if label.kind == "server":
+        return None
+    if label.kind == "label":
+        return _entry(label, text, entries)
+    if label.kind == "revision":
+        return source_tree.revision_of(label.name, label.path, label.revision)
+    if source_tree.is_install(label.path):
+        if not label.plain:
+            raise UserError(f"{visible(text)}: an install is built already; variants are for what is built here")
+        return local_build(label.name, label.path)
+    if source_tree.is_tree(label.path):
+        return source_tree.tree_at(label.name, label.path)
+    if not label.path.exists() and ":" in label.place:
+        head, _, word = label.place.rpartition(":")
+        if Path(head).expanduser().exists():
+            raise unknown_variant(word)
+    place = visible(str(label.path))
+    if not label.path.is_dir():
+        raise UserError(f"build '{label.name}': there is no folder {place}")
+    raise UserError(
+        f"build '{label.name}': {place} is neither an install (bin/postgres) nor a source tree of PostgreSQL "
         "(configure or meson.build, and src/backend)"
     )
 
 
-def _resolve_one(checked: Checked, on_progress: Progress, roots: Path | None, exact: bool) -> Build:
-    spec, wanted = checked.spec, checked.entry
-    if checked.made is not None:
-        return checked.made
-    if checked.source is not None:
-        return from_source.build_source(spec.label, checked.source, on_progress, roots, variants=spec.variants)
-    if wanted is None:
-        return local_build(spec.label, spec.path)
-    entry, at_hand = here(checked, exact)
-    if at_hand is None and (entry.own or not spec.plain):
-        return _made(spec, entry, on_progress, roots)
-    if entry is not wanted:
+def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> CatalogEntry:
+    if label.place not in entries:
+        raise unknown_label(label.place)
+    entry = entries[label.place]
+    for patch in label.patches:
+        if not Path(patch).expanduser().is_file():
+            raise UserError(f"build '{label.name}': there is no patch file {visible(patch)}")
+    if not label.plain and entry.provenance != "source":
+        raise UserError(f"{visible(text)}: {entry.label} was built by others; only what is built here can be changed")
+    return entry
+
+
+def _usable(label: Label, exact: bool) -> tuple[CatalogEntry, Path | None] | None:
+    """For a label of the catalog the entry that it comes down to here, and its prefix if that is at hand."""
+    entry = label.origin
+    if not isinstance(entry, CatalogEntry):
+        return None
+    usable = usable_entry(entry, substitute=label.plain and not exact, at_hand=label.plain)
+    if usable is None:
+        name = entry.tarball.name if entry.tarball else entry.attr
+        raise UserError(
+            f"build '{label.name}' is not available here: there is no prebuilt server of it, and its source cannot be "
+            f"fetched with this package set; put {name} into a folder and set BENCH_TARBALLS to that folder"
+        )
+    return usable
+
+
+def _realised(
+    label: Label, usable: tuple[CatalogEntry, Path | None] | None, on_progress: Progress, roots: Path | None
+) -> Build:
+    if isinstance(label.origin, Build):
+        return label.origin
+    if isinstance(label.origin, Source):
+        return _compiled_source(label, label.origin, on_progress, roots)
+    assert usable is not None, "an external server is not built"
+    entry, at_hand = usable
+    if at_hand is None and (entry.own or not label.plain):
+        return _compiled_entry(label, entry, on_progress, roots)
+    if entry is not label.origin:
         missing = "its source tarball is not available (BENCH_TARBALLS)"
-        on_progress(f"{spec.label}: {missing}; using {entry.label} instead")
-    digest = nix.store_hash(Path(entry.out)) if spec.named else None
-    link = roots / (f"{from_source.LINK}{digest}" if digest else entry.attr) if roots is not None else None
-    build = _record_of(entry, at_hand or nix.realise(entry.label, entry.drv, on_progress, link))
-    return replace(build, label=spec.label) if spec.named else build
-
-
-def here(checked: Checked, exact: bool = False) -> tuple[CatalogEntry, Path | None]:
-    """The entry that a build comes down to here, and where it is if it is at hand. Raises UserError for none."""
-    spec, wanted = checked.spec, checked.entry
-    assert wanted is not None
-    for entry in _candidates(wanted, exact or not spec.plain):
-        at_hand = _prefix_at_hand(entry) if spec.plain else None
-        if at_hand is not None or _can_be_realised(entry):
-            return entry, at_hand
-    name = wanted.tarball.name if wanted.tarball else wanted.attr
-    raise UserError(
-        f"build '{spec.label}' is not available here: there is no prebuilt server of it, and its source cannot be "
-        f"fetched with this package set; put {name} into a folder and set BENCH_TARBALLS to that folder"
+        on_progress(f"{label.name}: {missing}; using {entry.label} instead")
+    digest = nix.store_hash(Path(entry.out)) if label.named else None
+    link = roots / (f"{LINK}{digest}" if digest else entry.attr) if roots is not None else None
+    prefix = at_hand or nix.realise(entry.label, entry.drv, on_progress, link)
+    return _described(
+        Build(
+            label=label.name if label.named else entry.label,
+            version=entry.version,
+            prefix=str(prefix),
+            digest=nix.store_hash(prefix) or sha256(prefix / "bin" / "postgres"),
+            provenance=entry.provenance,
+            patches=entry.patches,
+            initdb_args=entry.initdb_args,
+        )
     )
 
 
-def _made(spec: BuildSpec, entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Build:
-    """A build of the user's own table, or one that is patched or compiled in another way."""
-    drv, change = _beginning(entry)
-    patches = tuple(Path(patch).expanduser().resolve() for patch in spec.patches)
-    change = from_source.varied(replace(change, patches=(*change.patches, *patches)), spec.variants)
-    title = spec.title.replace(BUILTIN, "", 1) if entry.initdb_args else spec.title
-    build = from_source.changed(spec.label, title, entry.version, drv, change, on_progress, roots)
+# -- servers that are compiled here --------------------------------------------------------------------------------
+
+
+def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Build:
+    """A build of the user's own table, or one that is patched or compiled differently."""
+    drv, change = entry.recipe
+    patches = tuple(Path(patch).expanduser().resolve() for patch in label.patches)
+    title = label.title.replace(BUILTIN, "", 1) if entry.initdb_args else label.title
+    change = replace(
+        change.varied(label.variants),
+        patches=(*change.patches, *patches),
+        name=f"postgresql-{title}",
+        record={"label": title, "version": entry.version},  # of the build, whatever it is called here
+    )
+    build = _compiled(label, entry.version, derivation.derive(drv, change), on_progress, roots)
     return replace(build, initdb_args=entry.initdb_args)
 
 
-def _beginning(entry: CatalogEntry) -> tuple[str, Change]:
-    """The derivation that an entry is made of, and what is changed of it."""
-    if entry.own is None:
-        return entry.drv, Change()
-    if not entry.own.base:
-        assert entry.tarball is not None
-        tarball = {"url": user_builds.tarball_url(entry.version), "sha256": entry.tarball.hash}
-        return from_source.recipe_of(entry.label, int(entry.version.partition(".")[0])).drv, Change(
-            tarball=tarball | {"name": entry.tarball.name}
+def _compiled_source(label: Label, source: Source, on_progress: Progress, roots: Path | None) -> Build:
+    if not source.revision:  # the tree may have changed since it was checked
+        source = source_tree.tree_at(label.name, source.path)
+    with source_tree.files_of(source) as folder:
+        change = Change(
+            name=f"postgresql-{source.version}-tree",
+            folder=folder,
+            record={"label": f"{source.version}-tree", "version": source.version},
+            ccache=_ccache_folder(),
         )
-    drv, change = _beginning(next(each for each in catalog() if each.label == entry.own.base))
-    own = entry.own
-    return drv, replace(
-        change,
-        patches=(*change.patches, *(Path(patch).expanduser().resolve() for patch in own.patches)),
-        cflags=(*change.cflags, *own.cflags),
-        configure_flags=(*change.configure_flags, *own.configure_flags),
+        drv = derivation.recipe_of(label.name, source.major)
+        derived = derivation.derive(drv, change.varied(label.variants))
+    title = source.title if source.commit else f"{source.title}, files {nix.store_hash(Path(derived.source))}"
+    return replace(_compiled(label, source.version, derived, on_progress, roots, change.ccache), source=title)
+
+
+def _compiled(
+    label: Label,
+    version: str,
+    derived: derivation.Derived,
+    on_progress: Progress,
+    roots: Path | None,
+    ccache: Path | None = None,
+) -> Build:
+    link = roots / f"{LINK}{nix.store_hash(Path(derived.out))}" if roots is not None else None
+    prefix = nix.realise(label.name, derived.drv, on_progress, link, visible_to_build=ccache)
+    return _described(Build(label.name, version, str(prefix), nix.store_hash(prefix) or "", "source"))
+
+
+def _described(build: Build) -> Build:
+    """The build with what its package records of compiler, flags and patches."""
+    path = Path(build.prefix) / "share" / "pgbed" / "build.json"
+    if not path.exists():
+        return build
+    record = json.loads(path.read_text())
+    return replace(
+        build,
+        compiler=record.get("compiler", build.compiler),
+        flags=record.get("flags", build.flags),
+        patches=tuple(record.get("patches", build.patches)),
     )
 
 
-def available(label: str) -> str | None:
-    """The label under which a build can be had here: its own, over hostpkgs also the prebuilt one's; None for none."""
-    candidates = [each for entry in catalog() if entry.label == label for each in _candidates(entry, False)]
-    return next((each.label for each in candidates if _prefix_at_hand(each) or _can_be_realised(each)), None)
+def _ccache_folder() -> Path | None:
+    """A folder in which compiled files are kept for the next build of a tree; None without one.
+
+    A user without a Nix daemon runs the compiler himself. Root's builds are run by Nix's build users, for whom a folder
+    is made. Builds of other users are run by them too, and only an administrator can make that folder. A build that
+    finds that it cannot write there does without.
+    """
+    named = os.environ.get("PGBED_CCACHE")
+    if named is not None:
+        if named and not Path(named).is_dir():
+            raise UserError(f"PGBED_CCACHE names {visible(named)}, which is not a folder")
+        return Path(named).absolute() if named else None
+    if os.geteuid() != 0 and os.access("/nix/store", os.W_OK):
+        folder = nix.cache_folder() / "ccache"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    if SYSTEM_CCACHE.is_dir():
+        return SYSTEM_CCACHE
+    return _for_build_users(Path("/var/cache/pgbed-ccache")) if os.geteuid() == 0 else None
 
 
-def newest(majors: int) -> tuple[str, ...]:
-    """The newest release of each of the newest majors that can be had here, the oldest first."""
-    found: dict[int, str] = {}
-    for entry in catalog():  # the oldest version first
-        release = re.fullmatch(r"(\d+)\.\d+", entry.version)
-        plain = not entry.initdb_args and not entry.patches and entry.provenance == "source"
-        if release and plain and (label := available(entry.label)):
-            found[int(release[1])] = label
-    return tuple(found[major] for major in sorted(found)[-majors:])
+def _for_build_users(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        os.chown(folder, 0, grp.getgrnam(BUILDERS).gr_gid)
+        folder.chmod(0o2770)
+    except (KeyError, OSError):
+        pass  # without such users, root's builds are run by root
+    return folder
 
 
-def _candidates(wanted: CatalogEntry, exact: bool) -> list[CatalogEntry]:
-    """The build, and the same version prebuilt where a source may be replaced by it."""
-    return [wanted, *(e for e in catalog() if nix.over_hostpkgs() and not exact and e.label == wanted.prebuilt_label)]
-
-
-def unknown_label(spec: str) -> UserError:
-    """The error for a label that is not in the catalogue."""
-    known = [entry.label for entry in catalog()]
-    return unknown("build", spec, known) if known else nix.no_catalogue()
-
-
-def check_name(name: str) -> None:
-    """Raises UserError for a name that no folder could have everywhere."""
-    if not NAME.fullmatch(name):
-        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
-
-
-# -- what is already here ------------------------------------------------------------------------------------------
+# -- builds that exist already -------------------------------------------------------------------------------------
 
 
 def local_build(name: str, prefix: Path) -> Build:
-    """A PostgreSQL that the user built or installed; its version is asked of the binary, its digest is the binary's."""
+    """A PostgreSQL that the user installed; its version is what the binary reports, its digest the binary's."""
     check_name(name)
     prefix = prefix.absolute()  # it is run from another folder
     server = prefix / "bin" / "postgres"
@@ -321,15 +299,15 @@ def local_build(name: str, prefix: Path) -> Build:
             raise UserError(f"build '{name}': {program} is not an executable file")
     return Build(
         label=name,
-        version=_ask_version(name, server),
+        version=_reported_version(name, server),
         prefix=str(prefix.resolve()),
-        digest=_sha256(server),
+        digest=sha256(server),
         provenance="local",
     )
 
 
-def _ask_version(name: str, server: Path) -> str:
-    """What `postgres --version` says, asked as the account that will run the server: never as root."""
+def _reported_version(name: str, server: Path) -> str:
+    """What `postgres --version` says, run as the account that will run the server: never as root."""
     answer = subprocesses.ask((str(server), "--version"), unprivileged())
     if answer.code != 0:
         raise UserError(f"build '{name}': {server} --version ended with status {answer.code}: {answer.shown}")
@@ -339,60 +317,36 @@ def _ask_version(name: str, server: Path) -> str:
     return match.group(1)
 
 
-def _prefix_at_hand(entry: CatalogEntry) -> Path | None:
-    """The build in PGBED_SERVERS; a `-builtin` label shares the binaries of the label without it."""
-    folder = os.environ.get("PGBED_SERVERS")
-    if not folder:
+def _made_elsewhere(text: str) -> Build | None:
+    """The build of this label that another machine has made and handed over with its record."""
+    path = os.environ.get("PGBED_BUILDS")
+    if not path:
         return None
-    candidates = (Path(folder) / label for label in (entry.label, entry.label.removesuffix(BUILTIN)))
-    return next((path.resolve() for path in candidates if (path / "bin" / "postgres").exists()), None)
+    where = f"the builds in {path}"
+    try:
+        build = converted(parsed_json(Path(path).read_bytes(), where), dict[str, Build], where).get(text)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    return _described(build) if build is not None else None
 
 
-def _record_of(entry: CatalogEntry, prefix: Path) -> Build:
-    """The Build, with what the package itself says of its compiler and flags."""
-    return from_source.recorded(
-        Build(
-            label=entry.label,
-            version=entry.version,
-            prefix=str(prefix),
-            digest=nix.store_hash(prefix) or _sha256(prefix / "bin" / "postgres"),
-            provenance=entry.provenance,
-            patches=entry.patches,
-            initdb_args=entry.initdb_args,
-        )
-    )
+def made_here(build: Build, roots: Path) -> bool:
+    """Whether a run's record names a build that was compiled here and is kept by a link in `roots`."""
+    kept = os.path.realpath(roots / f"{LINK}{build.digest}")
+    if "/" in build.digest or kept != build.prefix or nix.store_hash(Path(kept)) != build.digest:
+        return False
+    return nix.is_valid(kept) and build.initdb_args in {(), BUILTIN_ARGS}
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def prune(roots: Path, wanted: set[str], age_s: float = 86_400) -> int:
+    """Remove the links that keep builds which no run names; `wanted` are digests. Returns how many.
 
-
-def _can_be_realised(entry: CatalogEntry) -> bool:
-    """Whether Nix has a way to this build; puts its source into the store if the user has supplied it."""
-    if entry.tarball is None or (entry.out and nix.is_valid(entry.out)):
-        return True
-    path = entry.tarball.path or nix.fixed_path(entry.tarball.sha256, entry.tarball.name)
-    supplied = _supplied(entry.tarball)
-    if supplied is not None:
-        if not nix.is_valid(path):
-            nix.add_fixed(supplied, entry.tarball.name)
-        return True
-    return not nix.over_hostpkgs() or nix.is_valid(path)
-
-
-def _supplied(tarball: Tarball) -> Path | None:
-    """The user's file for `tarball`, checked; also under the name that Debian's source packages give it."""
-    folder = os.environ.get("BENCH_TARBALLS")
-    if not folder:
-        return None
-    if not Path(folder).is_dir():
-        raise UserError(f"BENCH_TARBALLS names {folder}, which is not a folder")
-    version = tarball.name.removeprefix("postgresql-").removesuffix(".tar.bz2")
-    found = (Path(folder) / tarball.name, *sorted(Path(folder).glob(f"postgresql-*_{version}.orig.tar.bz2")))
-    file = next((path for path in found if path.is_file()), None)
-    if file is not None and (actual := _sha256(file)) != tarball.sha256:
-        raise UserError(
-            f"{file} refused: its sha256 is {actual}, that of the released {tarball.name} is {tarball.sha256}"
-        )
-    return file
+    Young links stay: the run that they are for may not have begun.
+    """
+    removed = 0
+    for link in roots.glob(f"{LINK}*"):
+        digest = link.name.removeprefix(LINK)
+        if link.is_symlink() and digest not in wanted and time.time() - link.lstat().st_mtime > age_s:
+            link.unlink()
+            removed += 1
+    return removed

@@ -15,8 +15,8 @@ from rich.table import Table
 
 import workloads as registry
 from engine.builds import user_builds
+from engine.builds.catalog import age, catalog
 from engine.builds.nix import no_catalogue
-from engine.builds.resolve import age, catalog
 from engine.cli.options import JSON, OUT
 from engine.core.kernel import HOST, scheduler_of
 from engine.core.text import visible

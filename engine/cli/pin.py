@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from engine.builds import user_builds
-from engine.builds.resolve import catalog
+from engine.builds.catalog import catalog
 from engine.report.console import echo
 
 

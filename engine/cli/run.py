@@ -16,12 +16,13 @@ from typing import Any
 import click
 import msgspec
 
+from engine.builds.label import shown
 from engine.cli import start
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
 from engine.core.errors import UserError
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
-from engine.plan.request import Request, loads_of, shown
+from engine.plan.request import Request, loads_of
 from engine.report.console import PlainConsole, echo_json
 from workloads import modules, of_preset, workload, workloads
 from workloads.combined.names import arms_of

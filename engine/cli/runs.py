@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from engine.builds import from_source
+from engine.builds import resolve
 from engine.cli.options import OUT, RunArgument
 from engine.core.errors import UserError
 from engine.core.format import size
@@ -71,4 +71,4 @@ def _let_builds_go(out: Path) -> None:
         wanted = {build.digest for run in runs_in(out) for build in read_manifest(run).builds}
     except UserError:
         return
-    from_source.prune(out / ".builds", wanted)
+    resolve.prune(out / ".builds", wanted)

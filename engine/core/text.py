@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for the start of a formula
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, a kernel, an external server; a folder's, too
 
 
 def visible(text: str) -> str:

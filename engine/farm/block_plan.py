@@ -18,13 +18,16 @@ import msgspec
 import tomli_w
 
 from engine.builds import client_programs, nix, resolve
-from engine.builds.derivation import NATIVE
-from engine.builds.label import variant
+from engine.builds.catalog import PREBUILT, CatalogEntry, catalog
+from engine.builds.derivation import Change
+from engine.builds.label import is_external, name_of, parsed, shown
+from engine.builds.source_tree import is_install
+from engine.builds.variants import NATIVE
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.text import visible
 from engine.plan import planfile
-from engine.plan.request import Request, is_attached, name_of, shown
+from engine.plan.request import Request
 from engine.plan.workload_plans import loads
 from engine.postgres import configs
 from workloads import workload
@@ -77,13 +80,11 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
     except UserError as error:
         raise UserError(f"plan {visible(str(path))}: {error}") from None
     found = resolve.resolve(request.builds, progress, roots)
-    if len(found) < len(request.builds):
-        raise UserError(f"plan {visible(str(path))}: two of its builds have one label; give one a name: NAME=…")
-    labels = {entry.label for entry in resolve.catalog() if entry.own is None}
+    labels = {entry.label for entry in catalog() if entry.own is None}
     servers = {build.label: _stored(build.label, build.prefix) for build in found}
     base = request.base
     if base is not None and base not in servers:
-        base = next((label for label in servers if label.replace(resolve.PREBUILT, "", 1) == base), base)
+        base = next((label for label in servers if label.replace(PREBUILT, "", 1) == base), base)
     probed = any(probe != "none" for probe in request.probes)
     asked = msgspec.structs.replace(
         request,
@@ -124,16 +125,17 @@ def check(request: Request) -> None:
 
 
 def _check_build(build: str) -> None:
-    if is_attached(build):
+    if is_external(build):
         raise _only_here(f"build {visible(shown(build))}")
-    checked = resolve.check(build)
-    if checked.install and _store_path(checked.spec.path) is None:
+    label = parsed(build)
+    if label.kind == "path" and is_install(label.path) and _store_path(label.path) is None:
         raise UserError(
             f"build {visible(name_of(build))} is an install of this machine, which Nix cannot copy to builders: "
             "name the source tree that it was made of, or a label (bench list builds)"
         )
-    own = checked.entry.own if checked.entry is not None else None
-    flags = [*(own.cflags if own else ()), *(flag for word in checked.spec.variants for flag in variant(word).cflags)]
+    (label,) = resolve.check([build])
+    own = label.origin.own if isinstance(label.origin, CatalogEntry) else None
+    flags = [*(own.cflags if own else ()), *Change().varied(label.variants).cflags]
     if native := [flag for flag in flags if NATIVE.fullmatch(flag)]:
         raise UserError(
             f"build {visible(name_of(build))}: {native[0]} compiles for this machine, not for the builders: "

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from engine.builds import nix
 from engine.builds.nix import Progress
-from engine.builds.resolve import NAME
 from engine.core.errors import UserError, unknown
 from engine.core.kernel import HOST, Kernel, Provenance, scheduler_of
 from engine.core.record import converted, parsed
-from engine.core.text import visible
+from engine.core.text import NAME, visible
 from engine.guest import distribution, initrd
 
 # What of a configuration decides who runs when, and where, and what that costs.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.builds import client_programs, from_source, resolve
+from engine.builds import client_programs, resolve
+from engine.builds.catalog import catalog
+from engine.builds.label import is_external, name_of, shown
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
@@ -19,7 +21,6 @@ from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
 from engine.plan import counter_check
-from engine.plan.request import is_attached, name_of, shown
 from engine.postgres import configs
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.external_cell import left_in
@@ -61,7 +62,7 @@ def confirm(
     if _finished(run, manifest) and not (manifest.attached and left_in(run)):
         return {}
     _confirm_written(manifest, scripts, variables)
-    known = {entry.label for entry in resolve.catalog()}
+    known = {entry.label for entry in catalog()}
     connections = {}
     for build in manifest.builds:
         if build.attached:
@@ -121,7 +122,7 @@ def _finished(run: Path, manifest: Manifest) -> bool:
 
 def _connection(build: Build, spec: str | None, run: Path) -> str:
     """The connection string of a server that was running already, given again; it must be the same server."""
-    if spec is None or not is_attached(spec):
+    if spec is None or not is_external(spec):
         left = [made for made in left_in(run).values() if made.build == build.label]
         there = f" (database {left[0].database} was left there)" if left else ""
         raise UserError(
@@ -139,7 +140,7 @@ def _connection(build: Build, spec: str | None, run: Path) -> str:
 
 def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, progress: Callable[[str], None]) -> None:
     if build.label not in known and spec is None:
-        if from_source.made_here(build, out / ".builds"):
+        if resolve.made_here(build, out / ".builds"):
             return
         place = "SOURCE" if build.source else visible(build.prefix)
         raise UserError(

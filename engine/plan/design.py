@@ -13,6 +13,8 @@ import msgspec
 
 from engine.analysis import noise
 from engine.analysis.noise import Noise
+from engine.builds import resolve
+from engine.builds.label import Label
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import LEVEL, LOOKS
@@ -21,7 +23,7 @@ from engine.host import environment
 from engine.host.environment import Machine
 from engine.plan import external_servers, guests, interleaving, planfile, routes
 from engine.plan.interleaving import CannotBeSliced, Change
-from engine.plan.request import CELLS, MOST_REPEATS, Request, check_named, name_of, shown
+from engine.plan.request import CELLS, MOST_REPEATS, Request
 from engine.plan.workload_plans import Load, loads
 from engine.postgres import configs
 from engine.tracing import planstats, selection
@@ -157,23 +159,18 @@ def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Seq
     return (("max_connections", str(needed)),) if needed > DEFAULT_CONNECTIONS else ()
 
 
-def check_names(request: Request) -> None:
-    """Raises UserError for names and numbers that cannot be whatever is installed."""
+def check_names(request: Request) -> tuple[Label, ...]:
+    """Check names and numbers before anything slow is done; returns the labels of the builds. Raises UserError."""
     routes.check(request)
     if not request.builds:
         raise UserError("no build given: use --pg LABEL,… (bench list builds shows the labels)")
-    for spec in request.builds:
-        check_named(spec)
     if not request.configs:
         raise UserError("no config given: use --config NAME,… (bench list configs shows the names)")
-    doubles = {build for build in request.builds if request.builds.count(build) > 1}
-    if doubles:
-        named = ", ".join(sorted(map(shown, doubles)))
-        raise UserError(f"build given twice: {named}; use --aa to compare the base with itself")
-    names = [name_of(spec) for spec in request.builds]  # an install of the user's own may go by its name alone
+    external_servers.check(request)
+    labels = resolve.check(request.builds)
+    names = [label.name for label in labels]
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
-    external_servers.check(request)
     if request.until_known and request.repeats:
         raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
     cells = request.subjects * request.planned_repeats
@@ -182,6 +179,7 @@ def check_names(request: Request) -> None:
             f"{cells:,} cells are more than a run may have ({MAX_CELLS:,}): "
             "lower --repeats, or name fewer builds, configs or kernels"
         )
+    return labels
 
 
 def decided(request: Request, out: Path) -> tuple[Request, Asked, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.builds import resolve
+from engine.builds.label import Label, is_external, shown
 from engine.core.errors import UserError
 from engine.core.model import Attached, Build, Config, config_key
 from engine.core.text import visible
-from engine.plan.request import Request, is_attached, name_of, shown
+from engine.plan.request import Request
 from engine.postgres import external_server
 from workloads.base import Plan, Step
 
@@ -18,9 +18,9 @@ DEFAULT = Request()
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Those of a request, by its specs; `connections` by the names of the builds."""
+    """The external servers of a request; `connections` by the names of the builds."""
 
-    builds: dict[str, Build]
+    builds: tuple[Build, ...]
     configs: dict[str, Config]
     connections: dict[str, str] = field(repr=False)
     attached: Attached
@@ -37,8 +37,8 @@ def check(request: Request) -> None:
             if given:
                 raise UserError(f"{flag} is for servers that are running already: --pg NAME=postgresql://USER@HOST/DB")
         return
-    own = [spec for spec in request.builds if not is_attached(spec)]
-    other = next(spec for spec in request.builds if is_attached(spec))
+    own = [spec for spec in request.builds if not is_external(spec)]
+    other = next(spec for spec in request.builds if is_external(spec))
     if own:
         raise UserError(
             f"{shown(other)} is running already and {visible(own[0])} would be started by pgbed: they cannot be "
@@ -71,17 +71,9 @@ def check_plan(plan: Plan) -> None:
         raise UserError(f"this workload cannot be run on a server that is running already: {why}")
 
 
-def look_up(request: Request, steps: Sequence[Step]) -> Servers:
+def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) -> Servers:
     """Connects to all of them. Raises UserError for one that the plan cannot be run on."""
-    known = {entry.label for entry in resolve.catalog()}
-    found: dict[str, external_server.Found] = {}
-    for spec in request.builds:
-        if name_of(spec) in known:
-            raise UserError(f"'{name_of(spec)}' is the label of another build: give {shown(spec)} another name")
-        if name_of(spec) in map(name_of, found):
-            raise UserError(f"two servers are called '{name_of(spec)}': give one of them another name")
-        found[spec] = external_server.look(name_of(spec), spec.partition("=")[2])
-    every = list(found.values())
+    every = [external_server.look(label.name, label.place) for label in labels]
     external_server.refuse_doubles(every)
     attached = Attached(
         accept_foreign_load=request.accept_foreign_load,
@@ -95,7 +87,7 @@ def look_up(request: Request, steps: Sequence[Step]) -> Servers:
             schemas=any(step.beside for step in steps),
         )
     return Servers(
-        builds={spec: each.build for spec, each in found.items()},
+        builds=tuple(each.build for each in every),
         configs={config_key(external_server.CONFIG, each.name): each.config for each in every},
         connections={each.name: each.conninfo for each in every},
         attached=attached,

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.builds import client_programs, features, resolve
+from engine.builds.label import shown
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import LOOKS, PROBED_ARM, Build, Manifest, config_key
+from engine.core.model import LOOKS, PROBED_ARM, Manifest, config_key
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.observe.stalls import StallRule
 from engine.plan import counter_check, external_servers, guests, interleaving, prerequisites, presets, routes
 from engine.plan.design import Guess, check_names, decided, rough_settings, share
-from engine.plan.request import Request, is_attached, shown
+from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
 from engine.plan.workload_plans import recorded
@@ -50,12 +51,6 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     """
     check_names(request)
     guests.check(request)
-    for spec in request.builds:
-        if is_attached(spec):
-            continue  # whoever plans connects to nothing
-        checked = resolve.check(spec)
-        if checked.install:
-            resolve.resolve([spec], lambda _: None)
     request, asked, reason = decided(request, out)
     guess = asked.guess(request, rough_settings(request, asked.changes, environment.machine(out)), out)
     return {
@@ -73,7 +68,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     `out` is the folder that will hold the run. Raises UserError for any name or number that cannot be, before
     anything slow is done, and for a build that is not available.
     """
-    check_names(request)
+    chosen = dict(zip(request.builds, check_names(request), strict=True))
     restored = tuple(block_device.restore_left())
     tunables = guests.check(request)
     routes.look(request)
@@ -82,9 +77,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     request, asked, reason = decided(request, out)
     tolerated = tolerances(request.tolerate, [step.name for step in asked.steps])
     every = [step for load in asked.loads for step in load.steps]
-    servers = external_servers.look_up(request, every) if request.attached else None
-    resolved = servers.builds if servers else _resolve(request.builds, out, progress)
-    found = tuple(resolved.values())
+    kept = [chosen[text] for text in request.builds]
+    servers = external_servers.look_up(request, kept, every) if request.attached else None
+    found = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels or request.rebooting:
         notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
@@ -92,7 +87,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
     notices += servers.notices if servers else interleaving.notices(request, asked.steps)
     labels = tuple(build.label for build in found)
-    base = resolved[request.base_build or request.builds[0]].label
+    base = labels[request.builds.index(request.base_build or request.builds[0])]
     machine = share(environment.machine(out), request)
     names = [external_server.CONFIG] if servers else [spec.name for spec in asked.changes]
     applied = (
@@ -200,22 +195,6 @@ def with_double(prospect: Prospect, pairs: int) -> Prospect:
         manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True),
         guess=dataclasses.replace(prospect.guess, cells=len(cells)),
     )
-
-
-def _resolve(specs: Sequence[str], out: Path, progress: Callable[[str], None]) -> dict[str, Build]:
-    """The build of each spec. Where only a prebuilt is available, its label tells."""
-    for spec in specs:
-        checked = resolve.check(spec)  # all of them before the first is built, which may take minutes
-        if checked.entry is not None:
-            resolve.here(checked)
-    resolved: dict[str, Build] = {}
-    for spec in specs:
-        (build,) = resolve.resolve([spec], progress, roots=out / ".builds")
-        for other, known in resolved.items():
-            if known.label == build.label:
-                raise UserError(f"{other} and {spec} would both be called {build.label}; give one a name: NAME=…")
-        resolved[spec] = build
-    return resolved
 
 
 def _slug(labels: Sequence[str]) -> str:

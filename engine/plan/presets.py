@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from engine.builds import resolve
+from engine.builds import catalog, resolve
+from engine.builds.label import is_external, name_of
 from engine.builds.nix import Progress
 from engine.core.errors import UserError
-from engine.plan.request import Request, is_attached, name_of
+from engine.plan.request import Request
 from workloads import workload
 from workloads.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
@@ -43,7 +44,7 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
             for other in _excluded(given_name, options):
                 filled.pop(other, None)
     asked = entries.get("builds")
-    if asked and any(is_attached(str(build)) for build in asked):
+    if asked and any(is_external(str(build)) for build in asked):
         for other in NOT_ATTACHED:
             filled.pop(other, None)
     return {**filled, **entries, **({} if asked else {"builds": list(_here(found))})}
@@ -92,7 +93,7 @@ def lacking(found: Preset, labels: Sequence[str]) -> Iterable[str]:
 
 def published_label(label: str) -> str:
     """The label that a publication has for a build: `17.0-prebuilt-builtin` is 17.0-builtin there."""
-    return label.replace(resolve.PREBUILT, "")
+    return label.replace(catalog.PREBUILT, "")
 
 
 def _here(found: Preset) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ def _here(found: Preset) -> tuple[str, ...]:
         return _newest(found)
     chosen: dict[str, None] = {}
     for build in found.builds:
-        label = next((one for each in (build, *found.instead.get(build, ())) if (one := resolve.available(each))), None)
+        label = next((one for each in (build, *found.instead.get(build, ())) if (one := catalog.available(each))), None)
         if label is not None:
             chosen[label] = None
     if not chosen and found.builds:
@@ -115,7 +116,7 @@ def _here(found: Preset) -> tuple[str, ...]:
 def _newest(found: Preset) -> tuple[str, ...]:
     if found.own_build:
         raise UserError(f"preset {found.name}: compares an install of your own: --pg LABEL,NAME=/path")
-    labels = resolve.newest(found.newest)
+    labels = catalog.newest(found.newest)
     if len(labels) < found.newest:
         raise UserError(f"preset {found.name}: no {found.newest} releases can be had here: name builds by --pg LABEL,…")
     return labels

@@ -6,15 +6,13 @@ The command line's options, a plan file's entries and their bounds derive from t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from engine.builds.label import build_label
-from engine.core.errors import UserError
+from engine.builds.label import is_external, name_of
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import LOOKS, MOST_MINUTES, PAIRS, SLICE_MS, Stopping
 from engine.core.perf_events import Counters
@@ -30,10 +28,6 @@ OLD_NAMES = {"beside": "allow_concurrent"}
 # over pairs narrows more with one more of them than with longer ones.
 CELLS = 4
 MOST_REPEATS = 1000
-_CONNECTION = re.compile(r"\s*(postgres(ql)?:|[a-z_]+\s*=)")
-_CONNECTION_URI = re.compile(r"\s*postgres(ql)?:", re.I)
-# In a URI between user and host, or by its name; errs on the side of yes.
-_PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _AFTER = ", ".join(str(look.pairs) for look in LOOKS)
 
 
@@ -280,7 +274,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def attached(self) -> bool:
         """Whether builds are servers that are running already."""
-        return any(map(is_attached, self.builds))
+        return any(map(is_external, self.builds))
 
     @property
     def subjects(self) -> int:
@@ -385,34 +379,3 @@ def argument_of(workload_name: str) -> tuple[str, dict[str, Any]]:
         if option.argument:
             return name, {option.name: option.parsed(value)}
     raise ValueError(f"workload {name} takes nothing behind its name: ':{value}'")
-
-
-def name_of(build: str) -> str:
-    """How a build is called: its label, or the name that comes before it."""
-    return build.partition("=")[0] if is_attached(build) else build_label(build)
-
-
-def is_attached(build: str) -> bool:
-    """Whether it is NAME=CONNECTION, a server that is running already: a URI, or keywords with values."""
-    return _CONNECTION.match(build.partition("=")[2]) is not None
-
-
-def check_named(build: str) -> None:
-    """Raises UserError for a connection string without a name before it: what it is must not be shown."""
-    if not is_attached(build) and (_CONNECTION_URI.match(build) or _PASSWORD.search(build)):
-        raise UserError("a connection string needs a name before it: NAME=postgresql://…")
-
-
-def refuse_password(build: str) -> None:
-    """Raises UserError for a connection string with a password in it, where that would be shown, or kept."""
-    check_named(build)
-    if is_attached(build) and _PASSWORD.search(build.partition("=")[2]):
-        raise UserError(
-            f"{name_of(build)}: leave the password out, which would be shown here, and keep it in ~/.pgpass or in a "
-            "service file"
-        )
-
-
-def shown(build: str) -> str:
-    """A build as it was named, but a connection string, which may hold a password, is left out."""
-    return f"{name_of(build)}=…" if is_attached(build) else build

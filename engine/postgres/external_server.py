@@ -15,10 +15,9 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from engine.builds.resolve import NAME
 from engine.core.errors import UserError
 from engine.core.model import Attached, Build, Config
-from engine.core.text import visible
+from engine.core.text import NAME, visible
 from engine.postgres import external_queries
 from engine.postgres.pgstat import question
 

@@ -104,7 +104,7 @@ stdenv.mkDerivation {
   CFLAGS = allCflags;
   configureFlags = allConfigureFlags;
 
-  # The folder of ccache is named by engine.builds.from_source; a sandbox may hide it. What configure has found out is
+  # The folder of ccache is named by engine.builds.resolve; a sandbox may hide it. What configure has found out is
   # kept there, too, for the same script, flags and tools: with that it takes 3 s of CPU. meson, which 16 and later have,
   # takes 13 for each build, and would compile them with other flags than the older ones.
   configurePhase =

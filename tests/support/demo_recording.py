@@ -29,7 +29,7 @@ from typing import Any
 
 import psycopg
 
-from engine.builds.from_source import build_revision
+from engine.builds import resolve
 from engine.journal.archive import pack
 from engine.journal.reader import FAR_NS, JournalReader
 from engine.journal.rows import Attempt, StepRow
@@ -216,10 +216,8 @@ def main() -> None:
         out = Path(folder) / "runs"
         out.mkdir()
         for build in builds.split(","):  # so that nothing is compiled while it is recorded
-            label, _, tree = build.partition("=git:")
-            if tree:
-                path, _, revision = tree.rpartition("@")
-                build_revision(Path(path), revision, lambda text: print(text, flush=True), label=label)
+            if "=git:" in build:
+                resolve.resolve([build], lambda text: print(text, flush=True))
         if (busy := busy_share()) > BUSY:
             raise SystemExit(f"this machine is {busy:.0%} busy: record it on one that has nothing else to do")
         run = record(builds, asked.probes, out)

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from engine.builds.label import is_external, name_of
 from engine.core.format import size
-from engine.plan.request import Request, is_attached, name_of
+from engine.plan.request import Request
 from tui.launch.plan_edits import (
     steps_of,
     version_key,
@@ -161,7 +162,7 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
     or chosen.
     """
     own = {build: {"label": name_of(build), "version": "", "patches": [],
-                   "provenance": "running already" if is_attached(build) else build.partition("=")[2]}
+                   "provenance": "running already" if is_external(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
     known = sorted(offer.builds, key=lambda row: version_key(str(row["version"])), reverse=True)
     rows: dict[str, Row] = own | {str(row["label"]): row for row in known}
@@ -172,7 +173,7 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
         patches = " ".join(row.get("patches") or ())
         chosen, is_base = build in plan.builds, build == plan.base_build
         before, group = group, str(version_key(str(row["version"]))[0] or "") or "own"
-        origin = "running" if is_attached(build) else "own" if build in own else str(row["provenance"])
+        origin = "running" if is_external(build) else "own" if build in own else str(row["provenance"])
         yield Item(
             name_of(build),
             "[b]" if is_base else _box(chosen),

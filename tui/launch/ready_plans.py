@@ -8,10 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from engine.builds.label import refuse_password
 from engine.core.errors import UserError
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
-from engine.plan.request import Request, refuse_password, request_of
+from engine.plan.request import Request, request_of
 from tui.launch.choices import Choices, Item, Question, Row
 from tui.launch.plan_edits import version_key, with_build
 

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 from msgspec import structs
 from textual.binding import Binding
 
+from engine.builds.label import name_of, refuse_password
 from engine.core.errors import UserError
 from engine.journal import runs
 from engine.plan.command_line import arguments
-from engine.plan.request import name_of, refuse_password, request_of
+from engine.plan.request import request_of
 from tui import bench
 from tui.keys import key
 from tui.launch import choices as launch_choices

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from engine.builds.label import name_of
 from engine.core.format import size, span
 from engine.core.model import workload_title
 from engine.plan.command_line import command
-from engine.plan.request import Request, name_of
+from engine.plan.request import Request
 from tui.glyphs import Glyphs
 from tui.launch.choices import Choices, Item, unfinished
 from tui.launch.plan_edits import repeats_of

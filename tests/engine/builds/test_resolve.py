@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.builds import nix, resolve
+from engine.builds.catalog import catalog
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.host import subprocesses
@@ -56,9 +57,9 @@ CATALOG = [
 @pytest.fixture(autouse=True)
 def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the wrapper sets things over hostpkgs, with a small catalog and no server at hand."""
-    catalog = tmp_path / "catalog.json"
-    catalog.write_text(json.dumps(CATALOG))
-    monkeypatch.setenv("PGBED_CATALOG", str(catalog))
+    file = tmp_path / "catalog.json"
+    file.write_text(json.dumps(CATALOG))
+    monkeypatch.setenv("PGBED_CATALOG", str(file))
     monkeypatch.setenv("PGBED_PACKAGE_SET", "hostpkgs")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -111,11 +112,11 @@ def test_without_the_wrapper_servers_need_nix_and_installs_do_not(
 def test_unreadable_catalogue_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "catalog.json").write_text("[{]")
     with pytest.raises(UserError, match=r"cannot be read"):
-        resolve.catalog()
+        catalog()
 
 
 def test_prebuilt_label_keeps_the_locale_provider() -> None:
-    labels = {known.label: known.prebuilt_label for known in resolve.catalog()}
+    labels = {known.label: known.prebuilt_label for known in catalog()}
     assert labels["16.3"] == "16.3-prebuilt"
     assert labels["17.0-builtin"] == "17.0-prebuilt-builtin"
 
@@ -150,8 +151,11 @@ def test_source_not_at_hand_is_replaced_by_its_prebuilt_and_labelled_so(servers:
     ]
 
 
-def test_two_specs_that_come_down_to_one_build_give_one(servers: Path) -> None:
-    assert len(resolve.resolve(["16.3", "16.3-prebuilt"], lambda _: None)) == 1
+def test_two_labels_that_come_down_to_one_build_are_refused(servers: Path) -> None:
+    with pytest.raises(UserError, match=r"^16\.3 and 16\.3-prebuilt would both be called 16\.3-prebuilt; give one"):
+        resolve.resolve(["16.3", "16.3-prebuilt"], lambda _: None)
+    with pytest.raises(UserError, match=r"^prod=… and prod=… would both be called prod; give one"):
+        resolve.check(["prod=postgresql://db", "prod=host=db"])
 
 
 @pytest.mark.parametrize("label", ["17beta1", "16.3-limit"])
@@ -423,7 +427,7 @@ def test_nix_realises_the_label_and_keeps_it(real: dict[str, str], tmp_path: Pat
     said: list[str] = []
     plain, builtin = resolve.resolve(["17.0-prebuilt", "17.0-prebuilt-builtin"], said.append, tmp_path)
     assert (tmp_path / "postgresql-17_0-prebuilt").resolve() == Path(plain.prefix)
-    assert plain.prefix == next(known.out for known in resolve.catalog() if known.label == plain.label)
+    assert plain.prefix == next(known.out for known in catalog() if known.label == plain.label)
     assert Path(plain.prefix).name.startswith(plain.digest + "-")
     assert "GCC" in plain.compiler
     assert builtin.prefix == plain.prefix
@@ -458,8 +462,8 @@ def derivation(command: str) -> str:
 def test_nix_failure_is_one_line_and_names_its_log(
     real: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    catalog = [entry("16.3-prebuilt", "prebuilt", drv=derivation("echo no such luck; exit 3"))]
-    (tmp_path / "other.json").write_text(json.dumps(catalog))
+    entries = [entry("16.3-prebuilt", "prebuilt", drv=derivation("echo no such luck; exit 3"))]
+    (tmp_path / "other.json").write_text(json.dumps(entries))
     monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "other.json"))
     with pytest.raises(UserError) as raised:
         one("16.3-prebuilt")

@@ -14,11 +14,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from engine.builds.label import refuse_password
 from engine.cli.run import run, take
 from engine.core.errors import UserError
 from engine.plan import planfile
 from engine.plan.command_line import arguments, command
-from engine.plan.request import Request, refuse_password, request_of
+from engine.plan.request import Request, request_of
 from tui.glyphs import SETS
 from tui.launch import choices as launch_choices
 from tui.launch import plan_fields

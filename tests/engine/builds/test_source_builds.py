@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
-import tarfile
-import threading
-from base64 import b64encode
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from engine.builds import derivation, from_source, resolve, user_builds
+from engine.builds import resolve
 from engine.builds.nix import BuildFailed
-from engine.cli import catalog, pin
 from engine.core.errors import UserError
 from engine.core.model import Build
 from tests.support import smalltree
@@ -101,10 +92,10 @@ def test_a_tree_is_built_as_it_is_and_kept_by_its_content(
     another = build(f"mine={tree}")
     assert another.source != changed.source and another.prefix != changed.prefix
     assert build(f"old=git:{tree}@HEAD").prefix == clean.prefix
-    assert from_source.made_here(clean, tmp_path / "roots")
-    assert from_source.prune(tmp_path / "roots", {changed.digest}, age_s=-1) == 2
+    assert resolve.made_here(clean, tmp_path / "roots")
+    assert resolve.prune(tmp_path / "roots", {changed.digest}, age_s=-1) == 2
     assert link.is_symlink() is False and (tmp_path / "roots" / f"built-{changed.digest}").is_symlink()
-    assert not from_source.made_here(clean, tmp_path / "roots")
+    assert not resolve.made_here(clean, tmp_path / "roots")
 
 
 def test_a_tree_outside_git_is_known_by_its_files(tmp_path: Path, build: Callable[[str], Build]) -> None:
@@ -165,137 +156,9 @@ def test_what_cannot_be_built_is_one_line(tree: Path, spec: str, message: str, t
     assert "\n" not in str(raised.value)
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is served as postgresql.org serves its own."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(folder))) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        monkeypatch.setenv("PGBED_RELEASES", f"http://127.0.0.1:{http.server_port}/")
-        yield folder
-        http.shutdown()
-
-
-def released(served: Path, tree: Path, version: str) -> Path:
-    """The tree as a tarball where releases are, with its checksum."""
-    folder = served / f"v{version}"
-    folder.mkdir()
-    tarball = folder / f"postgresql-{version}.tar.bz2"
-    with tarfile.open(tarball, "w:bz2") as packed:
-        packed.add(tree, f"postgresql-{version}")
-    checksum = hashlib.sha256(tarball.read_bytes()).hexdigest()
-    tarball.with_name(tarball.name + ".sha256").write_text(f"{checksum}  {tarball.name}\n")
-    return tarball
-
-
-def test_a_release_is_pinned_by_its_published_checksum_then_patched(
-    server: Path, tmp_path: Path, build: Callable[[str], Build], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tarball = released(server, smalltree.make_tree(tmp_path / "unpacked"), "18.99")
-    pinned = CliRunner().invoke(pin.pin, ["18.99"])
-    assert pinned.exit_code == 0, pinned.output
-    table = user_builds.table_path().read_text()
-    assert b64encode(hashlib.sha256(tarball.read_bytes()).digest()).decode() in table
-    assert "is known already" in CliRunner().invoke(pin.pin, ["18.99"]).output
-    labels = [entry.label for entry in resolve.catalog()]
-    assert labels[-2:] == ["18.99", "18.99-builtin"]
-
-    shutil.copy(tarball, tmp_path)
-    monkeypatch.setenv("BENCH_TARBALLS", str(tmp_path))
-    plain, builtin = build("18.99"), build("18.99-builtin")
-    assert (plain.version, plain.source, plain.initdb_args) == ("18.99", "", ())
-    assert (builtin.label, builtin.initdb_args) == ("18.99-builtin", from_source.BUILTIN_ARGS)
-    assert builtin.prefix == plain.prefix == build("mine=18.99").prefix
-    assert says(plain) == "postgres (PostgreSQL) 18.99\n"
-
-    user_builds.table_path().write_text(f'{table}\n[builds."18.99-O3"]\nfrom = "18.99"\ncflags = ["-O3"]\n')
-    patch = tmp_path / "say more.patch"
-    patch.write_text("--- a/Makefile\n+++ b/Makefile\n@@ -1,1 +1,1 @@\n-include config.mk\n+include ./config.mk\n")
-    patched = build(f"18.99-O3+{patch}")
-    assert (patched.label, patched.patches) == ("18.99-O3-say-more", ("say-more.patch",))
-    assert "-O3" in patched.flags and patched.prefix != plain.prefix
-    patch.write_text(patch.read_text().replace("-include config.mk", "-include another.mk"))
-    with pytest.raises(BuildFailed, match=r"'18\.99-say-more' failed: .*FAILED at 1"):
-        build(f"18.99+{patch}")
-
-
-def test_what_is_newest_is_asked_only_when_asked_for(server: Path) -> None:
-    notes = catalog.builds().notes
-    assert notes == ("newest: of those here; --newest asks postgresql.org",)
-    (server / "versions.json").write_text(
-        '[{"major": "18", "latestMinor": "77", "supported": true},'
-        ' {"major": "13", "latestMinor": "16", "supported": false},'
-        ' {"major": "9.6", "latestMinor": "24", "supported": false}]'
-    )
-    listing = catalog.builds(ask=True)
-    assert listing.notes == ("18.77 is released: bench pin 18.77 adds it",)
-    assert {row["newest"] for row in listing.rows if row["version"].startswith("18")} == {"18.77"}
-
-
-@pytest.mark.parametrize(
-    ("version", "published", "message"),
-    [
-        ("18.98", None, "there is no such release"),
-        ("18.98", "0" * 64 + "  postgresql-18.97.tar.bz2\n", "holds no checksum of postgresql-18.98.tar.bz2"),
-        ("18.98", "<html>", "holds no checksum"),
-        ("../18", None, "is no release of PostgreSQL"),
-    ],
-)
-def test_a_release_without_a_checksum_is_not_pinned(
-    server: Path, version: str, published: str | None, message: str
-) -> None:
-    if published is not None:
-        (server / f"v{version}").mkdir()
-        (server / f"v{version}" / f"postgresql-{version}.tar.bz2.sha256").write_text(published)
-    with pytest.raises(UserError, match=message):
-        user_builds.pin(version)
-    assert not user_builds.table_path().exists()
-
-
-def test_where_nothing_is_reached_a_checksum_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGBED_RELEASES", "http://127.0.0.1:1")
-    with pytest.raises(
-        UserError, match=r"cannot be reached: .*refused; PGBED_RELEASES names a mirror, and --sha256 HEX"
-    ):
-        user_builds.pin("18.98")
-    user_builds.pin("18.98", "AB" * 32)
-    assert user_builds.own_builds()["18.98"].source.startswith("sha256-q6ur")
-
-
 def test_a_known_build_under_another_name_is_kept_for_a_run_that_goes_on(
     build: Callable[[str], Build], tmp_path: Path
 ) -> None:
     old = build("old=17.0-prebuilt")
     assert (old.label, old.prefix) == ("old", build("17.0-prebuilt").prefix)
-    assert from_source.made_here(old, tmp_path / "roots")
-
-
-def test_a_derivation_without_a_change_is_the_same() -> None:
-    known = next(entry for entry in resolve.catalog() if entry.label == "13.16")
-    same = derivation.derive(known.drv, derivation.Change())
-    assert (same.drv, same.out) == (known.drv, known.out)
-
-
-def test_flags_for_this_machine_only_reach_the_compiler() -> None:
-    known = derivation.read_derivation(Path(next(entry for entry in resolve.catalog() if entry.label == "13.16").drv))
-    plain, native = (
-        derivation._request(known, derivation.Change(cflags=(flag,)))["env"] for flag in ("-O3", "-march=native")
-    )
-    assert {name: native[name] for name in native.keys() - plain.keys()}["NIX_ENFORCE_NO_NATIVE"] == "0"
-    assert (native["preferLocalBuild"], native["allowSubstitutes"]) == (True, False)
-
-
-def test_a_derivation_as_nixpkgs_writes_it_comes_out_the_same() -> None:
-    expression = """
-      let source = builtins.toFile "a-source" "it"; in derivation {
-        name = "tried"; system = "x86_64-linux"; builder = "/bin/sh"; outputs = [ "dev" "out" ];
-        args = [ "-c" "cat ${source}" ]; __structuredAttrs = false; strictDeps = true; patches = "";
-        buildPhase = "tab\\there \\"quoted\\" \\\\back\\nline $x \\${y}"; buildRecord = "{\\"patches\\":[]}";
-        buildInputs = [ (derivation { name = "input"; system = "x86_64-linux"; builder = "/bin/sh"; }) ];
-      }
-    """
-    made = subprocess.run(["nix-instantiate", "--expr", expression], capture_output=True, text=True, check=True)
-    drv = made.stdout.strip().partition("!")[0]
-    assert derivation.derive(drv, derivation.Change()).drv == drv
+    assert resolve.made_here(old, tmp_path / "roots")

@@ -1,0 +1,232 @@
+"""The builds that a label can name: those that come with pgbed, and the user's own.
+
+Environment:
+    PGBED_CATALOG      the catalog, a JSON file; set by the `bench` wrapper
+    PGBED_PACKAGE_SET  `nixpkgs` or `hostpkgs`; set by the wrapper
+    PGBED_SERVERS      a folder of LABEL -> install prefix, searched first: inside a Nix check Nix cannot be called
+    BENCH_TARBALLS     a folder of postgresql-VERSION.tar.bz2, for networks that do not reach postgresql.org
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.builds import nix, user_builds
+from engine.builds.derivation import Change, recipe_of
+from engine.builds.user_builds import OwnBuild
+from engine.core.errors import UserError, unknown
+from engine.core.record import converted, parsed
+from engine.core.text import NAME, visible
+
+BUILTIN = "-builtin"
+BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")  # as in nix/postgres/default.nix
+PREBUILT = "-prebuilt"
+
+
+@dataclass(frozen=True, slots=True)
+class Tarball:
+    """A released source: file `name`, `hash` as `sha256-BASE64`, and the store `path` that it has once it is there."""
+
+    name: str
+    hash: str
+    path: str
+
+    @property
+    def sha256(self) -> str:
+        """The hash in hexadecimal, as `sha256sum` prints it."""
+        return b64decode(self.hash.removeprefix("sha256-")).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """A build of the catalog: package `attr`, made by derivation `drv` at store path `out`.
+
+    Two labels may share one derivation and differ in `initdb_args`. `drv` is empty where Nix cannot be called.
+    """
+
+    label: str
+    version: str
+    attr: str
+    provenance: str
+    initdb_args: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    tarball: Tarball | None = None
+    drv: str = ""
+    out: str = ""
+    own: OwnBuild | None = None  # an entry of the user's own table
+
+    @property
+    def prebuilt_label(self) -> str:
+        """The label of the same version prebuilt: `17.0-builtin` -> `17.0-prebuilt-builtin`."""
+        base = self.label.removesuffix(BUILTIN)
+        return base + PREBUILT + self.label[len(base) :]
+
+    @property
+    def recipe(self) -> tuple[str, Change]:
+        """The derivation that this build is made from, and what is changed in it. Raises UserError."""
+        if self.own is None:
+            return self.drv, Change()
+        if not self.own.base:
+            assert self.tarball is not None
+            tarball = {"url": user_builds.tarball_url(self.version), "sha256": self.tarball.hash}
+            drv = recipe_of(self.label, int(self.version.partition(".")[0]))
+            return drv, Change(tarball=tarball | {"name": self.tarball.name})
+        drv, change = next(entry for entry in catalog() if entry.label == self.own.base).recipe
+        return drv, replace(
+            change,
+            patches=(*change.patches, *(Path(patch).expanduser().resolve() for patch in self.own.patches)),
+            cflags=(*change.cflags, *self.own.cflags),
+            configure_flags=(*change.configure_flags, *self.own.configure_flags),
+        )
+
+
+def catalog() -> tuple[CatalogEntry, ...]:
+    """Every build that has a label, oldest version first, the user's own included; empty without the wrapper.
+
+    Raises UserError for an invalid table.
+    """
+    path = os.environ.get("PGBED_CATALOG")
+    if not path:
+        return ()
+    where = f"the list of builds in {path}"
+    try:
+        shipped = converted(parsed(Path(path).read_bytes(), where), tuple[CatalogEntry, ...], where)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    entries = {entry.label: entry for entry in shipped}
+    for label, own in user_builds.own_builds().items():
+        if label not in entries:
+            entries |= {entry.label: entry for entry in _own_entries(label, own, entries)}
+        elif (pinned := entries[label].tarball) is None or pinned.hash != own.source:
+            raise UserError(
+                f"{user_builds.table_path()}: build '{label}' differs from pgbed's own build of that label: rename it"
+            )
+    if len(entries) == len(shipped):
+        return shipped
+    return tuple(sorted(entries.values(), key=lambda entry: age(entry.version)))
+
+
+def _own_entries(label: str, own: OwnBuild, known: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
+    """The entry and, from 17 on, its twin with the builtin locale provider."""
+    base = known.get(own.base)
+    if own.base and (base is None or base.provenance != "source"):
+        where = f"{user_builds.table_path()}: build '{label}'"
+        raise UserError(f"{where}: '{visible(own.base)}' must be a build from source that is defined before it")
+    check_name(label)
+    entry = CatalogEntry(
+        label=label,
+        version=base.version if base else label,
+        attr="postgresql-" + label.replace(".", "_"),
+        provenance="source",
+        patches=(*(base.patches if base else ()), *(Path(patch).name for patch in own.patches)),
+        tarball=base.tarball if base else Tarball(f"postgresql-{label}.tar.bz2", own.source, ""),
+        drv=base.drv if base else "",
+        own=own,
+    )
+    yield entry
+    if int(re.match(r"\d+", entry.version)[0]) >= 17 and not label.endswith(BUILTIN):  # type: ignore[index]
+        yield replace(entry, label=label + BUILTIN, initdb_args=BUILTIN_ARGS)
+
+
+def age(version: str) -> tuple[int, int, str, int]:
+    """A key that sorts versions as they were released: 17beta1, 17rc1, 17.0, 17.11."""
+    match = re.match(r"(\d+)([a-z]*)(?:\.?(\d+))?", version)
+    major, stage, number = (match[1], match[2], match[3]) if match else ("0", "", None)
+    return int(major), not stage, stage, int(number or 0)
+
+
+def check_name(name: str) -> None:
+    """Raises UserError for a name that cannot be a folder's everywhere."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
+
+
+def unknown_label(label: str) -> UserError:
+    """The error for a label that is not in the catalog."""
+    labels = [entry.label for entry in catalog()]
+    return unknown("build", label, labels) if labels else nix.no_catalogue()
+
+
+# -- what can be had on this machine -------------------------------------------------------------------------------
+
+
+def available(label: str) -> str | None:
+    """The label under which a build can be had here: its own or, over hostpkgs, the prebuilt one's."""
+    entries = [entry for entry in catalog() if entry.label == label]
+    return next((usable[0].label for entry in entries if (usable := usable_entry(entry))), None)
+
+
+def newest(majors: int) -> tuple[str, ...]:
+    """Labels of the newest release of each of the newest majors that can be had here, oldest first."""
+    labels: dict[int, str] = {}
+    for entry in catalog():  # the oldest version first
+        release = re.fullmatch(r"(\d+)\.\d+", entry.version)
+        plain = not entry.initdb_args and not entry.patches and entry.provenance == "source"
+        if release and plain and (label := available(entry.label)):
+            labels[int(release[1])] = label
+    return tuple(labels[major] for major in sorted(labels)[-majors:])
+
+
+def usable_entry(
+    entry: CatalogEntry, *, substitute: bool = True, at_hand: bool = True
+) -> tuple[CatalogEntry, Path | None] | None:
+    """The entry, or its prebuilt substitute over hostpkgs, with its prefix if it is at hand; None if unavailable."""
+    entries = [entry]
+    if substitute and nix.over_hostpkgs():
+        entries += [other for other in catalog() if other.label == entry.prebuilt_label]
+    for candidate in entries:
+        prefix = _prefix_at_hand(candidate) if at_hand else None
+        if prefix is not None or _can_be_realised(candidate):
+            return candidate, prefix
+    return None
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _prefix_at_hand(entry: CatalogEntry) -> Path | None:
+    """The build in PGBED_SERVERS; a `-builtin` label shares the binaries of the label without it."""
+    folder = os.environ.get("PGBED_SERVERS")
+    if not folder:
+        return None
+    candidates = (Path(folder) / label for label in (entry.label, entry.label.removesuffix(BUILTIN)))
+    return next((path.resolve() for path in candidates if (path / "bin" / "postgres").exists()), None)
+
+
+def _can_be_realised(entry: CatalogEntry) -> bool:
+    """Whether Nix can make this build; adds its source to the store if the user has supplied it."""
+    if entry.tarball is None or (entry.out and nix.is_valid(entry.out)):
+        return True
+    path = entry.tarball.path or nix.fixed_path(entry.tarball.sha256, entry.tarball.name)
+    supplied = _supplied(entry.tarball)
+    if supplied is not None:
+        if not nix.is_valid(path):
+            nix.add_fixed(supplied, entry.tarball.name)
+        return True
+    return not nix.over_hostpkgs() or nix.is_valid(path)
+
+
+def _supplied(tarball: Tarball) -> Path | None:
+    """The user's file for `tarball`, verified; Debian's name for it is accepted, too."""
+    folder = os.environ.get("BENCH_TARBALLS")
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise UserError(f"BENCH_TARBALLS names {folder}, which is not a folder")
+    version = tarball.name.removeprefix("postgresql-").removesuffix(".tar.bz2")
+    candidates = (Path(folder) / tarball.name, *sorted(Path(folder).glob(f"postgresql-*_{version}.orig.tar.bz2")))
+    file = next((path for path in candidates if path.is_file()), None)
+    if file is not None and (actual := sha256(file)) != tarball.sha256:
+        raise UserError(
+            f"{file} refused: its sha256 is {actual}, that of the released {tarball.name} is {tarball.sha256}"
+        )
+    return file

@@ -1,0 +1,46 @@
+"""Variants: other ways to compile a build, by the words that a label has for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.core.errors import UserError
+from engine.core.text import visible
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another way to compile: additions to the recipe's CFLAGS and to the arguments of configure."""
+
+    cflags: tuple[str, ...] = ()
+    configure_flags: tuple[str, ...] = ()
+
+
+CFLAGS = "CFLAGS="
+VARIANTS: Mapping[str, Variant] = {
+    "O3": Variant(cflags=("-O3",)),
+    # Fat, because not every `ar` has the plugin that reads the other ones.
+    "lto": Variant(cflags=("-flto=auto", "-ffat-lto-objects")),
+    "cassert": Variant(configure_flags=("--enable-cassert",)),
+}
+FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9=+._,/-]*")  # one that no shell interprets
+NATIVE = re.compile(r"-m\w+=native")
+
+
+def unknown_variant(word: str) -> UserError:
+    """The error for an unknown variant."""
+    return UserError(f"unknown variant ':{visible(word)}' (known: {', '.join(VARIANTS)}, {CFLAGS}FLAGS)")
+
+
+def variant(word: str) -> Variant:
+    """What a variant changes. Raises UserError for an unknown one."""
+    if word.startswith(CFLAGS):
+        flags = tuple(word.removeprefix(CFLAGS).split())
+        if not flags or not all(map(FLAG.fullmatch, flags)):
+            raise UserError(f":{visible(word)}: expected compiler flags, as in :CFLAGS=-march=native")
+        return Variant(cflags=flags)
+    if word not in VARIANTS:
+        raise unknown_variant(word)
+    return VARIANTS[word]
