@@ -152,7 +152,7 @@ def test_what_cannot_be_built_is_one_line(tree: Path, spec: str, message: str, t
     elif "elsewhere" in spec:
         (tmp_path / "elsewhere").mkdir()
     with pytest.raises(UserError, match=message) as raised:
-        resolve.check(spec.format(tree))
+        resolve.check([spec.format(tree)])
     assert "\n" not in str(raised.value)
 
 

@@ -332,7 +332,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (f"prod={new.dsn(host=f'127.0.0.1:{aged.port}')}", {}, "is too old: 12 or later"),
             (f"prod={Running(standby).dsn('bench', '')}", {}, "a standby, which is read-only"),
             (f"{prod},{label}", {}, "they cannot be compared"),
-            (f"{prod},prod={new.dsn()}", {}, "two servers are called 'prod'"),
+            (f"{prod},prod={new.dsn()}", {}, "would both be called prod; give one another name"),
             (f"{prod},other={old.dsn(more='connect_timeout=9')}", {}, "prod and other are the same server"),
             (prod, {"configs": ["cx5"]}, "--config cannot be used with prod=…"),
             (prod, {"overrides": ["work_mem=1MB"]}, "--set cannot be used"),
