@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine.builds import nix
+from engine.builds.nix_log import last_words
 from engine.builds.variants import NATIVE, variant
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
@@ -133,7 +134,7 @@ def derive(drv: str, change: Change) -> Derived:
         except FileNotFoundError as error:
             raise nix.no_nix() from error
         if made.returncode != 0:
-            raise UserError(f"Nix cannot take the source of {change.name or drv}: {nix.last_words(made.stderr)}")
+            raise UserError(f"Nix cannot take the source of {change.name or drv}: {last_words(made.stderr)}")
         path = str(link.readlink())
     found = read_derivation(Path(path))
     return Derived(path, found.outputs["out"], found.env.get("src", ""))

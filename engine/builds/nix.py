@@ -17,44 +17,27 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TextIO
 
+from engine.builds.nix_log import FAILED_BUILD, FORMAT, NixLog, last_words
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 Progress = Callable[[str], None]
 
-LOG_LINES = 12
 STATE = Path("/nix/var/nix")
 OUTPUT = re.compile(r'\("out","(/nix/store/[^"/]+)"')
 STORE_NAME = re.compile(r"/nix/store/([a-z0-9]{32})-[^/]+")
-STEP = re.compile(r"^(building|copying path|downloading) '(?:/nix/store/[a-z0-9]{32}-)?([^']+?)(?:\.drv)?'", re.M)
-MISMATCH = re.compile(
-    r"hash mismatch in fixed-output derivation '/nix/store/[a-z0-9]{32}-(.+?)\.drv'"
-    r".*?specified:\s+(\S+).*?got:\s+(\S+)",
-    re.S,
-)
-FAILED_BUILDER = re.compile(r"error: (builder for|Cannot build|build of)")
-NIX_ITSELF = re.compile(
-    r"(building|copying path|downloading) '|(this|these) .*(derivation|path)s? will be |/nix/store/\S+$|warning: "
-)
-COMPILER_ERROR = re.compile(r":\d+(:\d+)?: (fatal )?error: |\*\*\* \[.*\] Error|: \*\*\*|FAILED at|^error: ")
-MAKE_CHATTER = re.compile(r"make(\[\d+\])?: (Entering|Leaving|Nothing)")
 # Of the machine, not of the source: the same build may do well later.
 LACKING = re.compile(
     r"virtual memory exhausted|cc1\w*: out of memory|Cannot allocate memory|No space left on device"
     r"|fatal error: Killed signal|\] Killed$",
     re.M,
 )
-COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
-LINKED = re.compile(r"^(?:\S*ccache )?(?:\S*/)?(?:gcc|cc|clang|g\+\+|c\+\+|clang\+\+)(?:-\d+)?\s.*\s-o (\S+)")
-DOWNLOADED = re.compile(r"(?:Downloading from \S+:|trying) https?://([^/\s]+)/(?:\S*/)?([^/\s]+)$")
-ARCHIVES = (".jar", ".tgz", ".tar.bz2")
 POLL_S = 0.5
-SILENCE_S = 10.0
-MESSAGE_CHARS = 300
-LINE_CHARS, LOG_CHARS = 60, 160
+SILENCE_S = 10.0  # after which an action that lasts is reported again
 
 
 class BuildFailed(UserError):
@@ -124,25 +107,25 @@ def realise(
     """
     if _of_another_user():
         return _there(label, Path(drv))
-    log = cache_folder() / f"build-{label}.log"
+    path = cache_folder() / f"build-{label}.log"
     started = time.monotonic()
     command = realise_command(drv, link)
     if visible_to_build is not None:
         command += ["--option", "extra-sandbox-paths", str(visible_to_build)]
-    output = _run_logged(command, log, lambda doing: on_progress(f"{label}: {doing}"))
-    if output is None:
-        text = log.read_text(errors="replace")
-        message = f"{explain_failure(label, text)} (all of it: {log})"
-        if lacking := LACKING.search(text):
-            raise UserError(f"build '{label}' stopped, as the machine had too little: {lacking[0]} (the log: {log})")
-        if MISMATCH.search(text) or not any(FAILED_BUILDER.match(line) for line in text.splitlines()):
-            raise UserError(message)
-        printed = telling_lines(text)
-        for line in printed:
-            on_progress(f"{label} | {line}")
-        raise BuildFailed(message, log, printed)
-    on_progress(f"{label}: ready after {time.monotonic() - started:.0f} s")
-    return Path(output.strip()).resolve()
+    log = NixLog()
+    code, output = _run_logged(command, log, path, lambda doing: on_progress(f"{label}: {doing}"))
+    if code == 0:
+        on_progress(f"{label}: ready after {time.monotonic() - started:.0f} s")
+        return Path(output.strip()).resolve()
+    if lacking := LACKING.search("\n".join(log.printed())):
+        raise UserError(f"build '{label}' stopped because the machine ran short: {lacking[0]} (the log: {path})")
+    message = f"{log.explanation(label, code)} (all of it: {path})"
+    if code != FAILED_BUILD:
+        raise UserError(message)
+    printed = log.telling_lines()
+    for line in printed:
+        on_progress(f"{label} | {line}")
+    raise BuildFailed(message, path, printed)
 
 
 def _of_another_user() -> bool:
@@ -170,7 +153,7 @@ def _there(label: str, drv: Path) -> Path:
 
 def realise_command(drv: str, link: Path | None) -> list[str]:
     """The command that builds one derivation and prints what it makes."""
-    command = ["nix-store", "--realise", f"{drv}!out"]
+    command = ["nix-store", "--realise", f"{drv}!out", *FORMAT]
     if link is not None:
         command += ["--add-root", str(link)]
     if over_hostpkgs():
@@ -194,100 +177,44 @@ def fetch_bpftrace(on_progress: Progress, roots: Path) -> None:
     os.environ.pop("PGBED_BPFTRACE_VERSION", None)  # from now on what is there counts, not what was announced
 
 
-def _run_logged(command: list[str], log: Path, on_doing: Progress) -> str | None:
-    """Stdout of the command, or None if it failed. Stderr goes to `log`; `on_doing` gets each action."""
+def _run_logged(command: list[str], log: NixLog, path: Path, on_doing: Progress) -> tuple[int, str]:
+    """Run Nix to its end: exit code and stdout. `log` follows it, `path` gets its text, `on_doing` each action."""
+    report = os.memfd_create("nix")
     try:
         with (
-            log.open("wb") as sink,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink, text=True) as process,
+            path.open("w") as text,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=report, text=True) as process,
         ):
             try:
-                output = _wait(process, log, on_doing)
+                output = _followed(process, report, log, text, on_doing)
             except BaseException:
-                # Leaving the block waits for the build, which whoever stops us does not want to do.
+                # Leaving the block would wait for the build, which nobody wants who stops us.
                 process.terminate()
                 raise
     except FileNotFoundError as error:
         raise no_nix() from error
-    return output if process.returncode == 0 else None
+    finally:
+        os.close(report)
+    return process.returncode, output
 
 
-def _wait(process: subprocess.Popen[str], log: Path, on_doing: Progress) -> str:
-    """Waits for the command; reports each new action at once, and one that lasts again every few seconds."""
-    reported, reported_s, started = "", 0.0, time.monotonic()
+def _followed(process: subprocess.Popen[str], report: int, log: NixLog, text: TextIO, on_doing: Progress) -> str:
+    """Wait for Nix; report each new action at once, and one that lasts again every few seconds."""
+    reported, reported_s, started, read = "", 0.0, time.monotonic(), 0
     while True:
-        try:
-            return process.communicate(timeout=POLL_S)[0]
-        except subprocess.TimeoutExpired:
-            text, now = log.read_text(errors="replace"), time.monotonic()
-        doing = doing_now(text)
-        if doing and (doing != reported or now - reported_s > SILENCE_S):
-            line = last_line(text)
-            on_doing(f"{doing} ({now - started:.0f} s){': ' if line else ''}{line}")
-            reported, reported_s = doing, now
-
-
-def doing_now(log: str) -> str:
-    """What Nix is at, from what it has printed so far: `building postgresql-13.16`; empty before the first."""
-    steps = STEP.findall(log)
-    if not steps:
-        return ""
-    verb, name = steps[-1]
-    # Nix says "building" of a download too, when a registry's client makes it.
-    fetching = verb != "building" or name.endswith(ARCHIVES)
-    return f"{'fetching' if fetching else 'building'} {name}"
-
-
-def last_line(log: str) -> str:
-    """What the builder at work printed last, cut to what fits beside what Nix is at; empty before it prints."""
-    lines = _printed(log.rpartition("building '")[2])
-    line = _shortened(lines[-1]) if lines else ""
-    return line if len(line) <= LINE_CHARS else "…" + line[1 - LINE_CHARS :]
-
-
-def telling_lines(log: str) -> tuple[str, ...]:
-    """What a failed build has to say: the compiler's first error with what follows, else the end of the log."""
-    lines = [_shortened(line) for line in _printed(log) if not MAKE_CHATTER.match(line)]
-    first = next((place for place, line in enumerate(lines) if COMPILER_ERROR.search(line)), len(lines) - LOG_LINES)
-    return tuple(lines[max(0, min(first, len(lines) - 1)) :][:LOG_LINES])
-
-
-def _shortened(line: str) -> str:
-    """A line of a log that can be shown; of compilers and downloads what they make or fetch, and from where."""
-    if fetched := DOWNLOADED.search(line):
-        return visible(f"{fetched[2]} from {fetched[1]}")
-    compiled, linked = COMPILED.search(line), LINKED.search(line)
-    line = visible(compiled[1] if compiled else f"linking {linked[1]}" if linked else line)
-    return line if len(line) <= LOG_CHARS else line[: LOG_CHARS - 1] + "…"
-
-
-def _printed(log: str) -> list[str]:
-    """The builder's own lines, without Nix's."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    failed = next((place for place, line in enumerate(lines) if FAILED_BUILDER.match(line)), len(lines))
-    return [line for line in lines[:failed] if not NIX_ITSELF.match(line)]
-
-
-def explain_failure(label: str, log: str) -> str:
-    """One line from a failed `nix build`: the hash that did not match, or the last words of what failed."""
-    mismatch = MISMATCH.search(log)
-    if mismatch is None:
-        return f"build '{label}' failed: {last_words(log)}"
-    name, pinned, got = mismatch.groups()
-    return f"build '{label}': download of {name} refused, its hash is {got} and the pinned one {pinned}"
-
-
-def last_words(log: str) -> str:
-    """The end of a log as one line: what the builder printed last, else what Nix called an error."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    printed: list[str] = []
-    if any(FAILED_BUILDER.match(line) for line in lines):
-        printed = _printed(log)
-        # A compiler's first error says more than what make has to say of it.
-        printed = [line for line in printed if COMPILER_ERROR.search(line)][:1] or printed[-3:]
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")][:1]
-    words = " | ".join(printed or errors or lines[-1:]) or "its log is empty"
-    return words if len(words) <= MESSAGE_CHARS else "…" + words[-MESSAGE_CHARS:]
+        output = None
+        with suppress(subprocess.TimeoutExpired):
+            output = process.communicate(timeout=POLL_S)[0]
+        new = os.pread(report, os.fstat(report).st_size - read, read)
+        read += len(new)
+        text.write(log.feed(new if output is None else new + b"\n"))
+        if output is not None:
+            return output
+        now = time.monotonic()
+        if log.doing and (log.doing != reported or now - reported_s > SILENCE_S):
+            line = log.last_line
+            on_doing(f"{log.doing} ({now - started:.0f} s){': ' if line else ''}{line}")
+            reported, reported_s = log.doing, now
 
 
 def no_catalogue() -> UserError:

@@ -20,6 +20,7 @@ from typing import Any
 
 from engine.builds import nix
 from engine.builds.derivation import read_derivation
+from engine.builds.nix_log import last_words
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.farm import nix_builders
@@ -72,7 +73,7 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
         except FileNotFoundError as error:
             raise nix.no_nix() from error
     if made.returncode != 0:
-        raise UserError(f"Nix cannot make blocks of this plan: {nix.last_words(made.stderr)}")
+        raise UserError(f"Nix cannot make blocks of this plan: {last_words(made.stderr)}")
     drvs = [os.path.realpath(line) for line in made.stdout.split()]
     return [Block(n, drv, read_derivation(Path(drv)).outputs["out"]) for n, drv in enumerate(drvs, 1)]
 
@@ -126,7 +127,7 @@ def link(block: Block, folder: Path) -> Path:
     command = ["nix-store", "--realise", block.drv, "--add-root", str(path)]
     made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if made.returncode != 0:
-        raise UserError(f"{path} cannot be made: {nix.last_words(made.stderr)}")
+        raise UserError(f"{path} cannot be made: {last_words(made.stderr)}")
     return path
 
 

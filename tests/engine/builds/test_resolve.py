@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from base64 import b64encode
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.builds import nix, resolve
+from engine.builds import resolve
 from engine.builds.catalog import catalog
 from engine.core.errors import UserError
 from engine.core.model import Build
@@ -21,7 +20,6 @@ from engine.host import subprocesses
 from engine.host.account import unprivileged
 from engine.plan import planfile
 from engine.plan.prepare import prepare
-from probes import requirements
 from tests.support.benchcall import wait_for
 from tests.support.realnix import wrapper_environment
 
@@ -290,124 +288,13 @@ def test_tarball_folder_that_is_not_there_is_told(tmp_path: Path, monkeypatch: p
         one("17beta1")
 
 
-# -- Nix's words ---------------------------------------------------------------------------------------------------
-
-
-def test_hash_mismatch_becomes_one_line() -> None:
-    log = f"""building '{STORE}-postgresql-16.3.tar.bz2.drv'...
-error: hash mismatch in fixed-output derivation '{STORE}-postgresql-16.3.tar.bz2.drv':
-         specified: sha256-AA=
-            got:    sha256-BB=
-error: 1 dependencies of derivation '{STORE}-postgresql-16.3.drv' failed to build
-"""
-    assert nix.explain_failure("16.3", log) == (
-        "build '16.3': download of postgresql-16.3.tar.bz2 refused, "
-        "its hash is sha256-BB= and the pinned one sha256-AA="
-    )
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        f"error: builder for '{STORE}-postgresql-16.3.drv' failed with exit code 1\n",
-        f"error: Cannot build '{STORE}-postgresql-16.3.drv'.\n       Reason: builder failed with exit code 1.\n",
-    ],
-)
-def test_failure_is_told_in_the_builders_last_words(end: str) -> None:
-    log = f"""these 2 derivations will be built:
-  {STORE}-postgresql-16.3.drv
-building '{STORE}-postgresql-16.3.drv'...
-configure: WARNING: old
-applying limit.patch
-1 out of 1 hunk FAILED
-{end}"""
-    message = nix.explain_failure("16.3-limit", log)
-    assert message.startswith("build '16.3-limit' failed: ")
-    assert message.endswith("applying limit.patch | 1 out of 1 hunk FAILED")
-
-
-def test_the_lines_of_a_failure_begin_with_the_compilers_error_and_name_files() -> None:
-    compiler = "ccache gcc -Wall -O2 -I../../src/include   -c -o {0}.o {0}.c"
-    log = "\n".join(
-        [
-            f"building '{STORE}-postgresql-16.3.drv'...",
-            *(compiler.format(f"fine{number}") for number in range(50)),
-            "heapam.c:301:27: error: 'flase' undeclared",
-            compiler.format("storage"),
-            "make[2]: Leaving directory '/build/source/src'",
-            "make: *** [GNUmakefile:11: all-src-recurse] Error 2",
-            f"error: builder for '{STORE}-postgresql-16.3.drv' failed with exit code 2",
-        ]
-    )
-    made = "make: *** [GNUmakefile:11: all-src-recurse] Error 2"
-    assert nix.telling_lines(log) == ("heapam.c:301:27: error: 'flase' undeclared", "storage.c", made)
-    assert nix.telling_lines("configure: error: no\n" * 20) == ("configure: error: no",) * 12
-    assert nix.telling_lines("") == ()
-    assert nix.last_line("\n".join(log.splitlines()[:40])) == "fine38.c"
-    linked = "{}gcc -Wall -O2 -flto=auto -shared -o pgcrypto.so  crypt-blowfish.o -L../../src/port -Wl,--as-needed -lz"
-    for ccache in ("", "ccache ", "/usr/bin/ccache /usr/bin/"):
-        assert nix.last_line("\n".join((*log.splitlines()[:40], linked.format(ccache)))) == "linking pgcrypto.so"
-
-
-def test_failure_without_a_builder_is_told_in_nixs_words() -> None:
-    log = f"warning: unknown setting 'x'\nerror: path '{STORE}-postgresql-16.3.drv' is not valid\n"
-    assert nix.explain_failure("16.3", log) == (f"build '16.3' failed: path '{STORE}-postgresql-16.3.drv' is not valid")
-
-
-def test_failure_stays_one_short_line() -> None:
-    message = nix.explain_failure("16.3", "postgresql> " + "x" * 5000)
-    assert len(message) < 400
-
-
-@pytest.mark.parametrize(
-    ("log", "doing"),
-    [
-        ("", ""),
-        (f"building '{STORE}-postgresql-13.16.drv'...\nchecking\n", "building postgresql-13.16"),
-        (f"building '{STORE}-postgres-12.11.0.jar.drv'...\n", "fetching postgres-12.11.0.jar"),
-        (f"copying path '{STORE}-gcc-14.3.0' from 'there'...\n", "fetching gcc-14.3.0"),
-    ],
-)
-def test_progress_says_what_nix_is_at(log: str, doing: str) -> None:
-    assert nix.doing_now(log) == doing
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Downloading from central: https://mirror.example/maven2/org/postgres/17.11.0/postgres-17.11.0.jar",
-        "trying https://mirror.example/postgres-17.11.0.jar",
-    ],
-)
-def test_progress_of_a_download_says_which_file_and_from_where(line: str) -> None:
-    assert nix.last_line(f"building '{STORE}-x.jar'...\n{line}\n") == "postgres-17.11.0.jar from mirror.example"
-
-
-def test_over_hostpkgs_nix_neither_hides_the_machine_nor_asks_a_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    command = nix.realise_command(f"{STORE}-postgresql-16.3.drv", tmp_path / "link")
-    assert command[:5] == [
-        "nix-store", "--realise", f"{STORE}-postgresql-16.3.drv!out", "--add-root", str(tmp_path / "link")
-    ]  # fmt: skip
-    assert command[5:] == ["--option", "sandbox", "false", "--option", "substituters", ""]
-    monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
-    assert nix.realise_command("x.drv", None) == ["nix-store", "--realise", "x.drv!out"]
+# -- Nix -----------------------------------------------------------------------------------------------------------
 
 
 def test_without_nix_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=r"\./bench, which installs it"):
         one("16.3-prebuilt")
-
-
-@pytest.mark.parametrize(("announced", "version"), [("0.24.1", (0, 24)), ("", None)])
-def test_a_bpftrace_that_a_run_would_fetch_is_counted_on(
-    announced: str, version: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGBED_BPFTRACE_VERSION", announced)
-    monkeypatch.setenv("PGBED_PROBE_HELPER", "/bin/false")
-    assert requirements.facts().bpftrace == version
 
 
 # -- Nix itself ----------------------------------------------------------------------------------------------------
@@ -471,22 +358,6 @@ def test_nix_failure_is_one_line_and_names_its_log(
     assert message.startswith("build '16.3-prebuilt' failed: no such luck (")
     assert "\n" not in message
     assert "build-16.3-prebuilt.log" in message
-
-
-@pytest.mark.outside
-def test_bpftrace_is_fetched_and_kept_or_its_lack_told(
-    real: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    said: list[str] = []
-    monkeypatch.setenv("PGBED_BPFTRACE_VERSION", "0.24.1")
-    monkeypatch.setenv("PGBED_BPFTRACE", derivation("echo it > $out"))
-    nix.fetch_bpftrace(said.append, tmp_path)
-    assert (tmp_path / "bpftrace").read_text() == "it\n"
-    assert "PGBED_BPFTRACE_VERSION" not in os.environ
-    assert said[-1].startswith("bpftrace: ready")
-    monkeypatch.setenv("PGBED_BPFTRACE", derivation("echo cannot; exit 1"))
-    nix.fetch_bpftrace(said.append, tmp_path)
-    assert said[-1].startswith("build 'bpftrace' failed: cannot (")
 
 
 @pytest.mark.outside

@@ -1,0 +1,187 @@
+"""What Nix reports while it builds: a reader of `--log-format internal-json`, which Nix has since 2.4.
+
+Each line is a message, or the start, a result, or the end of an activity; numbers stand for kinds, as in Nix's
+logging.hh. What a builder prints is the result of its build's activity, so it is never mistaken for Nix's own words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.core.text import visible
+
+FORMAT = ("--log-format", "internal-json")
+MARK = b"@nix "
+COPY, DOWNLOAD, BUILD = 100, 101, 105  # kinds of activities
+PRINTED = 101  # kind of a result: a line of a builder
+ERROR, INFO = 0, 3  # levels
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+STORE_PATH = re.compile(r"/nix/store/[a-z0-9]{32}-([^'\s]+)")
+# Exit codes of `nix-store --realise`, bits of which add up with --keep-going.
+FAILED_BUILD, HASH_MISMATCH = 100, 102
+HASH = re.compile(r"\bsha(?:1|256|512)[-:]\S+")
+
+ARCHIVES = (".jar", ".tgz", ".tar.bz2")
+COMPILER_ERROR = re.compile(r":\d+(:\d+)?: (fatal )?error: |\*\*\* \[.*\] Error|: \*\*\*|FAILED at|^error: ")
+MAKE_CHATTER = re.compile(r"make(\[\d+\])?: (Entering|Leaving|Nothing)")
+COMPILED = re.compile(r"\s-c (?:-o \S+ )?(\S+\.c)\b")
+LINKED = re.compile(r"^(?:\S*ccache )?(?:\S*/)?(?:gcc|cc|clang|g\+\+|c\+\+|clang\+\+)(?:-\d+)?\s.*\s-o (\S+)")
+DOWNLOADED = re.compile(r"(?:Downloading from \S+:|trying) https?://([^/\s]+)/(?:\S*/)?([^/\s]+)$")
+LOG_LINES = 12
+MESSAGE_CHARS = 300
+LINE_CHARS, LOG_CHARS = 60, 160
+
+
+class _Event(msgspec.Struct):
+    action: str
+    id: int = 0
+    level: int = INFO
+    type: int = 0
+    text: str = ""
+    msg: str = ""
+    fields: list[int | str] = []
+
+
+@dataclass(slots=True)
+class Activity:
+    """A build, copy or download: its `subject` (a store path or URL) and, of a build, the lines that it printed.
+
+    `builder` is the machine that builds, empty for this one.
+    """
+
+    kind: int
+    subject: str
+    builder: str = ""
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """What Nix does: `building postgresql-13.16`."""
+        match = STORE_PATH.fullmatch(self.subject)
+        name = match[1].removesuffix(".drv") if match else self.subject
+        # Nix calls it a build, too, when the client of a package registry downloads something.
+        fetching = self.kind != BUILD or name.endswith(ARCHIVES)
+        return f"{'fetching' if fetching else 'building'} {name}"
+
+
+@dataclass(slots=True)
+class NixLog:
+    """All that one call of Nix has reported so far; `errors` are its own messages, without colours."""
+
+    errors: list[str] = field(default_factory=list)
+    activities: dict[int, Activity] = field(default_factory=dict)
+    running: dict[int, Activity] = field(default_factory=dict)
+    _rest: bytes = b""
+
+    def feed(self, data: bytes) -> str:
+        """Take in what Nix has written since; returns it as text for people, without what is no whole line yet."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        return "".join(f"{text}\n" for line in whole if (text := self._line(line)) is not None)
+
+    def builds(self) -> list[Activity]:
+        """The builds that were started, in order."""
+        return [activity for activity in self.activities.values() if activity.kind == BUILD]
+
+    def _current(self) -> Activity | None:
+        activities = list((self.running or self.activities).values())
+        return activities[-1] if activities else None
+
+    @property
+    def doing(self) -> str:
+        """What Nix is doing: `building postgresql-13.16`; empty before the first activity."""
+        current = self._current()
+        return current.title if current else ""
+
+    @property
+    def last_line(self) -> str:
+        """What the current build printed last, shortened; empty before it prints."""
+        current = self._current()
+        lines = [line for line in current.lines if line.strip()] if current else []
+        line = shortened(lines[-1].strip()) if lines else ""
+        return line if len(line) <= LINE_CHARS else "…" + line[1 - LINE_CHARS :]
+
+    def printed(self) -> list[str]:
+        """The lines of the build that the first error names, else those of all builds; without empty ones."""
+        builds = self.builds()
+        failed = [build for build in builds if self.errors and build.subject in self.errors[0]]
+        return [line.strip() for build in failed or builds for line in build.lines if line.strip()]
+
+    def telling_lines(self) -> tuple[str, ...]:
+        """The lines of a failed build that matter: from the compiler's first error on, else the last ones."""
+        lines = [shortened(line) for line in self.printed() if not MAKE_CHATTER.match(line)]
+        first = next((i for i, line in enumerate(lines) if COMPILER_ERROR.search(line)), len(lines) - LOG_LINES)
+        return tuple(lines[max(0, min(first, len(lines) - 1)) :][:LOG_LINES])
+
+    def explanation(self, label: str, code: int) -> str:
+        """Why Nix ended with this exit code, in one line."""
+        hashes = HASH.findall(self.errors[0]) if self.errors else []
+        if is_failed_build(code) and code & 2 and len(hashes) > 1:
+            match = STORE_PATH.search(self.errors[0])
+            pinned, actual = hashes[:2]
+            name = match[1].removesuffix(".drv") if match else "its source"
+            return f"build '{label}': download of {name} refused, its hash is {actual} and the pinned one {pinned}"
+        printed: list[str] = []
+        if is_failed_build(code):
+            lines = self.printed()
+            # A compiler's first error says more than what make has to say of it.
+            printed = [line for line in lines if COMPILER_ERROR.search(line)][:1] or lines[-3:]
+        return f"build '{label}' failed: {cut_short(' | '.join(printed or self.errors[:1]) or 'its log is empty')}"
+
+    def _line(self, data: bytes) -> str | None:
+        """Take in one line; what people should read of it."""
+        try:
+            event = msgspec.json.decode(data.removeprefix(MARK), type=_Event) if data.startswith(MARK) else None
+        except (ValueError, RecursionError):
+            event = None
+        if event is None:  # Nix's words before it knows the format
+            text = data.decode(errors="replace")
+            if text.startswith("error: "):
+                self.errors.append(text.removeprefix("error: "))
+            return text
+        match event.action:
+            case "msg":
+                text = ANSI.sub("", event.msg)
+                if event.level == ERROR:
+                    self.errors.append(" ".join(text.removeprefix("error:").split()))
+                return text if event.level <= INFO else None
+            case "start" if event.type in (COPY, DOWNLOAD, BUILD) and event.level <= INFO:
+                texts = [*map(str, event.fields), "", ""]
+                activity = Activity(event.type, texts[0], texts[1] if event.type == BUILD else "")
+                self.activities[event.id] = self.running[event.id] = activity
+                return event.text
+            case "result" if event.type == PRINTED and event.id in self.activities:
+                line = ANSI.sub("", "".join(map(str, event.fields)))
+                self.activities[event.id].lines.append(line)
+                return line
+            case "stop":
+                self.running.pop(event.id, None)
+        return None
+
+
+def is_failed_build(code: int) -> bool:
+    """Whether an exit code of `nix-store --realise` says that a builder failed."""
+    return code & FAILED_BUILD == FAILED_BUILD
+
+
+def shortened(line: str) -> str:
+    """A builder's line as it can be shown: of compilers and downloads what they make or fetch, and from where."""
+    if fetched := DOWNLOADED.search(line):
+        return visible(f"{fetched[2]} from {fetched[1]}")
+    compiled, linked = COMPILED.search(line), LINKED.search(line)
+    line = visible(compiled[1] if compiled else f"linking {linked[1]}" if linked else line)
+    return line if len(line) <= LOG_CHARS else line[: LOG_CHARS - 1] + "…"
+
+
+def last_words(stderr: str) -> str:
+    """What a Nix command that failed wrote, as one line: its first error, else its last line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return cut_short(" | ".join(errors[:1] or lines[-1:]) or "it printed nothing")
+
+
+def cut_short(text: str) -> str:
+    """The end of a text that is too long for a message."""
+    return text if len(text) <= MESSAGE_CHARS else "…" + text[-MESSAGE_CHARS:]
