@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 
 from engine.cli.main import ELSEWHERE
 from tests.support.driving import drive
+from tui.keys import MODES
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("psycopg", "numpy", "scipy")
@@ -32,7 +33,7 @@ def loaded_by(statements: str, tmp_path: Path) -> set[str]:
 
 def screens_of(modules: set[str]) -> set[str]:
     """Which of the five screens are among modules."""
-    return {name.split(".")[1] for name in modules if name.startswith("tui.") and name.endswith(".screen")}
+    return {mode for mode in MODES if f"tui.{mode}.screen" in modules}
 
 
 def test_live_loads_no_other_screen_and_nothing_heavy(tmp_path: Path) -> None:

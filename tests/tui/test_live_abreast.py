@@ -265,7 +265,7 @@ def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> Non
         shown = text(pilot)
         assert "1/2 | 16.3 auto | l.x" in shown and "17.0" not in shown and "s build" not in shown
         await pilot.press("s")
-        assert "no build is driven beside this one now" in text(pilot)
+        assert "no build is interleaved with this one now" in text(pilot)
 
     with abreast(tmp_path) as live:
         fed(live, 30, 400, 380)

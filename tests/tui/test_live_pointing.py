@@ -99,21 +99,21 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         assert "med60" in await at(pilot, events.MouseMove, 2, 0), "and what it is over no longer is read out no longer"
         await at(pilot, events.MouseDown, chart.x + 10, chart.y + 1)
         shown = await at(pilot, events.MouseUp, chart.x + 40, chart.y + 2)
-        whole, part = 120.0, screen.sight.part
+        whole, part = 120.0, screen.pointer.part
         assert part is not None
         width = whole / chart.width
         assert [(edge - START_NS) / SECOND_NS for edge in part] == pytest.approx([10.5 * width, 40.5 * width])
         assert "0:17-1:06" in shown.splitlines()[3], shown
         assert "0-2m00s" in await press(pilot, "z"), "z shows the whole again"
         await at(pilot, events.MouseScrollUp, chart.x + 30, chart.y)
-        assert screen.sight.part is not None
+        assert screen.pointer.part is not None
         await at(pilot, events.MouseScrollDown, chart.x + 30, chart.y)
-        assert screen.sight.part is None
+        assert screen.pointer.part is None
         ribbon = screen.query_one("#ribbon").region
         x = ribbon.x + text(pilot).splitlines()[ribbon.y].index("!")
         await at(pilot, events.MouseDown, x, ribbon.y)
         await at(pilot, events.MouseUp, x, ribbon.y)
-        assert screen._chosen_stall is not None and screen._chosen_stall.role == "delete"
+        assert screen.playback.stall is not None and screen.playback.stall.role == "delete"
         await pilot.click(offset=place_of(pilot, "! STALL delete"), times=2)
         await pilot.pause()
         assert isinstance(pilot.app.screen, StallScreen) and " STALL  delete" in text(pilot)
@@ -137,7 +137,7 @@ def test_a_drag_over_the_scale_or_from_one_chart_to_another_is_none(tmp_path: Pa
         ):
             await at(pilot, events.MouseDown, *one)
             await at(pilot, events.MouseUp, *other)
-            assert screen.sight.part is None
+            assert screen.pointer.part is None
         await at(pilot, events.MouseDown, chart.x + 9, chart.y)
         assert "too short to zoom to" in await at(pilot, events.MouseUp, chart.x + 10, chart.y)
 
@@ -155,10 +155,10 @@ def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: 
         log = screen.query_one("#events").region
         await at(pilot, events.MouseScrollDown, log.x + 5, log.y)
         assert newest[0] not in text(pilot)
-        top = screen._events.top
+        top = screen.painter.log.top
         screen.repaint()
         await pilot.pause()
-        assert screen._events.top == top
+        assert screen.painter.log.top == top
         whole = await press(pilot, "home", "ctrl+o", "e")
         assert whole.count("autovacuum") + whole.count("autoanalyze") > 12, "the log has the screen for itself"
         oldest = (await press(pilot, "end")).splitlines()

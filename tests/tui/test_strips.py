@@ -13,7 +13,7 @@ from engine.view.step_details import Weighed, band, band_us
 from engine.view.step_series import SECOND_NS, Series
 from engine.view.tally import Tally
 from tui.glyphs import SETS, Glyphs
-from tui.live.sight import column_of, moment_of
+from tui.live.pointer import column_of, moment_of
 from tui.marks import Line, width
 from tui.widgets.axis_row import APART, axis_row, ticks, time_words
 from tui.widgets.heat import heat

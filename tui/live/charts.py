@@ -5,6 +5,9 @@ lines in active time, and the ratio as it closes in. Where there is room: a figu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from textual.geometry import Offset
+from textual.widget import Widget
+
 from engine.core.format import short
 from engine.journal.rows import EventRow
 from engine.view.envelope import columns_of
@@ -16,7 +19,7 @@ from engine.view.tally import Tally
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
 from tui.live import text as live_text
-from tui.live.sight import Sight
+from tui.live.pointer import Pointer
 from tui.marks import Line, line
 from tui.widgets import abreast as drawing
 from tui.widgets import axes
@@ -39,27 +42,27 @@ class Charts:
 
     CSS = (
         f"""
-    Painting #times {{ height: {TIMES_ROWS[0]}; }}
-    Painting #closing {{ height: {CLOSING_ROWS[0]}; }}
-    Painting.-tall #times {{ height: {TIMES_ROWS[1]}; }}
-    Painting.-tall #closing {{ height: {CLOSING_ROWS[1]}; }}
-    Painting.-crowded #times {{ height: {TIMES_ROWS[0]}; }}
-    Painting.-crowded #closing {{ height: {CLOSING_ROWS[0]}; }}
-    Painting #second {{ height: {SECOND_ROWS[0]}; display: none; }}
-    Painting.-ample #second {{ height: {SECOND_ROWS[1]}; }}
+    LiveScreen #times {{ height: {TIMES_ROWS[0]}; }}
+    LiveScreen #closing {{ height: {CLOSING_ROWS[0]}; }}
+    LiveScreen.-tall #times {{ height: {TIMES_ROWS[1]}; }}
+    LiveScreen.-tall #closing {{ height: {CLOSING_ROWS[1]}; }}
+    LiveScreen #main.-crowded #times {{ height: {TIMES_ROWS[0]}; }}
+    LiveScreen #main.-crowded #closing {{ height: {CLOSING_ROWS[0]}; }}
+    LiveScreen #second {{ height: {SECOND_ROWS[0]}; display: none; }}
+    LiveScreen.-ample #second {{ height: {SECOND_ROWS[1]}; }}
     """
         """
-    Painting #rates, Painting #sides, Painting #heat { height: 1fr; min-height: 4; }
-    Painting #axis { height: 1; }
-    Painting #ribbon { height: 1; }
-    Painting #second_head { height: 1; display: none; }
-    Painting #waits { display: none; }
-    Painting.-roomy #second, Painting.-roomy #second_head, Painting.-roomy #waits { display: block; }
-    Painting #sides, Painting #closing, Painting #heat { display: none; }
-    Painting.-abreast #sides, Painting.-abreast #closing { display: block; }
-    Painting.-abreast #rates, Painting.-abreast #times { display: none; }
-    Painting.-heat #heat { display: block; }
-    Painting.-heat #rates, Painting.-heat #sides { display: none; }
+    LiveScreen #rates, LiveScreen #sides, LiveScreen #heat { height: 1fr; min-height: 4; }
+    LiveScreen #axis { height: 1; }
+    LiveScreen #ribbon { height: 1; }
+    LiveScreen #second_head { height: 1; display: none; }
+    LiveScreen #waits { display: none; }
+    LiveScreen.-roomy #second, LiveScreen.-roomy #second_head, LiveScreen.-roomy #waits { display: block; }
+    LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
+    LiveScreen.-abreast #sides, LiveScreen.-abreast #closing { display: block; }
+    LiveScreen.-abreast #rates, LiveScreen.-abreast #times { display: none; }
+    LiveScreen.-heat #heat { display: block; }
+    LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
     """
     )
 
@@ -71,6 +74,8 @@ class Charts:
         self.sides, self.closing = Lines(id="sides", resized=resized), Lines(id="closing", resized=resized)
         self.heat, self.second_head = Lines(id="heat", resized=resized), Lines(id="second_head")
         self.ribbon, self.axis, self.waits = Lines(id="ribbon"), Lines(id="axis"), Lines(id="waits")
+        self.upper = (self.rates, self.sides, self.heat, self.axis, self.ribbon)
+        self.lower = (self.times, self.closing, self.second_head, self.second, self.waits)
         self._heat, self._waits = Taken(Tally), _ByRole()
         self._ghost: tuple[tuple[object, ...], Ghost] | None = None
         self.ghost: Ghost | None = None  # that is drawn now
@@ -85,22 +90,30 @@ class Charts:
         self._ghost = self.ghost = None
         self._heat.forget()
 
+    def column_at(self, offset: Offset) -> tuple[Widget, int] | None:
+        """The chart at a place of the screen, and its column."""
+        for part in (*self.upper, *self.lower):
+            if part is not self.second_head and part.display and part.region.contains(*offset):
+                x = offset.x - part.region.x - SCALE_CELLS
+                return (part, x) if x >= 0 else None
+        return None
+
     @property
     def cells(self) -> int:
         """The columns of all of them."""
         return self.ribbon.size.width - SCALE_CELLS
 
     def show(
-        self, player: Player, view: ViewState, kind: str, sight: Sight, chosen: EventRow | None, *, hot: bool
+        self, player: Player, view: ViewState, kind: str, pointer: Pointer, chosen: EventRow | None, *, hot: bool
     ) -> None:
         """Shows a kind of role in what is looked at; the ribbon always shows all of the step, and the stall chosen."""
         series = view.series
         if series is None or view.step is None:
             self.clear()
             return
-        whole, shown = axes.of(view), sight.axis(view)
+        whole, shown = axes.of(view), pointer.axis(view)
         stalls = [axes.interval(stall, view.at_ns, view.abreast) for stall in view.stalls]
-        cursor, cross = whole.at if view.speed is not None else None, sight.cross
+        cursor, cross = whole.at if view.speed is not None else None, pointer.cross
         self.ghost = None
         if hot:
             self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
@@ -138,11 +151,11 @@ class Charts:
         """Keeps the rows of the waits of so many roles, until those are read."""
         self.waits.show([()] * (roles + 1))
 
-    def show_details(self, details: StepDetails, view: ViewState, sight: Sight) -> None:
+    def show_details(self, details: StepDetails, view: ViewState, pointer: Pointer) -> None:
         """The second chart, and the strip of waits."""
         if view.series is None or view.step is None:
             return
-        shown = sight.axis(view)
+        shown = pointer.axis(view)
         figures = details.read_figures(place_of(view))
         known = [figure for figure in FIGURES if figures[figure.name].until] or FIGURES
         figure = known[self.figure % len(known)]
@@ -151,11 +164,11 @@ class Charts:
         others = ", ".join(other.name for other in known if other is not figure)
         words = (f" {figure.name}, {figure.unit} ", ""), (short(now), "strong"), (f"  c: {others}", "dim")
         self.second_head.show([line(*words)])
-        self.second.show(points, shown, cross=sight.cross)
+        self.second.show(points, shown, cross=pointer.cross)
         details.read_waits(view.series.roles, place_of(view))
         rows = self._waits.of(details.waits, shown, self.cells)
         names = [role.name for role in view.roles if role.name in rows] or list(rows)
-        special = _special(shown, self.cells, (), None, sight.cross)
+        special = _special(shown, self.cells, (), None, pointer.cross)
         strips = [
             ((f"{name:<{SCALE_CELLS - 1}} "[:SCALE_CELLS], "dim"), *strip_of(rows[name], special)) for name in names
         ]

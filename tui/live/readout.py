@@ -8,7 +8,7 @@ from engine.core.format import duration, short
 from engine.view.step_series import SECOND_NS
 from engine.view.tally import Sort
 from engine.view.view_state import UNITS, ViewState
-from tui.live.sight import Sight, column_of
+from tui.live.pointer import Pointer, column_of
 from tui.marks import Line, Span, line
 from tui.widgets import axes
 from tui.widgets.chart import Ghost
@@ -17,12 +17,12 @@ from tui.widgets.waits import most_of
 
 
 def readout(
-    view: ViewState, kind: str, sight: Sight, cells: int, ghost: Ghost | None, waits: Mapping[str, Points]
+    view: ViewState, kind: str, pointer: Pointer, cells: int, ghost: Ghost | None, waits: Mapping[str, Points]
 ) -> Line:
     """From when the column is, its rate with the least and the greatest, that of the base, the longest, the waits."""
-    assert sight.cross is not None and view.series is not None
-    axis, whole = sight.axis(view), axes.of(view)
-    from_, until = column_of(axis, sight.cross, cells)
+    assert pointer.cross is not None and view.series is not None
+    axis, whole = pointer.axis(view), axes.of(view)
+    from_, until = column_of(axis, pointer.cross, cells)
     seen = min(until, axis.at)  # of a replay only the base's is drawn beyond
     wide = (until - from_) / SECOND_NS
     of = f" ({wide:.0f} s)" if wide >= 1.5 else ""

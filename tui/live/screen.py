@@ -1,66 +1,74 @@
-"""Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell."""
+"""Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell.
 
+It has a `Playback` (what is shown when), a `Pointer` (what is zoomed to and read out) and a `Painter` (the parts and
+what is drawn in them); here are the keys, the clicks and the timers that act on them.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding
 from textual.timer import Timer
+from textual.widget import Widget
 
 from engine.core.errors import UserError
-from engine.view.events import incident_words, main_stall
+from engine.core.format import seconds_of
+from engine.journal.rows import EventRow
+from engine.view.events import incident_words
 from engine.view.player import Player, legible
+from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tui.keys import key
+from tui.live import text as live_text
+from tui.live.bindings import BINDINGS
 from tui.live.charts import ROOMY
-from tui.live.painting import Painting
-from tui.screens.base import DEMO
+from tui.live.cost import Cost
+from tui.live.layout import Layout
+from tui.live.mouse import Mouse
+from tui.live.painter import Painter
+from tui.live.playback import NO_STALL, Playback
+from tui.live.pointer import Pointer
+from tui.marks import Line, folded, line
+from tui.screens.base import DEMO, BenchScreen, Jump
+from tui.widgets import axes
+from tui.widgets.key_row import KeyRow
+from tui.widgets.rows import Rows
 
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
-GLANCE_S = 0.2  # between two looks whether a stall has begun
+GLANCE_S = 0.2  # between two checks whether a stall has begun
+WHEEL = 0.5  # of what is shown, when the wheel turns once
 
 
-class LiveScreen(Painting):
+class LiveScreen(BenchScreen):
     """A run as it is measured, or a cell of it replayed."""
 
     TITLE_WORD: ClassVar[str] = "LIVE"
-    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        key("space", "hold", "pause", "live.pause"),
-        key("n", "stall(1)", "stall", "live.next_stall", shown="n/N"),
-        key("N", "stall(-1)", "stall before", "live.previous_stall", show=False),
-        key("enter", "detail", "detail", "live.detail"),
-        key("z", "zoom", "zoom", "live.zoom"),
-        key("i", "role", "role", "live.role"),
-        key("s", "side", "build", "live.build"),
-        key("h", "heat", "heat map", "live.heat"),
-        key("left", "cross(-1)", "read out", "live.left", shown="left/right"),
-        key("right", "cross(1)", "read out what is later", "live.right", show=False),
-        key("shift+left", "cross(-10)", "read out, ten columns before", "live.left_far", show=False),
-        key("shift+right", "cross(10)", "read out, ten columns later", "live.right_far", show=False),
-        key("escape", "let_go", "the whole step, nothing read out", "live.let_go", show=False),
-        key("c", "figure", "figure", "live.figure"),
-        key("l", "log", "log", "live.log"),
-        key("down", "scroll_log('down')", "older events", "live.down", show=False),
-        key("up", "scroll_log('up')", "newer events", "live.up", show=False),
-        key("pagedown", "scroll_log('page_down')", "a page of older events", "live.page_down", show=False),
-        key("pageup", "scroll_log('page_up')", "a page of newer events", "live.page_up", show=False),
-        key("home", "scroll_log('home')", "the newest event", "live.first", show=False),
-        key("end", "scroll_log('end')", "the oldest event", "live.last", show=False),
-        key("m", "mark", "mark", "live.mark"),
-        key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
-        key("right_square_bracket", "seek(1)", "forward 1 s", "live.on", show=False),
-        key("left_curly_bracket", "seek(-10)", "back 10 s", "live.back_more", show=False),
-        key("right_curly_bracket", "seek(10)", "forward 10 s", "live.on_more", show=False),
-        key("comma", "speed(-1)", "speed", "live.slower", shown=", ."),
-        key("full_stop", "speed(1)", "faster", "live.faster", show=False),
-        key("g", "go", "go to a time", "live.go", show=False),
-    ]
+    DEFAULT_CSS = Painter.CSS
+    BINDINGS: ClassVar[list[Binding]] = BINDINGS  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()
+        self.pointer = Pointer()
+        self._cost = Cost()
+        self._trouble = ""  # why nothing new is shown
         self._paint: Timer | None = None
-        self._version = -1
+
+    def parts(self) -> Sequence[Widget]:
+        self.playback = Playback(self.context.clock)
+        self.painter = Painter(self.glyphs, self.playback, self.pointer, self._redraw)
+        self.mouse = Mouse(self.painter.charts, self.pointer, self.playback, self._seek)
+        return self.painter.parts()
+
+    @property
+    def player(self) -> Player | None:
+        return self.playback.player
+
+    @property
+    def view(self) -> ViewState | None:
+        """The moment that is shown; None before the first."""
+        return self.playback.view
 
     def on_mount(self) -> None:
         self.bench.run_selected.subscribe(self, lambda _: self.watch_run())
@@ -70,185 +78,323 @@ class LiveScreen(Painting):
         self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
-        self._settled = True
+        self.painter.settled = True
         self._redraw()
 
     def on_screen_resume(self) -> None:
-        """Looks at once at what was chosen meanwhile; while painting is paused, shows what is held."""
+        """Show at once what was selected meanwhile; while painting is paused, the same moment again."""
         self._open()
-        if self._settled:
-            self.call_after_refresh(self.repaint if self._held_at is None else self._redraw)
+        if self.painter.settled:
+            self.call_after_refresh(self._redraw if self.playback.held else self.repaint)
 
     def on_resize(self, _: events.Resize) -> None:
         self.call_after_refresh(self._redraw)
 
+    # The run
+
     def watch_run(self) -> None:
-        """Another run, or another cell of it, was selected."""
-        if self.player is not None:
-            self.player.close()
-        self.player, self.view, self._cursor, self._kind, self._held_at = None, None, None, "", None
+        """Show the run, or the cell of it, that was selected."""
+        self.playback.close()
         self._trouble = ""
-        self.sight.forget()
-        self._drawn.clear()
-        self._charts.clear()
-        for part in (self._head, self._ages, self._roles, self._side):
-            part.show([])
-        self._events.show(0, 0)
+        self.pointer.forget()
+        self.painter.clear()
         self.repaint()
 
     def _open(self) -> None:
         if self.player is not None or self.context.run is None:
             return
-        cell, step = self.context.replayed or (None, None)
         try:
-            self.player = Player(self.context.run, self.context.clock, cell, step)
+            self.playback.open(self.context.run, *(self.context.replayed or (None, None)))
         except UserError as error:
             self._show_error(str(error))
-        self._beat()
-
-    def _beat(self) -> None:
+        self._lay_out(interleaved=False)
         if self._paint is not None:
             self._paint.stop()
-        replay = self._replayed is not None
-        self._offer(abreast=False)
-        self._paint = self.set_interval(REPLAY_PAINT_S if replay else PAINT_S, self._tick)
+        self._paint = self.set_interval(REPLAY_PAINT_S if self.playback.replay else PAINT_S, self._tick)
 
     def _tick(self) -> None:
-        still = self._replayed is not None and not self._replayed.playing
-        if self.is_current and self._held_at is None and not still:
+        if not self.is_current:
+            return
+        if self.playback.held or self.playback.at_rest:
+            self._redraw_head()
+        else:
             self.repaint()
-        elif self.is_current and (view := self.view) is not None:
-            self._try(lambda: self._redraw_head(view))
 
     def _glance(self) -> None:
-        """Shows a stall when it begins and when it ends, not at the next beat."""
-        player, view = self.player, self.view
-        if not self.is_current or player is None or player.replay or view is None or view.series is None:
-            return
+        """Show a stall when it begins and when it ends, not at the next tick."""
         try:
-            with legible(player.run):
-                version = player.reader.version()
-                if version == self._version:
-                    return
-                self._version = version
-                of = [side.series for side in view.abreast.sides] if view.abreast is not None else [view.series]
-                changed = [] if self._held_at is not None else [each for each in of if each.catch_up_events()]
+            changed = self.is_current and self.playback.stalls_changed()
         except UserError:
-            return  # the next beat says it
+            return  # the next tick shows it
         if changed:
             self.repaint()
 
     def repaint(self) -> None:
-        """Looks, and shows what there is to see."""
+        """Read the current moment and show it."""
         self._open()
         player = self.player
         if player is not None:
-            self._try(lambda: self._take(player.look()))
+            self._try(lambda: self._show(player.look()))
         elif self.context.run is None:
             self._show_error("No run selected: start one in Launch (1), or choose one in History (5)" + DEMO)
 
-    def _take(self, view: ViewState) -> None:
-        if self.view is None or self.view.step is None or view.step is None:
-            self._kind = ""
-            self.sight.forget()
-        elif view.step.id != self.view.step.id:
-            self._kind, self._cursor = self._kind if view.step.name == self.view.step.name else "", None
-            self.sight.part = self.sight.cross = None
-        self.view = view = replace(view, stopping=self.context.stopping == self.context.run)
+    def _show(self, view: ViewState) -> None:
+        view = replace(view, stopping=self.context.stopping == self.context.run)
+        self.pointer.follow(self.view, view)
+        self.playback.show(view)
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
-        self._offer(abreast=view.abreast is not None)
         self.hint("finished: 3 compares" if view.state == "finished" else "")
         self._cost.measure()
         self._trouble = ""
-        self._show(view)
+        self._draw(self._lay_out(interleaved=view.abreast is not None))
 
     def _redraw(self) -> None:
-        """Shows the same moment again: its size, its window or its role is another."""
-        self._offer(abreast=self.has_class("-abreast"))
+        """Show the same moment in another size, another window or for another role."""
+        layout = self._lay_out(interleaved=self.has_class("-abreast"))
         if self._trouble:
             self._show_error(self._trouble)
-        elif (view := self.view) is not None:
-            self._try(lambda: self._show(view))
+        elif self.view is not None:
+            self._try(lambda: self._draw(layout))
 
-    # Keys
+    def _draw(self, layout: Layout) -> None:
+        if self.has_class("-small"):
+            self.refresh_small()
+        elif self.player is not None and self.view is not None:
+            self.painter.paint(self.player, self.view, layout, self._cost_percent)
+
+    def _redraw_head(self) -> None:
+        player, view = self.player, self.view
+        if player is None or view is None or self._trouble:
+            return
+        self._try(lambda: self.painter.paint_head(player, view, self.app.size.width, self._cost_percent))
+        self.refresh_small()
+
+    def _lay_out(self, *, interleaved: bool) -> Layout:
+        """Lay the screen out for one cell or interleaved ones, with the keys that matter then."""
+        log, heat = self.has_class("-log"), self.has_class("-heat")
+        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat)
+        for name, holds in layout.classes.items():
+            self.set_class(holds, name)
+        self.painter.lay_out(layout)
+        self.query_one(KeyRow).hide(*layout.hidden_keys(replay=self.playback.replay is not None))
+        return layout
+
+    @property
+    def _cost_percent(self) -> float | None:
+        return self._cost.percent if self.context.show_cost else None
+
+    def small(self) -> Sequence[Line]:
+        if self._trouble:
+            return self._trouble_lines()
+        if self.view is None:
+            return [line("No run selected")]
+        return live_text.small(self.view, self.app.size.width, self.playback.behind_s)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        """Call what reads the record, and show its error in a line."""
+        try:
+            with legible(self.context.run or self.context.out):
+                act()
+        except UserError as error:
+            self._show_error(str(error))
+
+    def _show_error(self, text: str) -> None:
+        self._trouble = text
+        self.painter.show_head([line((f" {self.TITLE_WORD} ", "title")), *self._trouble_lines()])
+        self.refresh_small()
+
+    def _trouble_lines(self) -> list[Line]:
+        return folded(self._trouble, self.app.size.width, "warning")
+
+    # Keys: time
 
     def action_hold(self) -> None:
-        """Live: stops painting, recording continues. In a replay: stops, or plays."""
-        if self._replayed is not None:
-            self._replayed.pause(not self._replayed.playing)
+        """Pause painting while recording continues, or pause a replay; or continue."""
+        self.playback.hold()
+        if self.playback.held:
+            self._redraw_head()
         else:
-            self._held_at = self.context.clock.monotonic_ns() / 1e9 if self._held_at is None else None
-        if self._held_at is None:
             self.repaint()
-        elif (view := self.view) is not None:
-            self._try(lambda: self._redraw_head(view))
+
+    def _move(self, how: Callable[[Player], object]) -> None:
+        """Move the replay, and show where it is then."""
+        player = self.playback.replay
+        if player is None:
+            self.notify_line("this is live: replay a cell from History (5)")
+            return
+        self.notify_line("")  # of where it was
+        self._try(lambda: how(player))
+        self.repaint()
+
+    def _seek(self, t_ns: float) -> None:
+        self._move(lambda player: player.seek(int(t_ns)))
+
+    def action_seek(self, seconds: int) -> None:
+        self._move(lambda player: player.seek(player.position_ns + seconds * SECOND_NS))
+
+    def action_speed(self, by: int) -> None:
+        self._move(lambda player: player.faster(by))
+
+    def action_go(self) -> None:
+        from tui.screens.over import LineScreen
+
+        if self.playback.replay is None or self.view is None or self.view.step is None:
+            self._move(lambda _: None)
+            return
+        start_ns = self.view.step.started_ns
+
+        def go(text: str) -> None:
+            try:
+                t_ns = start_ns + int(seconds_of(text) * SECOND_NS)
+            except (ValueError, OverflowError):
+                self.notify_line(f"{text}: give seconds, mm:ss or hh:mm:ss", "warning")
+            else:
+                self._seek(t_ns)
+
+        self.bench.ask_user(LineScreen("Go to a time of the step (seconds, mm:ss or hh:mm:ss):"), go)
+
+    # Keys: stalls
 
     def action_stall(self, by: int) -> None:
-        """The next stall, or the one before; a replay goes there."""
-        if self._replayed is not None:
-            self._seek_stall(by)
-        else:
-            self._try(lambda: self._choose_stall(by))
+        """Choose the next stall, or the one before; a replay goes there."""
 
-    def _choose_stall(self, by: int) -> None:
-        if self.view is None or not (found := self.view.incidents):
-            self.notify_line("no stall in this step so far")
-            return
-        places = [place for place, incident in enumerate(found) if self._cursor in {stall.id for stall in incident}]
-        place = (places[0] + by if places else 0 if by > 0 else -1) % len(found)
-        self._cursor = main_stall(found[place]).id
-        self.notify_line(f"{place + 1}/{len(found)} {incident_words(found[place], self.view.at_ns)}")
-        self._redraw()
+        def seek(player: Player) -> None:
+            incident = player.seek_stall(by)
+            if incident is None:
+                self.notify_line("no later stall" if by > 0 else "no earlier stall")
+            else:
+                self.notify_line(incident_words(incident, player.position_ns))
+
+        if self.playback.replay is not None:
+            self._move(seek)
+        else:
+            self._try(lambda: self._heed(self.playback.next_stall(by)))
 
     def action_detail(self) -> None:
-        """The stall that was chosen, or the last one: what everything did around it."""
-        self._detail_of(self._chosen_stall)
+        """Open the stall that was chosen, or the last one: what everything did around it."""
+        self._open_detail(self.playback.stall_or_last)
+
+    def _open_detail(self, stall: EventRow | None) -> None:
+        from tui.live.stall import StallScreen
+
+        if self.player is None or self.view is None or stall is None:
+            self.notify_line(NO_STALL)
+            return
+        self.app.push_screen(StallScreen(self.player, self.view, stall))
+
+    # Keys: what is shown
 
     def action_heat(self) -> None:
-        """How long operations took, in place of how many there were; and back."""
+        """Show how long operations took, in place of how many there were; or back."""
         self.toggle_class("-heat")
         self.call_after_refresh(self._redraw)
 
+    def action_log(self) -> None:
+        """Show the log in place of charts and tables; or back."""
+        self.toggle_class("-log")
+        self.call_after_refresh(self._redraw)
+
+    def action_scroll_log(self, how: str) -> None:
+        getattr(self.painter.log, f"scroll_{how}")(animate=False)
+
     def action_figure(self) -> None:
-        """The next figure of the machine in the second chart."""
+        """Show the next figure of the machine in the second chart."""
         if not self.has_class("-roomy"):
             self.notify_line(f"the second chart needs {ROOMY[0]} columns and {ROOMY[1]} rows")
             return
-        self._charts.figure += 1
+        self.painter.charts.figure += 1
         self._redraw()
 
     def action_role(self) -> None:
-        if self.view is None or self.view.series is None or not self.view.series.rates:
-            self.notify_line("no role has done anything yet")
-            return
-        kinds = sorted(self.view.series.rates)
-        shown = self._shown_kind(self.view)
-        self._kind = kinds[(kinds.index(shown) + 1) % len(kinds)] if shown in kinds else kinds[0]
-        if len(kinds) == 1:
-            self.notify_line(f"{kinds[0]} is the only role of this step")
-        self._redraw()
+        """Show the next kind of role in the charts."""
+        self._heed(self.playback.next_role())
 
     def action_side(self) -> None:
-        """The next of the builds that are driven side by side: its roles, stalls and events."""
+        """Show the roles, stalls and events of the next interleaved build."""
         player, view = self.player, self.view
         if player is None or view is None or view.abreast is None:
-            self.notify_line("no build is driven beside this one now")
+            self.notify_line("no build is interleaved with this one now")
             return
         self._try(lambda: player.other_side(view))
-        if self._held_at is None:
-            self.repaint()
+        if self.playback.held:
+            self.notify_line("painting is paused: the other build is shown when it continues")
         else:
-            self.notify_line("painting is paused: the other build is shown when it goes on")
+            self.repaint()
 
     def action_mark(self) -> None:
         from tui.screens.over import LineScreen
 
-        run = self.context.run
+        run, ask = self.context.run, self.bench.ask_bench
         if run is None or self.view is None or self.view.state != "running":
             self.notify_line("a marker can only be added to a running run", "warning")
             return
-
-        def put(text: str) -> None:
-            self.bench.ask_bench(("mark", "--", text, str(run)), "adding the marker")
-
+        put = lambda text: ask(("mark", "--", text, str(run)), "adding the marker")  # noqa: E731
         self.bench.ask_user(LineScreen("Marker for this moment:"), put)
+
+    # The pointer
+
+    def _heed(self, notice: str | None) -> None:
+        """Show the moment again after a change, with a notice if there is one; None: nothing has changed."""
+        if notice:
+            self.notify_line(notice)
+        if notice is not None:
+            self._redraw()
+
+    def action_zoom(self) -> None:
+        """Show the last ten minutes, the last minute, the whole step; after a part of it the whole."""
+        self._heed(self.pointer.zoom_next(self.view))
+
+    def action_cross(self, by: int) -> None:
+        """Read out a column: the newest, then its neighbours."""
+        self._heed(self.pointer.move(self.view, self.painter.charts.cells, by))
+
+    def action_let_go(self) -> None:
+        if self.has_class("-log"):
+            self.action_log()
+        elif self.pointer.at_rest:
+            self.notify_line("the whole step is shown, and nothing read out")
+        self.pointer.forget()
+        self._redraw()
+
+    def jumps(self) -> list[Jump]:
+        """Letters for a column that is read out, the last stall, and the log."""
+        charts, log = self.painter.charts, self.painter.log
+        chart = next(part for part in (charts.heat, charts.sides, charts.rates) if part.display or part is charts.rates)
+        read_out, stall = (lambda: self.action_cross(0)), (lambda: self.action_stall(-1))
+        places = (("c", chart, read_out), ("r", charts.ribbon, stall), ("e", log, self.action_log))
+        return [Jump(letter, part.region.x, part.region.y, go) for letter, part, go in places if part.region.height]
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._heed(self.mouse.move(event.screen_offset))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self.mouse.press(event.screen_offset)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        self._heed(self.mouse.release(event.screen_offset))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._heed(self.mouse.wheel(event.screen_offset, WHEEL))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._heed(self.mouse.wheel(event.screen_offset, 1 / WHEEL))
+
+    def on_rows_clicked(self, event: Rows.Clicked) -> None:
+        """Show an event of the log on the charts, and choose it if it is a stall; a second click opens its detail."""
+        log = self.playback.log
+        if event.place >= len(log) or self.view is None:
+            return
+        clicked = log[event.place]
+        if clicked.kind == "stall":
+            self.playback.choose_stall(clicked)
+            if event.twice:
+                self._open_detail(clicked)
+                return
+        self.pointer.point(axes.interval(clicked, self.view.at_ns, self.view.abreast)[0])
+        self._redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the role that was clicked in the table in the charts."""
+        if self.view is not None and (role := self.painter.role_at(self.view, event.screen_offset)):
+            self.playback.choose_role(role)
+            self._redraw()

@@ -1,0 +1,35 @@
+"""The keys of the Live screen."""
+
+from tui.keys import key
+
+BINDINGS = [
+    key("space", "hold", "pause", "live.pause"),
+    key("n", "stall(1)", "stall", "live.next_stall", shown="n/N"),
+    key("N", "stall(-1)", "stall before", "live.previous_stall", show=False),
+    key("enter", "detail", "detail", "live.detail"),
+    key("z", "zoom", "zoom", "live.zoom"),
+    key("i", "role", "role", "live.role"),
+    key("s", "side", "build", "live.build"),
+    key("h", "heat", "heat map", "live.heat"),
+    key("left", "cross(-1)", "read out", "live.left", shown="left/right"),
+    key("right", "cross(1)", "read out what is later", "live.right", show=False),
+    key("shift+left", "cross(-10)", "read out, ten columns before", "live.left_far", show=False),
+    key("shift+right", "cross(10)", "read out, ten columns later", "live.right_far", show=False),
+    key("escape", "let_go", "the whole step, nothing read out", "live.let_go", show=False),
+    key("c", "figure", "figure", "live.figure"),
+    key("l", "log", "log", "live.log"),
+    key("down", "scroll_log('down')", "older events", "live.down", show=False),
+    key("up", "scroll_log('up')", "newer events", "live.up", show=False),
+    key("pagedown", "scroll_log('page_down')", "a page of older events", "live.page_down", show=False),
+    key("pageup", "scroll_log('page_up')", "a page of newer events", "live.page_up", show=False),
+    key("home", "scroll_log('home')", "the newest event", "live.first", show=False),
+    key("end", "scroll_log('end')", "the oldest event", "live.last", show=False),
+    key("m", "mark", "mark", "live.mark"),
+    key("left_square_bracket", "seek(-1)", "1 s", "live.back", shown="[ ]"),
+    key("right_square_bracket", "seek(1)", "forward 1 s", "live.on", show=False),
+    key("left_curly_bracket", "seek(-10)", "back 10 s", "live.back_more", show=False),
+    key("right_curly_bracket", "seek(10)", "forward 10 s", "live.on_more", show=False),
+    key("comma", "speed(-1)", "speed", "live.slower", shown=", ."),
+    key("full_stop", "speed(1)", "faster", "live.faster", show=False),
+    key("g", "go", "go to a time", "live.go", show=False),
+]
