@@ -56,6 +56,7 @@ class Activity:
     subject: str
     builder: str = ""
     lines: list[str] = field(default_factory=list)
+    running: bool = True
 
     @property
     def title(self) -> str:
@@ -67,27 +68,41 @@ class Activity:
         return f"{'fetching' if fetching else 'building'} {name}"
 
 
+@dataclass(frozen=True, slots=True)
+class NixError:
+    """An error that Nix reports, on one line; `before` is what another program, such as ssh, printed right before."""
+
+    text: str
+    before: str = ""
+
+
 @dataclass(slots=True)
 class NixLog:
-    """All that one call of Nix has reported so far; `errors` are its own messages, without colours."""
+    """All that one call of Nix has reported so far."""
 
-    errors: list[str] = field(default_factory=list)
+    reported: list[NixError] = field(default_factory=list)
     activities: dict[int, Activity] = field(default_factory=dict)
-    running: dict[int, Activity] = field(default_factory=dict)
     _rest: bytes = b""
+    _plain: str = ""
 
     def feed(self, data: bytes) -> str:
         """Take in what Nix has written since; returns it as text for people, without what is no whole line yet."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         return "".join(f"{text}\n" for line in whole if (text := self._line(line)) is not None)
 
+    @property
+    def errors(self) -> list[str]:
+        """The texts of Nix's errors."""
+        return [error.text for error in self.reported]
+
     def builds(self) -> list[Activity]:
         """The builds that were started, in order."""
         return [activity for activity in self.activities.values() if activity.kind == BUILD]
 
     def _current(self) -> Activity | None:
-        activities = list((self.running or self.activities).values())
-        return activities[-1] if activities else None
+        activities = list(self.activities.values())
+        running = [activity for activity in activities if activity.running]
+        return next(reversed(running or activities), None)
 
     @property
     def doing(self) -> str:
@@ -136,28 +151,29 @@ class NixLog:
             event = msgspec.json.decode(data.removeprefix(MARK), type=_Event) if data.startswith(MARK) else None
         except (ValueError, RecursionError):
             event = None
-        if event is None:  # Nix's words before it knows the format
-            text = data.decode(errors="replace")
-            if text.startswith("error: "):
-                self.errors.append(text.removeprefix("error: "))
-            return text
+        if event is None:  # Nix's words before it knows the format, or another program's
+            self._plain = data.decode(errors="replace")
+            if self._plain.startswith("error: "):
+                self.reported.append(NixError(self._plain.removeprefix("error: ")))
+            return self._plain
+        before, self._plain = self._plain, ""
         match event.action:
             case "msg":
                 text = ANSI.sub("", event.msg)
                 if event.level == ERROR:
-                    self.errors.append(" ".join(text.removeprefix("error:").split()))
+                    self.reported.append(NixError(" ".join(text.removeprefix("error:").split()), before.strip()))
                 return text if event.level <= INFO else None
             case "start" if event.type in (COPY, DOWNLOAD, BUILD) and event.level <= INFO:
                 texts = [*map(str, event.fields), "", ""]
                 activity = Activity(event.type, texts[0], texts[1] if event.type == BUILD else "")
-                self.activities[event.id] = self.running[event.id] = activity
+                self.activities[event.id] = activity
                 return event.text
             case "result" if event.type == PRINTED and event.id in self.activities:
                 line = ANSI.sub("", "".join(map(str, event.fields)))
                 self.activities[event.id].lines.append(line)
                 return line
-            case "stop":
-                self.running.pop(event.id, None)
+            case "stop" if event.id in self.activities:
+                self.activities[event.id].running = False
         return None
 
 

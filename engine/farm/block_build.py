@@ -20,10 +20,21 @@ from engine.journal.runs import runs_in
 from engine.plan import planfile
 
 REPEATS = 2  # of a block, unless its plan says otherwise: A B, then B A
+ENDED = "block ended with "  # and the exit code; a block whose builder was lost does not print it
 
 
 def measure() -> int:
-    """Runs the block and moves its run to `$out`; returns the run's exit code, and makes no output if it is not 0."""
+    """Run the block and move its run to `$out`; returns the run's exit code, and makes no output unless it is 0."""
+    code = 2
+    try:
+        code = _measured()
+    finally:
+        if code:
+            print(f"{ENDED}{code}", file=sys.stderr, flush=True)
+    return code
+
+
+def _measured() -> int:
     try:
         block, plan, out, builds = (os.environ[name] for name in ("block", "plan", "out", "builds"))
         servers, programs = (json.loads(os.environ[name]) for name in ("servers", "programs"))

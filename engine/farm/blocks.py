@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
@@ -20,24 +19,19 @@ from typing import Any
 
 from engine.builds import nix
 from engine.builds.derivation import read_derivation
-from engine.builds.nix_log import last_words
+from engine.builds.nix_log import FORMAT, NixLog, last_words
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.farm import nix_builders
+from engine.farm.block_build import ENDED
 from engine.host.account import bound_to_engine
 
 EXPRESSION = Path(__file__).with_name("block.nix")
 TRIES = 3
 POLL_S = 0.2
 END_S = 10.0  # that Nix has to tell its builders that it ends
-NAME = r"'/nix/store/[a-z0-9]{32}-pgbed-block-(\d+)\.drv'"
-BEGUN = re.compile(rf"building {NAME}(?: on '([^']+)')?")
-# Of a remote build Nix says this of its own go-between, too, whatever ended it: then it is the second that counts.
-FAILED = re.compile(rf"builder for {NAME} failed with exit code (\d+)")
-FAILED_THERE = re.compile(rf"build of {NAME} on '[^']+' failed: .*failed with exit code (\d+)")
 HERE = "this machine"
-NOBODY = re.compile(r"is required to build|required system or feature not available|[Uu]nable to start any build")
-LOST = re.compile(r"error: (.+)")
+REASON_CHARS = 300
 
 Progress = Callable[[str], None]
 
@@ -133,71 +127,74 @@ def link(block: Block, folder: Path) -> Path:
 
 @dataclass(slots=True)
 class _Call:
-    """Nix at work on some blocks: those that it has still to measure, what it has said, and who has begun which."""
+    """Nix at work on some blocks: those that it has still to measure, its report, and who has begun which."""
 
     blocks: dict[int, Block]
     process: subprocess.Popen[bytes]
-    log: int
-    said: bytearray = field(default_factory=bytearray)
-    rest: bytes = b""
+    report: int
+    read: int = 0
+    log: NixLog = field(default_factory=NixLog)
     seen: dict[int, str] = field(default_factory=dict)
-    away: set[str] = field(default_factory=set)  # builders that cannot be reached, of which this was said
+    away: set[str] = field(default_factory=set)  # unreachable builders that were reported
 
 
 def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
     """Has Nix realise these; it ends with whoever waits for it."""
-    command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going"]
+    command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going", *FORMAT]
     if builders is not None:
         command += ["--builders", builders]
     if nix.over_hostpkgs():  # as for servers
         command += ["--option", "sandbox", "false", "--option", "substituters", ""]
-    log = os.memfd_create("nix")
+    report = os.memfd_create("nix")
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=log,
+        stderr=report,
         preexec_fn=bound_to_engine(signal.SIGTERM),
     )
-    return _Call({block.number: replace(block, tries=block.tries + 1) for block in blocks}, process, log)
+    return _Call({block.number: replace(block, tries=block.tries + 1) for block in blocks}, process, report)
 
 
 def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
-    """What has become of its blocks since the last look; those that are left remain with it."""
-    ended = call.process.poll() is not None  # before its log is read
-    new = os.pread(call.log, os.fstat(call.log).st_size, len(call.said))
-    call.said += new
-    call.rest = _tell(call.rest + new + (b"\n" if ended else b""), call.seen, progress)
-    log = call.said.decode(errors="replace")
-    for place, why in nix_builders.unreachable(log).items():
+    """What has become of its blocks since the last call of this; those that are left remain with it."""
+    ended = call.process.poll() is not None  # before its report is read
+    new = os.pread(call.report, os.fstat(call.report).st_size - call.read, call.read)
+    call.read += len(new)
+    call.log.feed(new + (b"\n" if ended else b""))
+    for place, why in nix_builders.unreachable(call.log.reported).items():
         if place not in call.away:
             call.away.add(place)
             progress(f"{place} cannot be reached: {why}")
-    over = {int(number): code for number, code in FAILED.findall(log)}
-    told = {number: code for number, code in over.items() if call.seen.get(number) == HERE}
-    told |= {int(number): code for number, code in FAILED_THERE.findall(log)}
-    nobody = nix_builders.why_none(log, builders) if ended and NOBODY.search(log) else ""
-    return [
-        _settled(call.blocks.pop(number), call.seen.get(number, ""), log, told.get(number), nobody)
-        for number in list(call.blocks)
-        if ended or number in over
-    ]
+    settled = []
+    for number, block in list(call.blocks.items()):
+        # Nix reports a remote build twice: as its own, with the builder's name, and within that as the builder's.
+        builds = [build for build in call.log.builds() if build.subject == block.drv]
+        if builds and number not in call.seen:
+            call.seen[number] = visible(builds[0].builder) or HERE
+            progress(f"block {number}: begun on {call.seen[number]}")
+        if ended or (builds and not builds[0].running):
+            del call.blocks[number]
+            lines = [line for build in builds for line in build.lines]
+            settled.append(_settled(block, call, lines, builders))
+    return settled
 
 
-def _settled(block: Block, builder: str, log: str, code: str | None, nobody: str) -> Block:
-    """What has become of a block; without a state it is to be tried again."""
-    block = replace(block, builder=builder or block.builder)
+def _settled(block: Block, call: _Call, lines: Sequence[str], builders: str | None) -> Block:
+    """What has become of a block that printed these lines; without a state it is to be tried again."""
+    begun = call.seen.get(block.number, "")
+    block = replace(block, builder=begun or block.builder)
     last = "failed" if block.tries == TRIES else ""
     if nix.is_valid(block.out):
         return replace(block, state="measured")
-    if code is not None:
-        return replace(block, state="failed", reason=_reason(log, f"its run ended with {code}"))
-    if nobody and not builder:
+    if code := next((line.removeprefix(ENDED) for line in lines if line.startswith(ENDED)), ""):
+        return replace(block, state="failed", reason=_reason(lines, f"its run ended with {visible(code)}"))
+    nobody = "" if begun else nix_builders.why_none(call.log.reported, builders)
+    if nobody:
         first = block.tries == 1  # later not all builders were asked
         return replace(block, state="failed" if first else last, reason=nobody, refused=first)
-    before = log.partition(f"error: builder for '{block.drv}'")[0]
-    lost = [text for text in LOST.findall(before) if "dependencies" not in text and not text.startswith("builder for")]
-    return replace(block, state=last, reason=visible(lost[-1])[:200] if lost else "its builder has ended")
+    lost = [error for error in call.log.errors if block.drv not in error]
+    return replace(block, state=last, reason=visible(lost[-1])[:REASON_CHARS] if lost else "its builder has ended")
 
 
 def _words(block: Block, begun: bool) -> str:
@@ -219,24 +216,14 @@ def _end(calls: Sequence[_Call]) -> None:
         except subprocess.TimeoutExpired:
             call.process.kill()
             call.process.wait()
-        os.close(call.log)
-
-
-def _tell(said: bytes, seen: dict[int, str], progress: Progress) -> bytes:
-    """Says which blocks were begun by what Nix has said since, and where; returns the line that is not whole yet."""
-    *whole, rest = said.split(b"\n")
-    for number, builder in BEGUN.findall(b"\n".join(whole).decode(errors="replace")):
-        if int(number) not in seen:
-            seen[int(number)] = visible(builder) or HERE
-            progress(f"block {number}: begun on {seen[int(number)]}")
-    return rest
+        os.close(call.report)
 
 
 def _on(block: Block) -> str:
     return f" on {block.builder}" if block.builder else ""
 
 
-def _reason(log: str, otherwise: str) -> str:
-    """What `bench` said within a build that failed."""
-    told = re.findall(r"bench: (.+)", log)
-    return visible(told[-1])[:300] if told else otherwise
+def _reason(lines: Sequence[str], otherwise: str) -> str:
+    """What `bench` said last within a build that failed."""
+    said = [line.removeprefix("bench: ") for line in lines if line.startswith("bench: ")]
+    return visible(said[-1])[:REASON_CHARS] if said else otherwise

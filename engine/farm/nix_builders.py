@@ -6,8 +6,10 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from engine.builds.nix_log import NixError
 from engine.core.errors import UserError
 from engine.core.text import visible
 
@@ -15,7 +17,6 @@ FEATURE = "pgbed-bench"
 COLUMNS_OF_FEATURES = (5, 6)  # those that it has, and those without which it takes nothing
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
 NO_REASON = "unexpected end-of-file"  # what Nix says of a connection of which ssh has said more on the line before
-NIX_ITSELF = ("building ", "copying ", "this derivation", "these ", "warning:", " ")
 SHOWN_CHARS = 200
 
 
@@ -41,20 +42,21 @@ def without(builders: str | None, place: str) -> str | None:
     return "\n".join(others) if offering and len(others) < len(known) else builders
 
 
-def unreachable(log: str) -> dict[str, str]:
+def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
     """The builders that Nix could not reach, and why; ssh's own words where Nix has none."""
-    found, before = {}, ""
-    for line in log.splitlines():
-        if match := REFUSED.search(line):
-            own = NO_REASON in match[2] and before and not before.startswith(NIX_ITSELF)
-            found[visible(match[1])] = visible(before if own else match[2])[:SHOWN_CHARS]
-        before = line
-    return found
+    reasons = {}
+    for error in errors:
+        if match := REFUSED.search(error.text):
+            why = error.before if NO_REASON in match[2] and error.before else match[2]
+            reasons[visible(match[1])] = visible(why)[:SHOWN_CHARS]
+    return reasons
 
 
-def why_none(log: str, builders: str | None) -> str:
-    """Why nobody took a block, by what Nix has said."""
-    if refused := unreachable(log):
+def why_none(errors: Sequence[NixError], builders: str | None) -> str:
+    """Why no builder took a block; empty if Nix's errors do not say that one is missing."""
+    if not any(FEATURE in error.text for error in errors):
+        return ""
+    if refused := unreachable(errors):
         return f"no builder can be reached: {'; '.join(f'{place}: {why}' for place, why in refused.items())}"
     if not lines(builders):
         return f"there are no builders: name them in /etc/nix/machines, or with --builders '{_example()}'"

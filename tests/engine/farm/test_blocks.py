@@ -14,15 +14,15 @@ import pytest
 from engine.builds import nix, resolve
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.farm import blocks
+from engine.farm.block_build import ENDED
 from engine.farm.block_plan import check
 from engine.farm.blocks import Block, realise
 from engine.plan.request import Request
+from tests.support.nixevents import built, error, printed, stopped
 from tests.support.smalltree import make_tree
 
 HASH = "0" * 32
-BEGUN = "building '/nix/store/{}-pgbed-block-{}.drv' on 'ssh-ng://b'...\n"
-NOBODY = "error: a 'x86_64-linux' with features {} is required to build '/nix/store/x.drv'\n"
+NOBODY = error("a 'x86_64-linux' with features {pgbed-bench} is required to build '/nix/store/x.drv', but I am none")
 
 
 # lib.run of the flake, over a library of Nix's own functions.
@@ -52,25 +52,13 @@ def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tm
     plan = tmp_path / "plan.toml"
     for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
         plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
-        text = RUN.replace("NIX", str(Path(blocks.__file__).parents[2] / "nix")).replace("PLAN", str(plan))
+        text = RUN.replace("NIX", str(Path(__file__).parents[3] / "nix")).replace("PLAN", str(plan))
         done = subprocess.run(
             ["nix-instantiate", "--eval", "--strict", "--json", "-"], input=text, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-500:]
         assert found in json.loads(done.stdout) if found else json.loads(done.stdout) == "{}"
-
-
-def test_a_block_is_told_once_by_what_is_new_in_the_log() -> None:
-    seen: dict[int, str] = {}
-    said: list[str] = []
-    text = (BEGUN.format(HASH, 1) + BEGUN.format(HASH, 2)).encode()
-    rest = b""
-    for begin in range(0, len(text), 7):
-        rest = blocks._tell(rest + text[begin : begin + 7], seen, said.append)
-        assert len(rest) <= len(BEGUN) + len(HASH), "what was read is not read again"
-    assert rest == b"" and seen == {1: "ssh-ng://b", 2: "ssh-ng://b"}
-    assert said == ["block 1: begun on ssh-ng://b", "block 2: begun on ssh-ng://b"]
 
 
 NIX_STORE = """#!/bin/sh
@@ -82,6 +70,11 @@ DRV = "/nix/store/{}-pgbed-block-{}.drv"
 LINE = "ssh-ng://{} x86_64-linux - 1 1 pgbed-bench"
 
 
+def writes(report: bytes) -> str:
+    """A shell command that writes what Nix would report."""
+    return f"cat >&2 <<'END'\n{report.decode()}END"
+
+
 @pytest.fixture
 def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, int, str], list[Block]]:
     """Realises blocks over a Nix that is this script; an output is a file. Prints what is said."""
@@ -89,7 +82,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
     def realised(script: str, count: int, builders: str = LINE.format("b")) -> list[Block]:
         program = tmp_path / "bin" / "nix-store"
         program.parent.mkdir(exist_ok=True)
-        program.write_text(NIX_STORE.format(folder=tmp_path, script=script.format(folder=tmp_path)))
+        program.write_text(NIX_STORE.format(folder=tmp_path, script=script.replace("@folder", str(tmp_path))))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
@@ -102,7 +95,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
 def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
     realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = realised(f': > {{folder}}/out1\n: > {{folder}}/out3\necho "{NOBODY.strip().format("")}" >&2', 4)
+    found = realised(f": > @folder/out1\n: > @folder/out3\n{writes(NOBODY)}", 4)
     assert [(block.number, block.state) for block in found] == [
         (1, "measured"), (2, "failed"), (3, "measured"), (4, "failed"),
     ]  # fmt: skip
@@ -112,7 +105,7 @@ def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
 
 
 def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[Block]]) -> None:
-    nobody = f'echo "{NOBODY.strip().format("")}" >&2'
+    nobody = writes(NOBODY)
     with pytest.raises(UserError, match="no builder takes a block"):
         realised(nobody, 2)
     with pytest.raises(
@@ -123,32 +116,44 @@ def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: C
         realised(nobody, 2, "ssh://a x86_64-linux - 1 1 kvm ; ssh://b")
     with pytest.raises(UserError, match="--builders @/no/file: no such file"):
         realised(nobody, 2, "@/no/file")
-    away = (
-        'echo "ssh: Could not resolve hostname b: Name or service not known" >&2\n'
-        "echo \"cannot build on 'ssh-ng://b': error: cannot open connection to remote store 'ssh-ng://b': "
-        f'error: unexpected end-of-file" >&2\n{nobody}'
+    refused = "cannot build on 'ssh-ng://b': error: cannot open connection to remote store 'ssh-ng://b': "
+    away = writes(
+        b"ssh: Could not resolve hostname b: Name or service not known\n"
+        + error(f"{refused}error: unexpected end-of-file")
+        + NOBODY
     )
     reason = "no builder can be reached: ssh-ng://b: ssh: Could not resolve hostname b: Name or service not known"
     with pytest.raises(UserError, match=f"^{reason}$"):
         realised(away, 2)
 
 
+def test_a_block_whose_run_fails_is_not_tried_again(
+    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    drv = DRV.format(HASH, 1)
+    # What the builder itself reports of its build stands within Nix's own of it.
+    said = built(1, drv, "ssh-ng://b") + built(2, drv) + printed(2, "bench: no room", f"{ENDED}2") + stopped(2)
+    (block,) = realised(writes(said + error(f"builder for '{drv}' failed with exit code 2") + stopped(1)), 1)
+    assert (block.state, block.builder, block.tries, block.reason) == ("failed", "ssh-ng://b", 1, "no room")
+    out = capsys.readouterr().out
+    assert out.count("begun on ssh-ng://b") == 1 and "block 1: failed on ssh-ng://b: no room" in out
+
+
 def test_a_block_that_is_lost_begins_again_at_once_and_elsewhere(
     realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     one, two = (DRV.format(HASH, number) for number in (1, 2))
+    lost = built(1, one, "ssh-ng://a") + built(2, two, "ssh-ng://b") + error("unexpected end-of-file")
+    lost += error(f"builder for '{one}' failed with exit code 1;") + stopped(1)
     # The second block ends only after the first has been measured by another call.
     script = f"""case $* in
   *block-2*)
-    echo "building '{one}' on 'ssh-ng://a'..." >&2
-    echo "building '{two}' on 'ssh-ng://b'..." >&2
-    echo "error: unexpected end-of-file" >&2
-    echo "error: builder for '{one}' failed with exit code 1;" >&2
-    until [ -e {{folder}}/out1 ]; do :; done
-    : > {{folder}}/out2 ;;
+    {writes(lost)}
+    until [ -e @folder/out1 ]; do :; done
+    : > @folder/out2 ;;
   *)
-    echo "building '{one}' on 'ssh-ng://b'..." >&2
-    : > {{folder}}/out1 ;;
+    {writes(built(1, one, "ssh-ng://b"))}
+    : > @folder/out1 ;;
 esac"""
     found = realised(script, 2, " ; ".join(map(LINE.format, "ab")))
     assert [(block.state, block.builder, block.tries) for block in found] == [
