@@ -44,7 +44,7 @@ _COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What question `foreign_facts` is answered with."""
+    """What question `external_facts` is answered with."""
 
     version: str
     built: str
@@ -160,12 +160,12 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
     """The same over a connection to that database."""
-    asked = question("strangers", connection.info.server_version) or ""
-    strangers = external_queries.rows(connection, name, asked, tuple[str])
-    if strangers:
-        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+    asked = question("contents", connection.info.server_version) or ""
+    contents = external_queries.rows(connection, name, asked, tuple[str])
+    if contents:
+        more = f" and {len(contents) - 1} more" if len(contents) > 1 else ""
         raise UserError(
-            f"{name}: database {visible(database)} is not empty: it holds {visible(strangers[0][0])}{more}; "
+            f"{name}: database {visible(database)} is not empty: it holds {visible(contents[0][0])}{more}; "
             "pgbed works in empty databases only"
         )
     check_schema(name, connection)
@@ -208,7 +208,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     reported = _version(name, connection.info.parameter_status("server_version") or "")
     if version < OLDEST * 10000:
         raise UserError(f"{name}: PostgreSQL {reported} is too old: {OLDEST} or later is needed")
-    facts = external_queries.row(connection, name, question("foreign_facts", version) or "", _Facts)
+    facts = external_queries.row(connection, name, question("external_facts", version) or "", _Facts)
     if facts.backend != str(connection.info.backend_pid):
         raise UserError(f"{name}: there is a connection pooler before this server: name the server's own address")
     if facts.standby:
@@ -227,7 +227,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     if not completed["host"].startswith(("/", "@")):
         completed = KEEPALIVES | completed
     password = {"password": connection.info.password} if connection.info.password else {}
-    asked = question("foreign_settings", version) or ""
+    asked = question("external_settings", version) or ""
     settings = external_queries.rows(connection, name, asked, tuple[str, str | None, str])
     return Found(
         name=name,

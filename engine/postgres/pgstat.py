@@ -263,7 +263,7 @@ def settle(monitor: Monitor, *, patience_s: float = SETTLE_S) -> bool:
 
 
 def settings(monitor: Monitor, topic: str = "settings") -> tuple[Setting, ...]:
-    """The settings that differ from the server's built-in defaults, by name; `foreign_settings` leaves secrets out."""
+    """The settings that differ from the server's built-in defaults, by name; `external_settings` leaves secrets out."""
     rows = monitor.ask(question(topic, monitor.version) or "")
     return tuple(Setting(name or "", value or "", source or "") for name, value, source in rows)
 

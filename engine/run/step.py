@@ -112,7 +112,7 @@ class StepRunner:
                 activity = Activity(self.monitor)
                 if self._planstats:
                     planstats.begin(self.monitor)
-                settings = pgstat.settings(self.monitor, "settings" if inside else "foreign_settings")
+                settings = pgstat.settings(self.monitor, "settings" if inside else "external_settings")
             self.sources = Sources(
                 journal=self.journal,
                 processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,

@@ -1,6 +1,6 @@
--- As settings.120000.sql, of a server that was running already, as far as the role may see them. Left out is what may
--- hold a secret (connection strings, commands, settings that no extension has declared), and what only says where
--- things are or what is logged where.
+-- As settings.120000.sql, of an external server, as far as the role may see them. Settings that may hold a secret are
+-- left out (connection strings, commands, settings that no extension has declared), and those that only say where
+-- files are or what is logged where.
 SELECT name,
        CASE source WHEN 'session' THEN reset_val || coalesce(' x ' || unit, '') ELSE current_setting(name) END AS value,
        CASE source WHEN 'session' THEN 'configuration file' ELSE source END AS source
@@ -12,7 +12,7 @@ WHERE reset_val IS DISTINCT FROM boot_val AND source <> 'client' AND short_desc 
                    'lc_collate', 'lc_ctype', 'server_encoding', 'shared_memory_size',
                    'shared_memory_size_in_huge_pages', 'log_filename', 'log_line_prefix', 'event_source', 'bonjour_name', 'syslog_ident')
 UNION ALL
--- What databases are made of: template0's, since each cell's is made from it.
+-- The encoding and locale of databases: template0's, from which each cell's is made.
 SELECT 'database', concat_ws(' ', pg_encoding_to_char(encoding), to_jsonb(d) ->> 'datlocprovider', datcollate, datctype,
                              coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale')), 'template0'
 FROM pg_database d

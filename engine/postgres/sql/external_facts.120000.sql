@@ -1,4 +1,4 @@
--- What a server that was running already is, and what the role that connects may do there. Role pg_checkpoint is of 15.
+-- An external server, and what the role that connects may do there. Role pg_checkpoint exists from 15 on.
 SELECT current_setting('server_version') AS version,
        version() AS built,
        extract(epoch FROM pg_postmaster_start_time())::text AS started,
