@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 HOME = Path(__file__).parents[2]
 PACKAGES = ("engine", "probes", "tui", "workloads")

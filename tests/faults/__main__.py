@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.faults import arguments, kills, records
 from tests.faults.call import Case
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 Part = Callable[[Path, int, float], Iterator[Case]]  # of a folder, a seed and a share of the whole
 

@@ -27,7 +27,7 @@ from engine.core.model import Cell
 from engine.observe.stalls import Stall
 from tests.faults.call import Case, call, faults
 from tests.support.benchcall import processes_of
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 RUN = "made"
 CELL = "001-16.3-auto-r1"

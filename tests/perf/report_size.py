@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support import made_run
+from tests.support import journal, totals
 from tests.support.browser import Browser
 from workloads import histogram
 
@@ -26,9 +26,9 @@ STEPS = ("l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100", "qr500", "qp500", "qr1
 
 def long_run(path: Path, repeats: int, seconds: int) -> Path:
     """A run of two builds whose steps have that many seconds of three connections."""
-    vars(made_run)["STEPS"] = STEPS
-    made_run.RATES.update(dict.fromkeys(STEPS, 8000.0) | {"l.x": 400_000.0})
-    made_run.make_run(path, repeats=repeats)
+    vars(journal)["STEPS"] = STEPS
+    totals.RATES.update(dict.fromkeys(STEPS, 8000.0) | {"l.x": 400_000.0})
+    journal.make_run(path, repeats=repeats)
     chance = random.Random(1)
     services = [
         histogram.pack(
@@ -36,16 +36,16 @@ def long_run(path: Path, repeats: int, seconds: int) -> Path:
         )
         for _ in range(100)
     ]
-    with sqlite3.connect(path / "journal.db") as journal:
-        journal.execute("DELETE FROM role_second")
+    with sqlite3.connect(path / "journal.db") as database:
+        database.execute("DELETE FROM role_second")
         # One after another, as those of a real run are.
-        (first_ns,) = journal.execute("SELECT min(started_ns) FROM step").fetchone()
+        (first_ns,) = database.execute("SELECT min(started_ns) FROM step").fetchone()
         began = f"{first_ns} + id * {seconds + 60} * 1000000000"
-        journal.execute(f"UPDATE step SET started_ns = {began}, ended_ns = {began} + {seconds} * 1000000000")
-        for role, began_ns in journal.execute(
+        database.execute(f"UPDATE step SET started_ns = {began}, ended_ns = {began} + {seconds} * 1000000000")
+        for role, began_ns in database.execute(
             "SELECT role.id, step.started_ns FROM role JOIN step ON step.id = step_id"
         ).fetchall():
-            journal.executemany(
+            database.executemany(
                 "INSERT INTO role_second (role_id, t_ns, dt_ns, statements, rows, in_flight_ns, max_us, service) "
                 "VALUES (?, ?, 1000000000, ?, ?, 0, 3000, ?)",
                 (

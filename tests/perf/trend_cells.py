@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from engine.analysis import trend
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ from engine.journal.rows import RoleSecond
 from engine.journal.writer import JournalWriter
 from engine.view.player import Player
 from engine.view.step_series import Series
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 from tests.support.terminal import ROOT, Terminal
 from tui.app import Bench
 from tui.glyphs import SETS

@@ -24,7 +24,7 @@ from engine.tracing.selection import Choice
 from engine.tracing.step_frames import ProbedStep
 from probes import figures
 from probes.frames import Frame, Quality
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 NO_FAULT = Quality()
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 
 STEP = "l.x"
 LOAD = {"bytes": 100, "rows": 2, "sha256": "ab" * 32}

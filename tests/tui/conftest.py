@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import asking, warm
-from tests.support.driving import STOPPED, check_screen, drive  # kept here for those that look for them here
+from tests.support.screens import STOPPED, check_screen, drive
 from tui import bench
 
 __all__ = ["STOPPED", "check_screen", "drive"]

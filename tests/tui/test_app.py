@@ -12,8 +12,8 @@ from textual.color import Color
 from textual.pilot import Pilot
 
 from engine.core.errors import UserError
-from tests.support.driving import drive, shown_keys
-from tests.support.growing import growing
+from tests.support.journal import growing
+from tests.support.screens import drive, shown_keys
 from tui.app import Bench
 from tui.marks import LEGIBLE, STYLES, THEMES, chosen_theme, contrast
 from tui.screens.base import BenchScreen

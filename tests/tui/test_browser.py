@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from engine.cli.main import main
 from tests.support.benchcall import processes_of
 from tests.support.browser import Browser
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 from tests.tui.test_terminal_lost import children_of, is_gone, wait_for
 from tui.browser import MOST_PAGES
 from workloads.process import PR_SET_PDEATHSIG

@@ -22,9 +22,8 @@ from engine.journal.run_lock import is_locked
 from engine.journal.writer import create_run
 from engine.view.player import Player
 from tests.support.aftermath import contents, text
-from tests.support.driving import drive
-from tests.support.driving_live import STALLED
-from tests.support.growing import Hand, growing
+from tests.support.journal import Hand, growing
+from tests.support.screens import STALLED, drive
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 

@@ -10,8 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from engine.plan.request import Request
-from tests.support.driving import drive
-from tests.support.driving_history import until
+from tests.support.screens import drive, until
 from tui import keys
 from tui.app import Bench
 from tui.history.screen import HistoryScreen

@@ -20,8 +20,8 @@ from engine.view.player import Player
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import Machine, RoleLine, Sla, ViewState
 from probes.snapshot import take
-from tests.support.driving import STOPPED, drive
-from tests.support.growing import Growing, growing
+from tests.support.journal import Growing, growing
+from tests.support.screens import STOPPED, drive
 from tui.app import Bench
 from tui.compare import cells_text
 from tui.glyphs import SETS
@@ -54,7 +54,7 @@ def test_a_step_that_was_given_up_is_as_far_as_it_came_and_has_no_time_left(tmp_
     with growing(tmp_path) as live:
         for _ in range(3):
             live.second(insert=10_000)
-        live.end_step(state)
+        live.end_step(state=state)
         live.journal.end_attempt(live.attempt, live.hand.at_ns, state, "")
     view = seen(live)
     assert view.fraction == pytest.approx(0.3) and view.eta_s is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import drive
+from tests.support.screens import drive
 from tui.compare.table import SHORT
 from tui.glossary import GLOSSARY, words_on
 from tui.history.text import cell_columns, run_columns

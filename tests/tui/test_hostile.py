@@ -11,9 +11,9 @@ from rich.console import Console
 from textual.pilot import Pilot
 
 from engine.report import follow
-from tests.support.driving import drive
-from tests.support.growing import growing
 from tests.support.hostile import EVIL, poison
+from tests.support.journal import growing
+from tests.support.screens import drive
 from tui.app import Bench
 from tui.marks import line
 from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen, TickScreen

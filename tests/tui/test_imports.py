@@ -15,7 +15,7 @@ from textual.css.parse import parse
 from textual.pilot import Pilot
 
 from engine.cli.main import ELSEWHERE
-from tests.support.driving import drive
+from tests.support.screens import drive
 from tui.keys import MODES
 
 ROOT = Path(__file__).parents[2]

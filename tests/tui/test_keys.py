@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 
 from engine.core.errors import UserError
-from tests.support.driving import drive
+from tests.support.screens import drive
 from tui import keys
 from tui.app import Bench
 

@@ -10,16 +10,15 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
-from tests.support.driving import check_screen, shown_keys
-from tests.support.driving_live import Act, look, still, text
-from tests.support.growing_abreast import Abreast, abreast
+from tests.support.journal import Growing, interleaved
+from tests.support.screens import Act, check_screen, show_live, shown_keys, text_of, unmoved
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
 OTHER = "002-16.3-prebuilt-auto-r1"  # of the recording, with a stall in qr100
 
 
-def replay(recording: Path, act: Act = still, *, at_s: float, cell: str = OTHER, **options: Any) -> None:
+def replay(recording: Path, act: Act[LiveScreen] = unmoved, *, at_s: float, cell: str = OTHER, **options: Any) -> None:
     """Plays a cell of the recording, with its clock held, from so many seconds into qr100 on."""
 
     async def placed(pilot: Pilot[Any], live: LiveScreen) -> None:
@@ -30,7 +29,7 @@ def replay(recording: Path, act: Act = still, *, at_s: float, cell: str = OTHER,
         await pilot.pause()
         await act(pilot, live)
 
-    look(recording, placed, replayed=(cell, "qr100"), **options)
+    show_live(recording, placed, replayed=(cell, "qr100"), **options)
 
 
 SIZES = [
@@ -48,20 +47,20 @@ def test_screen_of_a_finished_run(sliced_recording: Path, name: str, size: tuple
         await pilot.pause()
         check_screen(pilot.app, f"live-abreast-{name}")  # type: ignore[arg-type]
 
-    look(sliced_recording, check, size=size, glyphs=glyphs)
+    show_live(sliced_recording, check, size=size, glyphs=glyphs)
 
 
 @pytest.mark.parametrize("size", [(72, 24), (80, 24), (100, 30), (110, 38), (160, 46)])
 def test_all_rows_of_roles_are_shown_where_the_screen_is_whole(sliced_recording: Path, size: tuple[int, int]) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         await pilot.pause()
-        rows = text(pilot).splitlines()
+        rows = text_of(pilot).splitlines()
         at = next(place for place, row in enumerate(rows) if row.startswith((" role", " mean")))
         words = [row.split()[0] for row in rows[at + 1 : at + 6]]
         assert words == ["insert", "delete", "query", "server", "ckpt"] and rows[-1].split()[0] == "space"
         assert rows[at][: size[0] - 44 if size[0] >= 110 else None].rstrip().endswith(("age s", "max ms"))
 
-    look(sliced_recording, check, size=size)
+    show_live(sliced_recording, check, size=size)
 
 
 @pytest.mark.parametrize(("name", "size", "glyphs"), SIZES)
@@ -84,20 +83,20 @@ def test_screen_of_a_stall_of_one_of_them(
 
 def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "! 16.3-prebuilt STALL query" in text(pilot) and "!query" not in text(pilot)
-        assert "12.11-prebuilt auto" in text(pilot).splitlines()[1]
+        assert "! 16.3-prebuilt STALL query" in text_of(pilot) and "!query" not in text_of(pilot)
+        assert "12.11-prebuilt auto" in text_of(pilot).splitlines()[1]
         await pilot.press("s")
         await pilot.pause()
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert "16.3-prebuilt auto" in shown.splitlines()[1] and "!query" in shown
         assert any(row.startswith("stalls") and "!" in row for row in shown.splitlines())
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(pilot.app.screen, StallScreen)
-        assert " STALL  query, 3.6 s" in text(pilot) and "process 26859 of the query backend is" in text(pilot)
+        assert " STALL  query, 3.6 s" in text_of(pilot) and "process 26859 of the query backend is" in text_of(pilot)
         await pilot.press("escape", "s")
         await pilot.pause()
-        assert "! 16.3-prebuilt STALL query" in text(pilot)
+        assert "! 16.3-prebuilt STALL query" in text_of(pilot)
 
     replay(sliced_recording, check, at_s=17.5, cell="001-12.11-prebuilt-auto-r1")
 
@@ -106,10 +105,10 @@ def test_the_role_that_is_drawn_stays_when_the_side_changes(sliced_recording: Pa
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("i")
         await pilot.pause()
-        assert text(pilot).splitlines()[3].startswith(" del/s  ● 12.11-prebuilt ")
+        assert text_of(pilot).splitlines()[3].startswith(" del/s  ● 12.11-prebuilt ")
         await pilot.press("s")
         await pilot.pause()
-        assert text(pilot).splitlines()[3].startswith(" del/s  >● 12.11-prebuilt ")
+        assert text_of(pilot).splitlines()[3].startswith(" del/s  >● 12.11-prebuilt ")
 
     replay(sliced_recording, check, at_s=13.5)
 
@@ -118,8 +117,8 @@ def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_record
     """12.11 was driven for 9 of its 12 s when 16.3, which had lost 3 s of its own, was done."""
 
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "12.11-prebuilt auto" in text(pilot).splitlines()[1]
-        chart = text(pilot).splitlines()[4:10]
+        assert "12.11-prebuilt auto" in text_of(pilot).splitlines()[1]
+        chart = text_of(pilot).splitlines()[4:10]
         assert any("x" in row[70:] for row in chart) and not any("o" in row[70:] for row in chart)
 
     replay(sliced_recording, check, at_s=22, cell="001-12.11-prebuilt-auto-r1", glyphs="ascii")
@@ -127,23 +126,23 @@ def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_record
 
 def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "no interval yet" in text(pilot)
+        assert "no interval yet" in text_of(pilot)
         await pilot.press("n")
         await pilot.pause()
-        assert "STALL query, delete and insert" in text(pilot) and "so far" not in text(pilot).splitlines()[-2]
+        assert "STALL query, delete and insert" in text_of(pilot) and "so far" not in text_of(pilot).splitlines()[-2]
         await pilot.press("g", *"0:14", "enter")
         await pilot.pause()
         await pilot.press("right_square_bracket", "left_square_bracket")
         await pilot.pause()
-        assert "] so far (" in text(pilot) and "STALL" not in text(pilot)
+        assert "] so far (" in text_of(pilot) and "STALL" not in text_of(pilot)
         await pilot.press("space")
-        assert "PAUSED" in text(pilot)
+        assert "PAUSED" in text_of(pilot)
         await pilot.press("left_square_bracket")
         await pilot.pause()
-        assert "PAUSED" in text(pilot)
+        assert "PAUSED" in text_of(pilot)
         await pilot.press("g", *"0:20", "enter")
         await pilot.pause()
-        assert "00:00:20" in text(pilot).splitlines()[1]
+        assert "00:00:20" in text_of(pilot).splitlines()[1]
 
     replay(sliced_recording, check, at_s=3)
 
@@ -152,7 +151,7 @@ def test_without_colour_it_says_the_same(sliced_recording: Path, monkeypatch: py
     shown = []
 
     async def keep(pilot: Pilot[Any], _: LiveScreen) -> None:
-        shown.append(text(pilot))
+        shown.append(text_of(pilot))
 
     replay(sliced_recording, keep, at_s=13.5)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -163,13 +162,13 @@ def test_without_colour_it_says_the_same(sliced_recording: Path, monkeypatch: py
 @pytest.mark.parametrize("at_s", [13.5, 17.5])
 def test_nothing_is_cut_at_the_reference_size_and_ascii_is_ascii(sliced_recording: Path, at_s: float) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        rows = text(pilot).splitlines()
+        rows = text_of(pilot).splitlines()
         (sentence,) = [row for row in rows if "16.3-prebuilt / 12.11-prebuilt: " in row]
         assert len(rows) == 24 and rows[-1].rstrip().endswith("q quit")
         assert not [row for row in [*rows[:4], sentence] if row.endswith("~")]
 
     async def check_ascii(pilot: Pilot[Any], _: LiveScreen) -> None:
-        assert text(pilot).isascii()
+        assert text_of(pilot).isascii()
 
     replay(sliced_recording, check, at_s=at_s)
     replay(sliced_recording, check_ascii, at_s=at_s, glyphs="ascii")
@@ -179,44 +178,44 @@ def test_nothing_is_cut_at_the_reference_size_and_ascii_is_ascii(sliced_recordin
 # -- under way
 
 
-def fed(live: Abreast, blocks: int, *ops: float) -> None:
+def fed(live: Growing, blocks: int, *ops: float) -> None:
     for block in range(blocks):
         live.block(*(each + 5 * ((block + place) % 3) for place, each in enumerate(ops)))
 
 
 def test_it_moves_with_the_engine_and_pausing_stops_the_painting(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "16.3 8" in text(pilot) and "17.0: too early" not in text(pilot)
-        before = text(pilot)
+        assert "16.3 8" in text_of(pilot) and "17.0: too early" not in text_of(pilot)
+        before = text_of(pilot)
         await pilot.press("space")
         fed(live, 10, 400, 200)
         screen._tick()
         await pilot.pause()
         await pilot.press("i", "s")
         await pilot.pause()
-        assert "PAUSED 2s behind" in text(pilot) and "painting is paused" in text(pilot)
-        assert text(pilot).splitlines()[3] == before.splitlines()[3]
+        assert "PAUSED 2s behind" in text_of(pilot) and "painting is paused" in text_of(pilot)
+        assert text_of(pilot).splitlines()[3] == before.splitlines()[3]
         await pilot.press("space")
         await pilot.pause()
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert " 16.3 auto " in shown.splitlines()[1] and shown.splitlines()[3] != before.splitlines()[3]
 
-    with abreast(tmp_path) as live:
+    with interleaved(tmp_path) as live:
         fed(live, 30, 400, 380)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_a_stall_of_any_side_is_shown_before_the_next_beat(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         screen._glance()
-        live.stall(0)
+        live.stall("query", side=0)
         screen._glance()
         await pilot.pause()
-        assert "! 16.3 STALL query 0.0s so far" in text(pilot)
+        assert "! 16.3 STALL query 0.0s so far" in text_of(pilot)
 
-    with abreast(tmp_path) as live:
+    with interleaved(tmp_path) as live:
         fed(live, 30, 400, 380)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_each_key_of_the_last_row_does_something(tmp_path: Path) -> None:
@@ -237,7 +236,7 @@ def test_each_key_of_the_last_row_does_something(tmp_path: Path) -> None:
                 continue
             await pilot.press(key)
             await pilot.pause()
-            assert expected[key] in text(pilot), (key, text(pilot))
+            assert expected[key] in text_of(pilot), (key, text_of(pilot))
             if len(pilot.app.screen_stack) > 1:
                 await pilot.press("escape")
             elif key == "space":
@@ -246,62 +245,62 @@ def test_each_key_of_the_last_row_does_something(tmp_path: Path) -> None:
             pressed.append(key)
         assert pressed == list(expected)
         await pilot.press("z")
-        assert "the whole step is no longer than 60 s" in text(pilot)
+        assert "the whole step is no longer than 60 s" in text_of(pilot)
 
-    with abreast(tmp_path) as live:
+    with interleaved(tmp_path) as live:
         fed(live, 30, 400, 380)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "17.0 / 16.3: " in text(pilot) and "s build" in text(pilot)
+        assert "17.0 / 16.3: " in text_of(pilot) and "s build" in text_of(pilot)
         for side in (0, 1):
-            live.end(side)
+            live.end_step(side)
         live.begin(0, "l.x", "index", 1)
         screen._tick()
         await pilot.pause()
         await pilot.pause()
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert "1/2 | 16.3 auto | l.x" in shown and "17.0" not in shown and "s build" not in shown
         await pilot.press("s")
-        assert "no build is interleaved with this one now" in text(pilot)
+        assert "no build is interleaved with this one now" in text_of(pilot)
 
-    with abreast(tmp_path) as live:
+    with interleaved(tmp_path) as live:
         fed(live, 30, 400, 380)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 @pytest.mark.parametrize("count", [3, 4])
 def test_the_line_of_rates_has_room_for_every_build(tmp_path: Path, count: int) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        row = text(pilot).splitlines()[3].rstrip()
+        row = text_of(pilot).splitlines()[3].rstrip()
         assert len(row) <= 80 and not row.endswith("~") and len(re.findall(r"[ox+#] 1\S+ \d+", row)) == count
         if count == 3:
             check_screen(pilot.app, "live-abreast-three-ascii-80x24")  # type: ignore[arg-type]
 
     builds = ("12.11-prebuilt", "14.10-prebuilt", "16.3-prebuilt", "17.0-prebuilt")[:count]
-    with abreast(tmp_path, builds=builds) as live:
+    with interleaved(tmp_path, builds=builds) as live:
         fed(live, 30, *(400, 380, 390, 300)[:count])
-        look(live.run, check, clock=live.hand.clock, glyphs="ascii")
+        show_live(live.run, check, clock=live.hand.clock, glyphs="ascii")
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(80, False), (130, True)])
 def test_keys_that_hold_are_shown_where_there_is_room(sliced_recording: Path, columns: int, shown: bool) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        keys = text(pilot).splitlines()[-1]
+        keys = text_of(pilot).splitlines()[-1]
         assert [word in keys for word in (" z zoom ", " , . speed ")] == [shown, shown]
         await pilot.resize_terminal(210 - columns, 36)
         await pilot.pause()
         await pilot.pause()
-        assert (" z zoom " in text(pilot).splitlines()[-1]) != shown
+        assert (" z zoom " in text_of(pilot).splitlines()[-1]) != shown
 
     replay(sliced_recording, check, at_s=13.5, size=(columns, 36))
 
 
 def test_four_builds_have_a_line_each_and_a_sentence_where_there_is_room(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert all(
             f"{glyph} {build}" in shown for glyph, build in zip("ox+#", ("12.11", "14.10", "16.3", "17.0"), strict=True)
         )
@@ -311,11 +310,11 @@ def test_four_builds_have_a_line_each_and_a_sentence_where_there_is_room(tmp_pat
         )
         await pilot.press("s")
         await pilot.pause()
-        rows = [row for row in text(pilot).splitlines() if " so far (" in row]
+        rows = [row for row in text_of(pilot).splitlines() if " so far (" in row]
         assert "16.3" in [row.lstrip(" v=^").split()[0] for row in rows]
 
     builds = ("12.11", "14.10", "16.3", "17.0")
-    with abreast(tmp_path, builds=builds) as live:
+    with interleaved(tmp_path, builds=builds) as live:
         fed(live, 30, 400, 380, 390, 300)
         for size in ((80, 24), (80, 40)):
-            look(live.run, check, clock=live.hand.clock, glyphs="ascii", size=size)
+            show_live(live.run, check, clock=live.hand.clock, glyphs="ascii", size=size)

@@ -10,9 +10,8 @@ from textual import events
 from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
-from tests.support.driving import check_screen, place_of
-from tests.support.driving_live import look, replay, stalling, text
-from tests.support.growing import START_NS, growing
+from tests.support.journal import START_NS, growing
+from tests.support.screens import check_screen, place_of, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 from tui.widgets.chart import RateChart
@@ -23,7 +22,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> str:
     await pilot.press(*keys)
     await pilot.pause()
     await pilot.pause()
-    return text(pilot)
+    return text_of(pilot)
 
 
 async def at(pilot: Pilot[Any], kind: type[events.MouseEvent], x: int, y: int) -> str:
@@ -31,12 +30,12 @@ async def at(pilot: Pilot[Any], kind: type[events.MouseEvent], x: int, y: int) -
     pilot.app.screen._forward_event(kind(None, x, y, 0, 0, 1, False, False, False, screen_x=x, screen_y=y))
     await pilot.pause()
     await pilot.pause()
-    return text(pilot)
+    return text_of(pilot)
 
 
 def test_a_column_is_read_out_to_the_figures_of_the_journal(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "med60" in text(pilot)
+        assert "med60" in text_of(pilot)
         shown = await press(pilot, "left")
         assert "0:59" in shown.splitlines()[3] and "ins/s 1059" in shown and "longest 400 us" in shown
         shown = await press(pilot, "left", "left")
@@ -52,7 +51,7 @@ def test_a_column_is_read_out_to_the_figures_of_the_journal(tmp_path: Path) -> N
     with growing(tmp_path, work=61_770) as live:  # all of it
         for second in range(60):
             live.second(insert=1000 + second)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_the_base_that_is_read_out_is_that_of_the_role_that_is_shown(recording: Path) -> None:
@@ -60,10 +59,10 @@ def test_the_base_that_is_read_out_is_that_of_the_role_that_is_shown(recording: 
         bases = []
         for _ in range(2):
             await press(pilot, "left", "i")
-            shown = text(pilot).splitlines()[3]
+            shown = text_of(pilot).splitlines()[3]
             screen._redraw()
             await pilot.pause()
-            assert text(pilot).splitlines()[3] == shown and " base " in shown
+            assert text_of(pilot).splitlines()[3] == shown and " base " in shown
             bases.append(shown.split(" base ")[1].split()[0])
         assert bases[0] != bases[1]
 
@@ -80,7 +79,7 @@ def test_a_still_replay_reads_nothing_and_what_cannot_be_read_is_said_in_a_line(
         screen.player.reader._db.set_trace_callback(asked.append)
         for _ in range(3):
             screen._tick()
-        assert not asked and text(pilot) == shown and "REPLAY PAUSED" in shown
+        assert not asked and text_of(pilot) == shown and "REPLAY PAUSED" in shown
         screen.player.reader._db.set_trace_callback(None)
 
         def broken(*_: Any) -> Any:
@@ -110,13 +109,13 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         await at(pilot, events.MouseScrollDown, chart.x + 30, chart.y)
         assert screen.pointer.part is None
         ribbon = screen.query_one("#ribbon").region
-        x = ribbon.x + text(pilot).splitlines()[ribbon.y].index("!")
+        x = ribbon.x + text_of(pilot).splitlines()[ribbon.y].index("!")
         await at(pilot, events.MouseDown, x, ribbon.y)
         await at(pilot, events.MouseUp, x, ribbon.y)
         assert screen.playback.stall is not None and screen.playback.stall.role == "delete"
         await pilot.click(offset=place_of(pilot, "! STALL delete"), times=2)
         await pilot.pause()
-        assert isinstance(pilot.app.screen, StallScreen) and " STALL  delete" in text(pilot)
+        assert isinstance(pilot.app.screen, StallScreen) and " STALL  delete" in text_of(pilot)
         await press(pilot, "escape")
         await pilot.click(offset=place_of(pilot, " delete    4101"))
         assert "del/s" in (await press(pilot, "escape")).splitlines()[3]
@@ -125,7 +124,7 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         for _ in range(20):
             live.second()
         stalling(live)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_a_drag_over_the_scale_or_from_one_chart_to_another_is_none(tmp_path: Path) -> None:
@@ -143,18 +142,18 @@ def test_a_drag_over_the_scale_or_from_one_chart_to_another_is_none(tmp_path: Pa
 
     with growing(tmp_path) as live:
         live.second()
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        newest = text(pilot).splitlines()[-3:-1]
+        newest = text_of(pilot).splitlines()[-3:-1]
         shown = await press(pilot, "down", "down")
         assert shown.splitlines()[-4] != newest[0] and newest[0] not in shown
         assert newest[0] in await press(pilot, "home")
         log = screen.query_one("#events").region
         await at(pilot, events.MouseScrollDown, log.x + 5, log.y)
-        assert newest[0] not in text(pilot)
+        assert newest[0] not in text_of(pilot)
         top = screen.painter.log.top
         screen.repaint()
         await pilot.pause()
@@ -165,7 +164,7 @@ def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: 
         assert any("13:15:5" in row for row in oldest) and "role" not in "".join(oldest[:-1])
         assert " role  " in await press(pilot, "l")
 
-    look(recording, check)
+    show_live(recording, check)
 
 
 def test_a_jump_leads_to_something_that_is_seen(recording: Path) -> None:
@@ -183,13 +182,13 @@ def test_the_heat_map_shows_how_long_operations_took(recording: Path) -> None:
         assert sum(shown.count(shade) for shade in "░▒▓█") > 100
         assert "64us" not in await press(pilot, "h")
 
-    look(recording, check, size=(130, 40))
+    show_live(recording, check, size=(130, 40))
 
 
 def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.pause()
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert "plan  6/6 cells; qr100 in q/s" in shown and "ok   4 r2 14.10-prebuilt" in shown
         for words in ("server CPU, % ", "waits  c on CPU", "last minute, mean", "disk writes MB/s"):
             assert words in shown, words
@@ -198,17 +197,17 @@ def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(
         check_screen(pilot.app, f"live-{screen.size.width}x{screen.size.height}")  # type: ignore[arg-type]
 
     for size in ((130, 40), (200, 50)):
-        look(recording, check, size=size)
+        show_live(recording, check, size=size)
 
 
 def test_a_cell_that_is_prepared_has_the_plan_in_place_of_its_charts(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert "starting the server" in shown and "plan  1/3 cells" in shown
         assert ">   2 r1 17.0" in shown and "next   3 r1 18.0" in shown and "ok   1 r1 16.3" in shown
 
     with growing(tmp_path, builds=("16.3", "17.0", "18.0"), begun=False) as live:
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 @pytest.mark.parametrize("size", [(72, 24), (79, 24), (80, 24), (130, 40)])
@@ -228,9 +227,9 @@ def test_the_chart_has_its_height_from_the_first_paint_on(
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.pause()
         assert len(set(heights)) == 1, heights
-        rows = text(pilot).splitlines()
+        rows = text_of(pilot).splitlines()
         assert not [row for row in rows if row.startswith(" role") and not row.rstrip().endswith("age s")]
 
     with growing(tmp_path) as live:
         stalling(live)
-        look(live.run, check, size=size, clock=live.hand.clock)
+        show_live(live.run, check, size=size, clock=live.hand.clock)

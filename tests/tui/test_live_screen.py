@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import check_screen, drive
-from tests.support.driving_live import look, replay, stalling, text
-from tests.support.growing import growing
+from tests.support.journal import growing
+from tests.support.screens import check_screen, drive, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
 
@@ -30,7 +29,7 @@ def test_screen_of_a_finished_run(recording: Path, name: str, size: tuple[int, i
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
-    look(recording, check, size=size, glyphs=glyphs)
+    show_live(recording, check, size=size, glyphs=glyphs)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_screen_of_a_stall_that_lasts(tmp_path: Path, name: str, size: tuple[int
 
     with growing(tmp_path) as live:
         stalling(live)
-        look(live.run, check, size=size, glyphs=glyphs, clock=live.hand.clock)
+        show_live(live.run, check, size=size, glyphs=glyphs, clock=live.hand.clock)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,7 @@ def test_without_colour_it_says_the_same(recording: Path, monkeypatch: pytest.Mo
     shown = []
 
     async def keep(pilot: Pilot[Any], _: LiveScreen) -> None:
-        shown.append(text(pilot))
+        shown.append(text_of(pilot))
 
     replay(recording, keep, at_s=10.5)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -99,18 +98,18 @@ def test_without_colour_it_says_the_same(recording: Path, monkeypatch: pytest.Mo
 
 def test_the_ascii_screens_are_ascii(recording: Path, tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        assert text(pilot).isascii()
+        assert text_of(pilot).isascii()
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(pilot.app.screen, StallScreen)
-        assert text(pilot).isascii()
+        assert text_of(pilot).isascii()
 
     replay(recording, check, at_s=12, glyphs="ascii")
 
 
 def test_no_line_is_cut_at_the_reference_size(recording: Path, tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        rows = text(pilot).splitlines()
+        rows = text_of(pilot).splitlines()
         assert len(rows) == 24
         assert not [row for row in rows[:4] if row.endswith("~")]
         assert rows[-1].rstrip().endswith("q quit")
@@ -118,12 +117,12 @@ def test_no_line_is_cut_at_the_reference_size(recording: Path, tmp_path: Path) -
     replay(recording, check, at_s=10.5)
     with growing(tmp_path / "live") as live:
         stalling(live)
-        look(live.run, check, clock=live.hand.clock)
+        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_no_run_says_how_to_come_to_one(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        assert "bench demo shows a recording" in " ".join(text(pilot).split())
+        assert "bench demo shows a recording" in " ".join(text_of(pilot).split())
 
     drive(script, None, tmp_path)
     drive(script, None, tmp_path, size=(60, 18))

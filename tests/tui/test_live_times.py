@@ -8,7 +8,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from engine.journal.reader import JournalReader
-from tests.support.driving_live import look, text
+from tests.support.screens import show_live, text_of
 from tests.support.timed import STEP, timed_run
 from tui.live.screen import LiveScreen
 
@@ -28,12 +28,12 @@ def test_each_transaction_is_drawn_while_it_ran(tmp_path: Path) -> None:
             screen.player.seek(start_ns + int(at_s * 1e9))
             screen.repaint()
             await pilot.pause()
-            shown.append(text(pilot))
+            shown.append(text_of(pilot))
         assert "last -  median -  n 0" in shown[0]
         assert "ms of each transaction, last 70" in shown[1] and "median 60" in shown[1] and "n 3" in shown[1]
         assert "last 140" in shown[2] and "n 4" in shown[2]
         await pilot.press("left")
-        assert "ms 140" in text(pilot).splitlines()[3], "what is read out is what is drawn, and no rate"
+        assert "ms 140" in text_of(pilot).splitlines()[3], "what is read out is what is drawn, and no rate"
         await pilot.press("escape")
         lines = shown[2].splitlines()
         top = next(place for place, line in enumerate(lines) if line.startswith("   150"))
@@ -42,4 +42,4 @@ def test_each_transaction_is_drawn_while_it_ran(tmp_path: Path) -> None:
         drawn = [line[7:] for line in lines[top : top + 12]]
         assert max(place for line in drawn[:2] for place, letter in enumerate(line.rstrip()) if letter != " ") < 70
 
-    look(run, check, replayed=(cell, STEP))
+    show_live(run, check, replayed=(cell, STEP))

@@ -10,8 +10,7 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from tests.support.driving import drive, place_of
-from tests.support.driving_history import history, read, until
+from tests.support.screens import drive, place_of, read, screen_of, until
 from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
 from tui.live.screen import LiveScreen
@@ -93,10 +92,10 @@ def test_a_long_list_scrolls_to_its_cursor(tmp_path: Path) -> None:
 
 def test_a_run_is_opened_by_two_clicks(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        screen: HistoryScreen = await read(pilot)
-        assert history(pilot.app) is screen  # type: ignore[arg-type]
+        screen: HistoryScreen = await read(pilot, HistoryScreen)
+        assert screen_of(pilot.app, HistoryScreen) is screen
         await pilot.click(offset=place_of(pilot, "14.10"), times=2)
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         assert screen.listing.opened == recording
 
     drive(script, recording, recording.parent, screen="history")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import drive
+from tests.support.screens import drive
 from tui.app import Bench
 from tui.screens.over import LineScreen
 

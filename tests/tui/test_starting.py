@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.growing import growing
-from tests.support.made_run import make_run
+from tests.support.journal import growing, make_run
 from tests.tui.test_terminal_lost import wait_for
 from tui import starting
 

@@ -21,9 +21,8 @@ from engine.journal.reader import JournalReader
 from engine.journal.run_lock import is_locked
 from engine.view.player import Player
 from tests.support.aftermath import contents, text
-from tests.support.driving import drive
-from tests.support.driving_live import STALLED
-from tests.support.growing import CELL, Growing, growing
+from tests.support.journal import CELL, Growing, growing
+from tests.support.screens import STALLED, drive
 from tests.support.terminal import Terminal
 from tui.app import Bench
 from tui.live.stall import StallScreen

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import drive, place_of
-from tests.support.driving_history import until
-from tests.support.growing import growing
+from tests.support.journal import growing
+from tests.support.screens import drive, place_of, until
 from tui import keys
 from tui.app import Bench
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.growing import growing
+from tests.support.journal import growing
 from tests.support.terminal import Terminal
 from tui.terminal import LOST
 

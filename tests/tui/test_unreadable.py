@@ -11,7 +11,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from tests.support.driving import drive
+from tests.support.screens import drive
 from tui.app import Bench
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from tests.support.driving import drive
-from tests.support.driving_history import folder_of_runs, until
-from tests.support.driving_launch import launched
+from tests.support.screens import drive, folder_of_runs, show_launch, until
 from tui import bench
 from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
@@ -60,7 +58,7 @@ def test_launch_moves_once_it_knows_the_builds(tmp_path: Path) -> None:
         await until(pilot, lambda: bool(screen.plan.builds))
         assert screen.query_one("#builds", Panel).cursor == 1
 
-    launched(act, tmp_path, ready=False)
+    show_launch(act, tmp_path, ready=False)
 
 
 def test_a_screen_that_failed_to_read_answers_its_keys(recording: Path, monkeypatch: Any) -> None:

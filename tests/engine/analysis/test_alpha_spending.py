@@ -12,7 +12,7 @@ from engine.analysis.statistics import spent_level
 from engine.core.model import LEVEL, LOOKS, Cell
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
-from tests.support.made_run import ENVIRONMENT, make_run
+from tests.support.journal import ENVIRONMENT, make_run
 
 DAY_NS = 86_400 * 10**9
 

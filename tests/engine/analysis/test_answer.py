@@ -12,7 +12,7 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render
 from engine.report.section import Notes
-from tests.support.made_run import ENVIRONMENT, make_run
+from tests.support.journal import ENVIRONMENT, make_run
 
 Effects = Mapping[tuple[str, str], float]
 

@@ -15,7 +15,8 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render
 from engine.view.run_summary import read_run
-from tests.support.made_run import keep, made_role, made_totals, make_run
+from tests.support.journal import keep, make_run
+from tests.support.totals import made_role, made_totals
 from tui.compare.table import USUAL, name_of, rows
 from workloads.base import Headline
 
@@ -47,7 +48,7 @@ def read_beside(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 def test_a_workload_is_held_against_the_first_in_a_sentence(tmp_path: Path) -> None:
     effects = {(ARMS[1], "l.i1"): 0.8, (ARMS[1], "qr100"): 0.9}
     run = make_run(
-        tmp_path / "r", builds=("16.3",), arms=ARMS, effects=effects, noise=0.0005, repeats=4, change=read_beside
+        tmp_path / "r", builds=("16.3",), variants=ARMS, effects=effects, noise=0.0005, repeats=4, change=read_beside
     )
     found = compare([run])
     assert found.base == "insert" and found.names == ARMS
@@ -69,7 +70,7 @@ def test_a_workload_is_held_against_the_first_in_a_sentence(tmp_path: Path) -> N
 
 
 def test_each_build_is_held_against_itself_and_the_base(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "r", arms=ARMS, effects={(ARMS[1], "l.i1"): 0.8}, repeats=4, change=read_beside)
+    run = make_run(tmp_path / "r", variants=ARMS, effects={(ARMS[1], "l.i1"): 0.8}, repeats=4, change=read_beside)
     found = compare([run])
     assert found.base == "16.3/insert"
     baselines = {name: found.baseline_of(name) for name in found.names}
@@ -149,7 +150,7 @@ def test_what_cannot_be_parted_is_the_first_loads() -> None:
 
 def test_runs_of_other_workloads_are_not_compared(tmp_path: Path) -> None:
     paths = [
-        make_run(tmp_path / name, builds=("16.3",), arms=arms)
+        make_run(tmp_path / name, builds=("16.3",), variants=arms)
         for name, arms in (("a", ARMS), ("b", ("insert", "insert+pgbench-tpcb")))
     ]
     with pytest.raises(UserError, match="the one compares insert, insert\\+pgbench-select, the other insert, insert"):
@@ -157,7 +158,7 @@ def test_runs_of_other_workloads_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_a_workload_that_is_not_planned_is_refused(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "r", builds=("16.3",), arms=ARMS, repeats=1)
+    run = make_run(tmp_path / "r", builds=("16.3",), variants=ARMS, repeats=1)
     manifest = run / "manifest.json"
     record = json.loads(manifest.read_text())
     record["cells"][1]["subject"]["workload"] = "insert+other"

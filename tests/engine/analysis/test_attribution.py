@@ -32,7 +32,7 @@ from engine.report import render
 from engine.results.comparison import Comparison
 from engine.results.time_parts import Attribution
 from tests.support.benchcall import Bench, connect, nothing_left
-from tests.support.made_run import Change, make_run
+from tests.support.journal import Change, make_run
 from tests.support.programs import compiler
 from tui.compare.explanation import why
 from tui.compare.table import Row

@@ -13,7 +13,8 @@ from engine.core.errors import UserError
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.results.comparison import Check
-from tests.support.made_run import ENVIRONMENT, made_slices, make_run
+from tests.support.journal import ENVIRONMENT, make_run
+from tests.support.totals import made_slices
 
 
 def checks(path: Path, subject: str = "17.0") -> dict[str, Check]:

@@ -17,7 +17,8 @@ from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_csv, to_json
 from engine.results.comparison import Comparison, Ratio, Verdict
-from tests.support.made_run import ENVIRONMENT, SECOND_NS, keep, made_role, make_run
+from tests.support.journal import ENVIRONMENT, keep, make_run
+from tests.support.totals import SECOND_NS, made_role
 
 CELL_KEYS = {
     "build", "config", "kernel", "repeat", "step", "seconds", "rows", "ops", "rate_per_s", "server_cpu_us_per_op",

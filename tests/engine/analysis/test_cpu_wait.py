@@ -15,7 +15,7 @@ from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from tests.support.benchcall import Bench
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 

@@ -21,7 +21,8 @@ from engine.journal.reader import JournalReader
 from engine.observe.stalls import Stall
 from engine.report.export import export
 from engine.report.render import to_csv, to_json, to_markdown
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 
 Change = Callable[[Any, random.Random], Any]
 OTHERS: tuple[Any, ...] = (None, True, -1, 2**70, 1e300, 0.5, "x", "", [], {}, [None], {"a": 1}, [[1, 2, 3]], "\x1b[2J")

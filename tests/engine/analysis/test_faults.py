@@ -9,7 +9,7 @@ from engine.analysis import faults
 from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 def test_cells_that_failed_are_counted_and_excused_by_the_baseline_s_only(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from engine.core.errors import UserError
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleSecond
 from engine.journal.writer import JournalWriter
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 SECOND_NS = 1_000_000_000
 

@@ -15,7 +15,8 @@ from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.observe.stalls import Stall
 from engine.report import render
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 
 SNAPSHOT: dict[str, Any] = {
     "taken_ns": 1,

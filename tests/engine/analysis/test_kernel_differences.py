@@ -12,7 +12,7 @@ from engine.analysis.compare import compare
 from engine.core.kernel import GuestMachine, Kernel
 from engine.core.model import Cell
 from engine.results.comparison import Comparison
-from tests.support.made_run import ENVIRONMENT, make_run
+from tests.support.journal import ENVIRONMENT, make_run
 
 MACHINE = GuestMachine("kvm", 4, 4096, "image", 1024, "qemu 9.2.4")
 OLD = Kernel("6.1", "6.1.170", "nixpkgs", "/k/6.1", "/k/6.1/bzImage", "d1", "c1", options={"HZ": "250", "PREEMPT": "n"})

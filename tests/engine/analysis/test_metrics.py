@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.analysis import metrics
 from engine.analysis.metrics import Second
 from engine.journal.totals import StepTotals, ops, rows, sla
-from tests.support.made_run import SECOND_NS, made_role, made_totals
+from tests.support.totals import SECOND_NS, made_role, made_totals
 
 LOAD = replace(made_totals("l.i0", "load", 100_000.0), seconds=20.0)  # 2M rows, 20 000 statements
 QUERY = made_totals("qr100", "query", 8_000.0)  # 61 s, 488 000 queries, 6 000 rows inserted

@@ -21,7 +21,7 @@ from engine.analysis.run_results import load
 from engine.core.model import Build, Cell
 from engine.journal.totals import StepTotals
 from tests.support.benchcall import Bench
-from tests.support.made_run import ENVIRONMENT, STEPS, make_run
+from tests.support.journal import ENVIRONMENT, STEPS, make_run
 
 HERE: dict[str, Any] = {
     **ENVIRONMENT,

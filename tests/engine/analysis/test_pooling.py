@@ -16,7 +16,7 @@ from engine.analysis.statistics import paired_interval
 from engine.core.errors import UserError
 from engine.report.render import to_json, to_markdown
 from engine.results.comparison import Ratio
-from tests.support.made_run import ENVIRONMENT, make_run
+from tests.support.journal import ENVIRONMENT, make_run
 
 
 def farm(folder: Path, effects: dict[str, float], repeats: int = 2, runs: int = 2) -> list[Path]:

@@ -16,7 +16,7 @@ from engine.report import render
 from engine.results.cell_step import TransactionTimes
 from engine.results.comparison import Comparison
 from engine.results.published import PublishedTable
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 BUILDS = ("16.3-prebuilt", "17.0-prebuilt", "17beta1-builtin")
 

@@ -19,7 +19,8 @@ from engine.journal.reader import chosen_together
 from engine.journal.rows import Attempt, SliceRow
 from engine.journal.totals import StepTotals
 from engine.results.comparison import Ratio
-from tests.support.made_run import ENVIRONMENT, made_slices, make_run
+from tests.support.journal import ENVIRONMENT, make_run
+from tests.support.totals import made_slices
 
 STEP = "qr100"
 

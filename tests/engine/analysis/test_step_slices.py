@@ -14,7 +14,8 @@ from engine.analysis.step_slices import sliced_step
 from engine.core.errors import UserError
 from engine.core.model import Cell
 from engine.journal.rows import SliceRow
-from tests.support.made_run import made_slices, make_run
+from tests.support.journal import ENVIRONMENT, make_run
+from tests.support.totals import made_slices
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
 
@@ -121,8 +122,6 @@ def test_the_check_is_that_of_the_comparison_and_the_interval_is_wider_by_it(tmp
 
 
 def test_a_pair_in_which_the_machine_changed_says_so(tmp_path: Path) -> None:
-    from tests.support.made_run import ENVIRONMENT
-
     def environments(cell: Cell) -> dict[str, object]:
         saving = cell.ordinal == 1
         return {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "governor": "powersave" if saving else "performance"}}

@@ -13,7 +13,7 @@ from rich.console import Console
 from engine.analysis.compare import compare
 from engine.report import render
 from tests.engine.analysis.test_kernel_differences import MACHINE, NEW, OLD, of_cell
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 CLIENTS = {"l.i1": 1, "qr100": 2, "l.i0": 4, "l.x": 8}  # the made rates are 20, 8, 100 and 400 thousand
 

@@ -20,7 +20,8 @@ from engine.journal.totals import StepTotals
 from engine.report.render import to_csv, to_json, to_markdown
 from engine.results.comparison import Comparison
 from engine.view.run_summary import read_cells, read_run
-from tests.support.made_run import ENVIRONMENT, made_role, make_run
+from tests.support.journal import ENVIRONMENT, make_run
+from tests.support.totals import made_role
 from tui.compare import cells_text, explanation, table
 from tui.glyphs import SETS
 from tui.history import text as history

@@ -16,7 +16,7 @@ from engine.bisect.ends import BAD, GOOD, TRIED, Difference, count, difference, 
 from engine.core.errors import UserError
 from engine.core.model import LEVEL, LOOKS, Cell
 from engine.journal.totals import StepTotals
-from tests.support.made_run import STEPS, make_run
+from tests.support.journal import STEPS, make_run
 
 ENDS = (GOOD, BAD)
 CRASH = "the server was ended by SIGABRT"

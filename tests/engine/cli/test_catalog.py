@@ -13,7 +13,7 @@ import pytest
 from engine.analysis import probe_cost
 from engine.cli import catalog
 from engine.report.console import PlainConsole
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 TARBALL = {"name": "postgresql-16.3.tar.bz2", "hash": "sha256-" + "A" * 44, "path": "/nix/store/" + "x" * 60}
 LABELS = ("12.11", "16.3", "17.0-prebuilt-builtin")

@@ -21,7 +21,7 @@ from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
 from engine.journal.writer import JournalWriter
 from tests.support.benchcall import LONG, Bench
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 @pytest.fixture

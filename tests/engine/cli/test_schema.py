@@ -16,7 +16,8 @@ from engine.cli.main import main
 from engine.core.model import SCHEMA
 from engine.report import slice_tables
 from engine.report.render import to_json
-from tests.support.made_run import made_slices, make_run
+from tests.support.journal import make_run
+from tests.support.totals import made_slices
 
 TYPES = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.benchcall import Bench
-from tests.support.made_run import made_slices, make_run
+from tests.support.journal import make_run
+from tests.support.totals import made_slices
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
 

@@ -15,7 +15,7 @@ from engine.core.errors import UserError
 from engine.journal.archive import pack, unpack
 from engine.journal.manifest import read_manifest
 from engine.tracing import stacks
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 def rows(run: Path) -> list[tuple[object, ...]]:

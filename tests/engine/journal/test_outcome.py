@@ -11,7 +11,7 @@ from engine.core.model import Interleave, Manifest
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
 from engine.journal.rows import Attempt
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 @pytest.fixture

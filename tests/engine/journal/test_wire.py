@@ -17,7 +17,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleSecond
 from engine.journal.wire import Receiver, Wire
 from engine.journal.writer import JournalWriter, create_run
-from tests.support.made_run import made_totals
+from tests.support.totals import made_totals
 
 MANIFEST = {"schema": [1, 0]}
 CELL = "002-16.3-auto-linux_6.1-r1"

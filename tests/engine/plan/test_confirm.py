@@ -10,7 +10,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.journal.manifest import read_manifest
 from engine.plan.confirm import _confirm_perf
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 def test_only_the_perf_of_this_machine_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

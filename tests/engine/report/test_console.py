@@ -22,7 +22,7 @@ from engine.core.text import csv_text, visible, visible_lines
 from engine.report.console import PlainConsole
 from engine.report.export import export
 from tests.faults.call import Outcome, call, faults
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 HOME = Path(engine.__file__).parents[1]
 PRINTER = Path("engine/report/console.py")

@@ -26,7 +26,7 @@ from engine.results.flame import FlameGraph
 from engine.tracing import stacks
 from tests.support.benchcall import Bench
 from tests.support.browser import Browser
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 OLD = {"main;exec;plan": 10, "main;exec;run": 80, "main;gone": 10}
 NEW = {"main;exec;plan;walk": 100, "main;exec;run": 80, "main;exec;run;write_[k]": 20}

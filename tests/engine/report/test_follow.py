@@ -22,9 +22,8 @@ from engine.observe.stalls import Stall
 from engine.report import follow
 from engine.view.events import stall_words
 from engine.view.player import Player
-from tests.support.growing import growing
-from tests.support.growing_abreast import abreast
-from tests.support.made_run import RATES, SECOND_NS, make_run
+from tests.support.journal import growing, interleaved, make_run
+from tests.support.totals import RATES, SECOND_NS
 
 CONFIGS = ("cx5", "cx7")
 BASE_PER_S = 2_000_000 // 12  # what the base's cells did in l.i0, second by second
@@ -273,7 +272,7 @@ def test_a_stall_that_several_clients_are_in_is_told_once(tmp_path: Path) -> Non
 
 
 def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for count in range(45):
             live.block(400 + count % 5, 384 + count % 3)
         view = player.look()
@@ -289,11 +288,11 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         assert [side["subject"] for side in found["sides"]] == ["16.3", "17.0"]
         assert [side["ratio"] for side in found["sides"]] == [None, pytest.approx(385 / 402)]
         assert found["sides"][1]["low"] < found["sides"][1]["ratio"] < found["sides"][1]["high"]
-        stall = live.stall(0)
+        stall = live.stall("query", side=0)
         assert follow.line(player.look()) == f"{said}  ! 16.3 STALL query 0.0s so far"
         live.journal.update_event(stall, live.hand.at_ns, {})
         for side in (0, 1):
-            live.end(side)
+            live.end_step(side)
         assert follow.line(player.look()) == f"cells 1+2 of 2  r1  after qr100  17.0 / 16.3: -4.2 % {bounds}"
         assert follow.record(player.look(), ())["abreast"] is None
 
@@ -308,10 +307,10 @@ def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path, monkeypat
         return original(self)
 
     monkeypatch.setattr(Player, "look", counted)
-    with abreast(tmp_path) as live:
+    with interleaved(tmp_path) as live:
         for _ in range(10):
             live.block(400, 390)
-        stall = live.stall(0)
+        stall = live.stall("query", side=0)
         live.journal.update_event(stall, live.hand.at_ns, {})
         live.journal.commit()
         told = threading.Thread(target=follow.follow, args=(live.run, Console(file=out, width=80)))

@@ -19,7 +19,7 @@ from engine.journal.manifest import read_manifest
 from engine.journal.totals import StepTotals
 from engine.plan.tolerance import strictest, tolerances
 from tests.support.benchcall import Bench
-from tests.support.made_run import ENVIRONMENT, make_run
+from tests.support.journal import ENVIRONMENT, make_run
 
 STEPS = ("l.i0", "l.x", "l.i1", "qr100")
 EFFECTS = {("17.0", "l.i1"): 0.90, ("17.0", "qr100"): 1.05}

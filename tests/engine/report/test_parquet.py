@@ -12,7 +12,7 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.report import parquet
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 def rows(folder: Path) -> list[tuple[str, str, float]]:

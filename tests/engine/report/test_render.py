@@ -21,7 +21,8 @@ from engine.observe.stalls import Stall
 from engine.report import export, render, tables
 from engine.report.section import Notes, number
 from engine.results.comparison import Comparison
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 from workloads.histogram import REFERENCE_BUCKETS
 
 LONG = "17beta1-builtin"

@@ -16,7 +16,8 @@ from engine.analysis.compare import compare
 from engine.analysis.step_slices import sliced_step
 from engine.report import export, render, slice_tables
 from engine.results.sliced_step import SlicedStep
-from tests.support.made_run import made_slices, make_run
+from tests.support.journal import make_run
+from tests.support.totals import made_slices
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
 

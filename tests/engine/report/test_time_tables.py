@@ -11,7 +11,7 @@ from rich.console import Console
 from engine.analysis.compare import compare
 from engine.report import export, render
 from engine.report.time_tables import COLUMNS, ROWS, chart
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 from tests.support.timed import LOAD, STEP, timed_run
 
 ENDED = {

@@ -13,7 +13,7 @@ from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 from workloads.page import Page
 from workloads.pgbench.log_counts import Counting, Stops, report
 

@@ -15,7 +15,7 @@ from engine.cli.main import main
 from engine.core.version import order_of
 from engine.journal.manifest import read_manifest
 from engine.report.html import page
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 RUNS, CHANGED = 14, 8  # from the ninth on the new build is 10 % slower in qr100
 

@@ -26,7 +26,7 @@ from engine.report.counter_tables import sections
 from engine.report.section import Notes
 from engine.results.comparison import INSTRUCTIONS
 from tests.support.benchcall import SECONDS, Bench, nothing_left, processes_of, wait_for
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 SLICED = ("--rows", "2000", "--query-seconds", "1", "--set", "shared_buffers=32MB", "--steps", "qr100", "--repeats",
           "1", "--interleave", "slices")  # fmt: skip

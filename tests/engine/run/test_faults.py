@@ -31,7 +31,7 @@ from tests.support.benchcall import (
     processes_of,
     wait_for,
 )
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 QUERIES = ("--rows", "2000", "--set", "shared_buffers=32MB", "--steps", "qr100", "--query-seconds", "3")
 

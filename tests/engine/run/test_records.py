@@ -20,7 +20,7 @@ from engine.host.account import own_folder
 from engine.journal.runs import find_run, planned
 from engine.postgres import configs
 from tests.support.benchcall import LONG, SECONDS, SMALL, Bench, nothing_left
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 NOBODY = 65534
 

@@ -24,7 +24,8 @@ from engine.plan.schedule import interleave
 from engine.run.stopping_rule import Ending
 from engine.view.run_summary import read_run
 from tests.support.benchcall import Bench, nothing_left
-from tests.support.made_run import ENVIRONMENT, made_slices, make_run
+from tests.support.journal import ENVIRONMENT, make_run
+from tests.support.totals import made_slices
 
 TOY = ("--workload", "toy", "--questions", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 

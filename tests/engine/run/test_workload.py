@@ -19,7 +19,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
 from engine.plan.command_line import command
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
-from tests.support.driving_launch import launched, settled
+from tests.support.screens import estimated, show_launch
 from tui.launch import choices, plan_fields
 from tui.launch.plan_edits import with_build, with_option, with_workload
 from tui.launch.screen import LaunchScreen
@@ -124,7 +124,7 @@ def test_the_screen_offers_it(toy: Bench, label: str, monkeypatch: pytest.Monkey
         ]
         assert [item.name for item in choices.steps(screen.plan, screen.offer)] == ["ask"]
         assert command(screen.plan) == f"bench --pg {label} --workload toy --questions 70"
-        await settled(pilot, screen)
+        await estimated(pilot, screen)
         assert screen.estimate is not None and screen.estimate["steps"] == ["ask"]
 
-    launched(act, toy.out)
+    show_launch(act, toy.out)

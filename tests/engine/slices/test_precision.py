@@ -23,7 +23,7 @@ from engine.run.stop import Stop
 from engine.slices.conductor import Slice
 from engine.slices.precision import Narrowing
 from tests.support.benchcall import Bench
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 from workloads.base import Step
 
 SECOND_NS = 1_000_000_000

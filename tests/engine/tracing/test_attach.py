@@ -23,7 +23,7 @@ from engine.tracing.selection import Choice
 from probes import bpftrace, budget, helper
 from tests.support.benchcall import SMALL, Bench, connect, wait_for
 from tests.support.compiled import compiled_here
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 pytestmark = pytest.mark.outside
 

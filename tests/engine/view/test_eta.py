@@ -8,7 +8,7 @@ from engine.core.model import Cell
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt
 from engine.view.eta import left_s
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 SECOND_NS = 1_000_000_000
 

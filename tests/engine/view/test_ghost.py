@@ -14,7 +14,7 @@ from engine.view.base_cells import BaseCells
 from engine.view.ghost import Ghost
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS, StepSeries
-from tests.support.driving import STOPPED
+from tests.support.screens import STOPPED
 
 NOTHING: Mapping[str, Any] = {}
 STALLED = "002-16.3-prebuilt-auto-r1"

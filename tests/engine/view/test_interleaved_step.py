@@ -20,7 +20,8 @@ from engine.view.player import Player
 from engine.view.slice_series import MOST_POINTS, MOST_SUMS, SliceSeries, SoFar
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tests.support.growing_abreast import COUNTED_NS, SLICE_NS, WARM_NS, abreast
+from tests.support.journal import COUNTED_NS, WARM_NS, interleaved
+from tests.support.totals import SLICE_NS
 
 OPS = (420.0, 400.0)  # of a slice: the other is 4.8 % slower
 
@@ -53,7 +54,7 @@ def analysed(run: Path, steps: list[int], blocks: int, together: int = 1) -> Log
 
 
 def test_all_builds_are_seen_at_once_and_what_is_not_the_base_is_looked_at(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         assert player.look().abreast is None  # no slice is known yet
         for _ in range(30):
             live.block(*OPS)
@@ -71,7 +72,7 @@ def test_all_builds_are_seen_at_once_and_what_is_not_the_base_is_looked_at(tmp_p
 
 
 def test_the_ratio_so_far_is_that_of_the_analysis_with_bounds_for_every_moment(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for count in range(1, 41):
             live.block(*noisy(count))
             found = known(player.look())
@@ -94,7 +95,7 @@ def test_a_look_reads_only_the_blocks_that_are_new(tmp_path: Path, monkeypatch: 
         return rows
 
     monkeypatch.setattr(JournalReader, "slices", counted)
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(25):
             live.block(*OPS)
         player.look()
@@ -106,7 +107,7 @@ def test_a_look_reads_only_the_blocks_that_are_new(tmp_path: Path, monkeypatch: 
 
 
 def test_a_block_counts_once_it_is_whole(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         live.block(*OPS)
         for place, side in enumerate((0, 1, 1, 0)):
             values = (live.hand.at_ns, live.hand.at_ns + WARM_NS, COUNTED_NS, 100, 0, 0, 100, 0, 0, 0, 0)
@@ -118,7 +119,7 @@ def test_a_block_counts_once_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_time_stands_still_while_another_is_driven(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         start_ns = live.hand.at_ns
         live.block(*OPS, slow_ns=2 * SECOND_NS)  # a statement of the base's takes so long, in both of its slices
         live.block(*OPS)
@@ -138,7 +139,7 @@ def test_time_stands_still_while_another_is_driven(tmp_path: Path) -> None:
 
 
 def test_what_a_server_does_is_told_by_its_active_time(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(10):
             live.block(*OPS)
         for source, used_ns in (("server", 400_000_000), ("engine", 10_000_000)):
@@ -154,7 +155,7 @@ def test_what_a_server_does_is_told_by_its_active_time(tmp_path: Path) -> None:
 
 
 def test_the_side_that_is_looked_at_can_be_another(tmp_path: Path) -> None:
-    with abreast(tmp_path, builds=("16.3", "17.0", "18.0")) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path, builds=("16.3", "17.0", "18.0")) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(5):
             live.block(420, 400, 410)
         names = []
@@ -167,18 +168,18 @@ def test_the_side_that_is_looked_at_can_be_another(tmp_path: Path) -> None:
 
 
 def test_stalls_of_every_side_are_known(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(5):
             live.block(*OPS)
-        live.stall(0)
+        live.stall("query", side=0)
         view = player.look()
         assert not view.stalls
         assert [(side.name, stall.role) for side, (stall,) in seen(view).incidents_now()] == [("16.3", "query")]
 
 
 def test_what_probes_report_of_every_side_is_known(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
-        for attempt, text in zip(live.attempts, ("of the base", "of the other"), strict=True):
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for attempt, text in zip([side.attempt for side in live.sides], ("of the base", "of the other"), strict=True):
             live.journal.add_event("probe", live.hand.at_ns, {"text": text}, ended_ns=live.hand.at_ns, attempt=attempt)
         live.journal.commit()
         player.look()
@@ -186,28 +187,28 @@ def test_what_probes_report_of_every_side_is_known(tmp_path: Path) -> None:
 
 
 def test_of_steps_that_take_turns_the_one_that_runs_is_shown(tmp_path: Path) -> None:
-    with abreast(tmp_path, begun=False) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path, begun=False) as live, Player(live.run, live.hand.clock) as player:
         live.begin(0, "l.i0", "load")
         live.hand.at_ns += SECOND_NS
         view = player.look()
         assert view.cell is not None and (view.cell.subject.name, view.doing) == ("17.0", "starting the server")
-        live.end(0)
+        live.end_step(0)
         live.begin(1, "l.i0", "load")
         for side, name in ((1, "l.i0"), (0, "l.x")):
             if name == "l.x":
-                live.end(1)
+                live.end_step(1)
                 live.begin(0, "l.x", "index", 1)
             view = player.look()
             assert view.cell is not None and view.step is not None
-            assert (view.cell, view.step.name, view.abreast) == (live.cells[side], name, None)
+            assert (view.cell, view.step.name, view.abreast) == (live.sides[side].cell, name, None)
             live.hand.at_ns += SECOND_NS
 
 
 def test_of_a_cell_that_failed_what_goes_on_is_shown(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(5):
             live.block(*OPS)
-        live.journal.end_attempt(live.attempts[1], live.hand.at_ns, "failed", "disk full")
+        live.journal.end_attempt(live.sides[1].attempt, live.hand.at_ns, "failed", "disk full")
         view = player.look()
         assert (seen(view).shown.name, seen(view).compared.name, view.doing) == ("16.3", "17.0", "")
         assert view.cells_failed == 1
@@ -215,15 +216,15 @@ def test_of_a_cell_that_failed_what_goes_on_is_shown(tmp_path: Path) -> None:
 
 def test_a_replay_shows_what_was_known_then(tmp_path: Path) -> None:
     then = []
-    with abreast(tmp_path) as live:
+    with interleaved(tmp_path) as live:
         with Player(live.run, live.hand.clock) as player:
             for count in range(1, 31):
                 live.block(*noisy(count))
                 if count % 5 == 0:
                     then.append((live.hand.at_ns, player.look()))
         for side in (0, 1):
-            live.end(side)
-    with Player(live.run, live.hand.clock, live.cells[1].id) as player:
+            live.end_step(side)
+    with Player(live.run, live.hand.clock, live.sides[1].cell.id) as player:
         player.pause(False)
         for t_ns, view in [*then, *reversed(then)]:
             player.seek(t_ns)
@@ -234,11 +235,11 @@ def test_a_replay_shows_what_was_known_then(tmp_path: Path) -> None:
         player.other_side(found)
         again = player.look()
         assert (again.at_ns, seen(again).shown.name) == (found.at_ns, "16.3")
-        assert again.cell == live.cells[0] and known(again) == known(found)
+        assert again.cell == live.sides[0].cell and known(again) == known(found)
 
 
 def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, JournalReader(live.run) as reader:
+    with interleaved(tmp_path) as live, JournalReader(live.run) as reader:
         steps = [reader.step(step) for step in live.steps]
         for step in steps:
             step.plan["seconds"] = 300
@@ -258,7 +259,7 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
 
 def test_a_line_of_a_step_whose_length_is_work_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_series, "MOST_POINTS", 20)
-    with abreast(tmp_path) as live, JournalReader(live.run) as reader:
+    with interleaved(tmp_path) as live, JournalReader(live.run) as reader:
         steps = [reader.step(step) for step in live.steps]
         for step in steps:
             step.plan["seconds"] = 0
@@ -286,7 +287,7 @@ def test_a_line_of_a_step_whose_length_is_work_stays_short(tmp_path: Path, monke
     ],
 )
 def test_the_ratio_in_words(tmp_path: Path, ops: tuple[float, float], blocks: int, said: str) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(blocks):
             live.block(*ops)
         found = seen(player.look())
@@ -296,7 +297,7 @@ def test_the_ratio_in_words(tmp_path: Path, ops: tuple[float, float], blocks: in
 
 
 def test_both_bounds_are_told_which_are_alike_in_logs_only(tmp_path: Path) -> None:
-    with abreast(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(20):
             live.block(400, 280)
         found = seen(player.look())

@@ -11,7 +11,8 @@ from engine.journal.reader import JournalReader
 from engine.journal.writer import JournalWriter
 from engine.report import follow
 from engine.view.player import Player
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 
 UNDER = ("6.1-distro", "6.12-distro")
 BOOTED: dict[str, Any] = {

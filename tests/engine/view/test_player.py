@@ -15,7 +15,7 @@ from engine.view.events import event_words, incidents_of, stall_words
 from engine.view.player import SPEEDS, Player
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tests.support.growing import CELL, START_NS, Hand, growing
+from tests.support.journal import CELL, START_NS, Hand, growing
 
 STALLED = "002-16.3-prebuilt-auto-r1"  # of the recording
 
@@ -144,7 +144,7 @@ def test_an_engine_that_died_is_told_from_one_that_runs(tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_or_failed_says_so(tmp_path: Path) -> None:
     with growing(tmp_path) as live:
         live.second()
-        live.end_step("interrupted")
+        live.end_step(state="interrupted")
         live.journal.end_attempt(live.attempt, live.hand.at_ns, "interrupted", "stopped")
     with Player(live.run, live.hand.clock) as player:
         assert player.look().state == "stopped"

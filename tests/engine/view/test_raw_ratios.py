@@ -11,7 +11,7 @@ from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.results.comparison import RATE, TIME
 from engine.view.raw_ratios import finished_cells, measured
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 @pytest.mark.parametrize("run", ["recording", "sliced_recording"])

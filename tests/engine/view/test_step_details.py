@@ -14,7 +14,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
 
 
 def looked(cell: Cell, step: str, totals: StepTotals) -> StepTotals:

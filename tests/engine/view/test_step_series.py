@@ -13,7 +13,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleSecond, StepRow
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS, Series, StepSeries
-from tests.support.growing import START_NS, Growing, growing
+from tests.support.journal import START_NS, Growing, growing
 from workloads import histogram
 
 

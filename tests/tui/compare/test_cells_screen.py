@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import shown_keys
-from tests.support.driving_compare import NEW, compare, on_line, text, until
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
+from tests.support.screens import NEW, on_line, show_compare, shown_keys, text_of, until
 from tui.compare.cells_screen import CellsScreen
 from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
@@ -28,7 +27,7 @@ from tui.screens.base import BenchScreen
 def test_every_key_of_the_screens_behind_it_does_something(
     recording: Path, opened_by: str, screen: type[BenchScreen], words: set[str]
 ) -> None:
-    """Each key on a freshly opened screen: the text, the screen in front or the mode is another one after it."""
+    """Each key on a freshly opened screen: the text_of, the screen in front or the mode is another one after it."""
     pressed: dict[str, bool] = {}
 
     async def opened(pilot: Pilot[Any]) -> BenchScreen:
@@ -46,13 +45,13 @@ def test_every_key_of_the_screens_behind_it_does_something(
     async def script(pilot: Pilot[Any]) -> None:
         for key, binding in shown_keys(await opened(pilot)):
             await opened(pilot)
-            before = text(pilot), pilot.app.screen
+            before = text_of(pilot), pilot.app.screen
             await pilot.press(key)
             await pilot.pause()
-            pressed[binding.description] = before != (text(pilot), pilot.app.screen)
-            assert len(text(pilot).splitlines()[-1]) <= 80
+            pressed[binding.description] = before != (text_of(pilot), pilot.app.screen)
+            assert len(text_of(pilot).splitlines()[-1]) <= 80
 
-    compare(recording, script)
+    show_compare(recording, script)
     assert pressed == dict.fromkeys(words, True)
 
 
@@ -62,24 +61,24 @@ def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Pat
         await pilot.press("enter", "down")
         assert isinstance(pilot.app.screen, CellsScreen)
 
-    compare(recording, script, held_to="compare-cells-80x24")
+    show_compare(recording, script, held_to="compare-cells-80x24")
 
     async def further(pilot: Pilot[Any]) -> None:
         await script(pilot)
-        seen = text(pilot)
+        seen = text_of(pilot)
         for _ in range(4):
             await pilot.press("pagedown")
-            seen += text(pilot)
+            seen += text_of(pilot)
         for wanted in ("process 5879 of the insert backend is stopped", "hung: insert backend stopped by a signal",
                        "do_signal_stop < get_signal", "16.3-prebuilt: PostgreSQL 16.3, prebuilt",
                        "ok kernel: 6.18.44", "? others' load: at most 50% of the CPUs", "ok work: equal"):  # fmt: skip
             assert wanted in seen
         await pilot.press("pageup", "pageup", "pageup", "pageup", "up")
-        assert "14.10-prebuilt repeat 1, cell 001" in text(pilot)
+        assert "14.10-prebuilt repeat 1, cell 001" in text_of(pilot)
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, CompareScreen)
 
-    compare(recording, further)
+    show_compare(recording, further)
 
 
 def test_a_missed_sla_and_a_withheld_verdict_are_told_with_their_figures(tmp_path: Path) -> None:
@@ -91,27 +90,27 @@ def test_a_missed_sla_and_a_withheld_verdict_are_told_with_their_figures(tmp_pat
 
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "qr100", "rate_per_s")
-        assert re.search(r"qr100 queries/s, 17.0: \?0\.\d+ \S+ withheld", text(pilot))
-        assert "SLA: 17.0 kept up its insert rate in 2 of 3 cells" in text(pilot)
+        assert re.search(r"qr100 queries/s, 17.0: \?0\.\d+ \S+ withheld", text_of(pilot))
+        assert "SLA: 17.0 kept up its insert rate in 2 of 3 cells" in text_of(pilot)
         await on_line(pilot, "qr100", "sla")
-        assert "x 70% 2/3 against   ok 3/3" in text(pilot)
+        assert "x 70% 2/3 against   ok 3/3" in text_of(pilot)
         await pilot.press("enter", "down", "down", "down")
-        assert "x 70%" in text(pilot)
-        assert "x missed SLA: 70.3 of 100 rows/s inserted, 95 required" in text(pilot)
-        assert "withheld: SLA: 17.0 kept up its insert rate in 2 of 3 cells" in text(pilot)
+        assert "x 70%" in text_of(pilot)
+        assert "x missed SLA: 70.3 of 100 rows/s inserted, 95 required" in text_of(pilot)
+        assert "withheld: SLA: 17.0 kept up its insert rate in 2 of 3 cells" in text_of(pilot)
 
-    compare(make_run(tmp_path / "r", change=late), script)
+    show_compare(make_run(tmp_path / "r", change=late), script)
 
 
 def test_a_cell_opens_in_live_as_a_replay(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", "down", "enter")
-        await until(pilot, lambda: "REPLAY" in text(pilot))
+        await until(pilot, lambda: "REPLAY" in text_of(pilot))
         assert pilot.app.current_mode == "live"
-        assert NEW in text(pilot).splitlines()[1]
-        assert "l.i1" in text(pilot).splitlines()[1]
+        assert NEW in text_of(pilot).splitlines()[1]
+        assert "l.i1" in text_of(pilot).splitlines()[1]
         await pilot.press("3")
         assert isinstance(pilot.app.screen, CompareScreen)
 
-    compare(recording, script)
+    show_compare(recording, script)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving_compare import bench, compare, compared, on_line, text, until
+from tests.support.screens import compared, on_line, printed, show_compare, text_of, until
 from tui.compare.overlay_screen import OverlayScreen
 
 
@@ -29,20 +29,20 @@ def test_two_rates_lie_over_each_other_by_time_and_by_work(recording: Path) -> N
         screen = pilot.app.screen
         assert isinstance(screen, OverlayScreen)
         await pilot.press("i")
-        assert "delete rows/s" in text(pilot)
+        assert "delete rows/s" in text_of(pilot)
         await pilot.press("right")
         await until(pilot, lambda: screen._sides is not None)
-        assert "#2" in text(pilot).splitlines()[1]
+        assert "#2" in text_of(pilot).splitlines()[1]
         await pilot.press("left", "left")
         await until(pilot, lambda: screen._sides is not None)
-        assert "#3" in text(pilot).splitlines()[1]
+        assert "#3" in text_of(pilot).splitlines()[1]
         await pilot.press("r")
-        await until(pilot, lambda: "REPLAY" in text(pilot))
+        await until(pilot, lambda: "REPLAY" in text_of(pilot))
 
-    compare(recording, by_time, held_to="compare-overlay-time-80x24")
-    compare(recording, by_work, held_to="compare-overlay-work-80x24")
-    compare(recording, by_time, glyphs="ascii", held_to="compare-overlay-ascii-80x24")
-    compare(recording, others)
+    show_compare(recording, by_time, held_to="compare-overlay-time-80x24")
+    show_compare(recording, by_work, held_to="compare-overlay-work-80x24")
+    show_compare(recording, by_time, glyphs="ascii", held_to="compare-overlay-ascii-80x24")
+    show_compare(recording, others)
 
 
 @pytest.mark.parametrize(("key", "form", "begins"), [("e", "html", "<!DOCTYPE html>"), ("H", "md", "**")])
@@ -58,9 +58,9 @@ def test_the_report_is_written_and_its_path_told(
     async def script(pilot: Pilot[Any]) -> None:
         await compared(pilot)
         await pilot.press(key)
-        await until(pilot, lambda: " MB" in text(pilot))
+        await until(pilot, lambda: " MB" in text_of(pilot))
 
-    shown = "".join(compare(recording, script).split())
+    shown = "".join(show_compare(recording, script).split())
     assert str(to) in shown
     assert to.read_text().startswith(begins)
-    assert bench("compare", str(recording), "--md").splitlines()[-1] in to.read_text() or form == "html"
+    assert printed("compare", str(recording), "--md").splitlines()[-1] in to.read_text() or form == "html"

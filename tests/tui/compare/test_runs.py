@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import drive
-from tests.support.driving_compare import OLD, compare, compared, on_line, text, until
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
+from tests.support.screens import OLD, compared, drive, on_line, show_compare, text_of, until
 from tui import bench
 
 
@@ -31,16 +30,16 @@ def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Pa
 
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
-        assert "no cell has finished yet: nothing to compare" in text(pilot)
-        assert f"left out: {OLD} repeat 1" in text(pilot)
+        assert "no cell has finished yet: nothing to compare" in text_of(pilot)
+        assert f"left out: {OLD} repeat 1" in text_of(pilot)
         await pilot.press("enter", "o", "f", "b", "down", "escape", "s", "c", "escape")
         for cells, pairs in ((2, "1 pair, no verdicts"), (4, "2 pairs ABBA"), (6, "3 pairs ABBA")):
             finish(recording, cells)
-            await until(pilot, lambda pairs=pairs: pairs in text(pilot))  # type: ignore[misc]
+            await until(pilot, lambda pairs=pairs: pairs in text_of(pilot))  # type: ignore[misc]
         assert screen._found is not None
         assert len({cell.cell for cell in screen._found.cells}) == 6
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 @pytest.fixture
@@ -60,17 +59,17 @@ def test_it_says_so_while_it_compares(recording: Path, answering: asyncio.Event)
     seen: list[str] = []
 
     async def script(pilot: Pilot[Any]) -> None:
-        seen.append(text(pilot))
+        seen.append(text_of(pilot))
         answering.set()
         await compared(pilot)
         answering.clear()
         await pilot.press("r")
-        seen.append(text(pilot))
+        seen.append(text_of(pilot))
         answering.set()
         await compared(pilot)
-        seen.append(text(pilot))
+        seen.append(text_of(pilot))
 
-    compare(recording, script)
+    show_compare(recording, script)
     assert "comparing..." in seen[0]
     assert "comparing..." in seen[1].splitlines()[1]
     assert ">l.i0  rows/s" in seen[1]
@@ -99,7 +98,7 @@ def test_a_run_that_cannot_be_read_is_one_clear_line(recording: Path, spoil: Cal
         await pilot.press("b", "enter", "o", "f", "s", "r")
         await compared(pilot)
 
-    shown = compare(recording, script, size=(130, 30))
+    shown = show_compare(recording, script, size=(130, 30))
     assert said in " ".join(shown.split())
     assert "Traceback" not in shown
 
@@ -110,18 +109,18 @@ def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recordin
         shutil.rmtree(recording)
         screen.look()
         await pilot.pause()
-        assert ">l.i0  rows/s" in text(pilot)
-        assert "not a run directory" in text(pilot)
+        assert ">l.i0  rows/s" in text_of(pilot)
+        assert "not a run directory" in text_of(pilot)
         await pilot.press("o")
-        await until(pilot, lambda: "not a run directory" in " ".join(text(pilot).split()))
+        await until(pilot, lambda: "not a run directory" in " ".join(text_of(pilot).split()))
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_without_a_run_it_says_where_to_find_one(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("b", "enter", "o", "f", "H", "r", "s", "down")
-        assert "No run selected: choose one in History (5)" in text(pilot) and "bench demo" in text(pilot)
+        assert "No run selected: choose one in History (5)" in text_of(pilot) and "bench demo" in text_of(pilot)
 
     drive(script, None, tmp_path, screen="compare")
 
@@ -136,18 +135,18 @@ def test_runs_that_were_picked_are_compared_together(recording: Path, tmp_path: 
         screen = await compared(pilot)
         pilot.app.compare_runs([recording, second])  # type: ignore[attr-defined]
         await until(pilot, lambda: screen._found is not None and len(screen._found.folders) == 2)
-        assert "6 pairs" in text(pilot)
+        assert "6 pairs" in text_of(pilot)
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", *["down"] * 11)
-        assert f"of {second.name}" in text(pilot)
+        assert f"of {second.name}" in text_of(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: "REPLAY" in text(pilot))
+        await until(pilot, lambda: "REPLAY" in text_of(pilot))
         await pilot.press("3")
         screen.look()
         await compared(pilot)
-        assert "6 pairs" in text(pilot)
+        assert "6 pairs" in text_of(pilot)
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_runs_that_do_not_compare_say_why(recording: Path, tmp_path: Path) -> None:
@@ -156,9 +155,9 @@ def test_runs_that_do_not_compare_say_why(recording: Path, tmp_path: Path) -> No
     async def script(pilot: Pilot[Any]) -> None:
         await compared(pilot)
         pilot.app.compare_runs([recording, other])  # type: ignore[attr-defined]
-        await until(pilot, lambda: "cannot be compared" in text(pilot))
+        await until(pilot, lambda: "cannot be compared" in text_of(pilot))
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> None:
@@ -169,10 +168,10 @@ def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -
         for key in ("down", "enter", "escape"):
             await pilot.press(key)
             await pilot.pause()
-            assert text(pilot).replace("\n", "").isprintable()
+            assert text_of(pilot).replace("\n", "").isprintable()
 
     run = make_run(tmp_path / "r", builds=("16.3", hostile), repeats=3, failed={5: f"={hostile}\n2"})
-    assert r"[/red]\x1b]0;x\x" in compare(run, script, size=(200, 40))
+    assert r"[/red]\x1b]0;x\x" in show_compare(run, script, size=(200, 40))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
@@ -180,8 +179,8 @@ def test_what_was_measured_is_shown_while_it_is_judged(
     recording: Path, answering: asyncio.Event, size: tuple[int, int]
 ) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: "Not judged yet" in text(pilot))
-        shown = text(pilot)
+        await until(pilot, lambda: "Not judged yet" in text_of(pilot))
+        shown = text_of(pilot)
         rate = next(line for line in shown.splitlines() if line.startswith(">l.i0"))
         assert [figure[-1] for figure in rate.split()[2:4]] == ["k", "k"] and rate.count("k") == 2, rate
         assert " being judged" in shown and "comparing..." in shown.splitlines()[1]
@@ -190,6 +189,6 @@ def test_what_was_measured_is_shown_while_it_is_judged(
         answering.set()
         screen = await compared(pilot)
         await until(pilot, lambda: screen._cursor[0] == 1)
-        assert "Not judged" not in text(pilot) and "being judged" not in text(pilot)
+        assert "Not judged" not in text_of(pilot) and "being judged" not in text_of(pilot)
 
-    compare(recording, script, size=size)
+    show_compare(recording, script, size=size)

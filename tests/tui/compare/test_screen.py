@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import shown_keys
-from tests.support.driving_compare import NEW, bench, compare, compared, on_line, text, until
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
+from tests.support.screens import NEW, compared, on_line, printed, show_compare, shown_keys, text_of, until
 from tui.glyphs import SETS
 
 
@@ -25,7 +24,7 @@ from tui.glyphs import SETS
     ],
 )
 def test_the_screen_is_complete_at_every_size(recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
-    shown = compare(recording, size=size, glyphs=glyphs, held_to=name)
+    shown = show_compare(recording, size=size, glyphs=glyphs, held_to=name)
     assert max(len(line) for line in shown.splitlines()) <= size[0]
     assert shown.isascii() == (glyphs == "ascii")
 
@@ -37,14 +36,14 @@ def test_without_colour_the_text_is_the_same(recording: Path, monkeypatch: pytes
         await compared(pilot)
         assert pilot.app.theme == "bench-mono"
 
-    compare(recording, script, held_to="compare-80x24")
+    show_compare(recording, script, held_to="compare-80x24")
 
 
 def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) -> None:
-    printed = bench("compare", str(recording)).split("Every cell")[0]
-    told = re.findall(rf"^  {NEW} +[\d,]+ (\S)(\d\.\d+) (\S+) (\w+(?:, \+\d+ pairs?)?)", printed, re.M)
+    table = printed("compare", str(recording)).split("Every cell")[0]
+    told = re.findall(rf"^  {NEW} +[\d,]+ (\S)(\d\.\d+) (\S+) (\w+(?:, \+\d+ pairs?)?)", table, re.M)
     assert len(told) == 4
-    shown = compare(recording, size=(130, 36))
+    shown = show_compare(recording, size=(130, 36))
     for sign, ratio, interval, words in told:
         words = re.sub(r"inconclusive, \+(\d+ )", r"needs \1more ", words).replace("inconclusive", "not known")
         assert f"{sign} {ratio} {interval} {words}" in shown
@@ -55,11 +54,11 @@ def test_the_whole_screen_shows_three_subjects_and_the_base_against_itself(tmp_p
         tmp_path / "r", builds=("16.3", "17beta1-builtin", "17.0"), repeats=3, aa=True,
         effects={("17beta1-builtin", "l.i0"): 0.856, ("17.0", "l.i1"): 1.1},
     )  # fmt: skip
-    compare(run, held_to="compare-four-80x24")
+    show_compare(run, held_to="compare-four-80x24")
 
 
 def test_one_pair_gives_ratios_and_says_that_there_is_no_verdict(tmp_path: Path) -> None:
-    shown = compare(make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5}))
+    shown = show_compare(make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5}))
     assert "1 pair, no verdicts" in shown
     assert "one pair: ratios only, no verdict can be given" in shown
     assert re.search(r">l.i0 +rows/s +\S+ +0\.\d{3} .*●", shown)
@@ -68,22 +67,22 @@ def test_one_pair_gives_ratios_and_says_that_there_is_no_verdict(tmp_path: Path)
 def test_moving_shows_the_cells_and_causes_of_the_line(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i1", "server_cpu_us_per_op")
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert "l.i1 server CPU us/op, every cell" in shown
         assert re.search(r"cpu us/row +25\.1 → 27\.8 +~ 1\.094", shown)
         assert "l.i1 cpu us/row, 16.3-prebuilt: ~1.094 1.043-1.148 differs, not sure among 4" in shown
         assert "! 4.2s insert" in shown
         await pilot.press("end")
-        assert re.search(r"^>qr100 sla +ok 3/3 +ok 3/3", text(pilot), re.M)
-        last = text(pilot)
+        assert re.search(r"^>qr100 sla +ok 3/3 +ok 3/3", text_of(pilot), re.M)
+        last = text_of(pilot)
         await pilot.press("pageup")
-        assert not re.search("^>qr100 sla", text(pilot), re.M)
+        assert not re.search("^>qr100 sla", text_of(pilot), re.M)
         await pilot.press("pagedown")
-        assert text(pilot) == last
+        assert text_of(pilot) == last
         await pilot.press("home")
-        assert re.search("^>l.i0", text(pilot), re.M)
+        assert re.search("^>l.i0", text_of(pilot), re.M)
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp_path: Path) -> None:
@@ -97,14 +96,14 @@ def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp
             await pilot.press("right")
         assert names == ["17.0", "18.1", "16.3 A/A", "16.3 A/A"]
         await pilot.press("left")
-        assert "why l.i0: base → 18.1" in text(pilot)
+        assert "why l.i0: base → 18.1" in text_of(pilot)
         await pilot.press("ctrl+o", "d", "down")
-        assert "why l.i0: base → 16.3 A/A" in text(pilot)
+        assert "why l.i0: base → 16.3 A/A" in text_of(pilot)
         await pilot.press("ctrl+o", "t", "down")
         assert screen.chosen is not None
         assert screen.chosen[1].metric == "server_cpu_us_per_op"
 
-    compare(run, script)
+    show_compare(run, script)
 
 
 def test_another_base_turns_the_ratios_round(recording: Path) -> None:
@@ -112,40 +111,40 @@ def test_another_base_turns_the_ratios_round(recording: Path) -> None:
         screen = await compared(pilot)
         await pilot.press("b", "down", "enter")
         await until(pilot, lambda: screen._found is not None and screen._found.base == NEW)
-        assert "base 16.3-prebuilt" in text(pilot).splitlines()[1]
-        assert re.search(r">l.i0 +rows/s +110k +~ 1\.134", text(pilot))
+        assert "base 16.3-prebuilt" in text_of(pilot).splitlines()[1]
+        assert re.search(r">l.i0 +rows/s +110k +~ 1\.134", text_of(pilot))
         await pilot.press("b", "escape")
         assert screen._found is not None
         assert screen._found.base == NEW
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_lines_are_sorted_found_and_chosen(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
         await pilot.press("s")
-        assert "by effect" in text(pilot)
+        assert "by effect" in text_of(pilot)
         assert screen._rows[0].step == "qr100"  # its WAL per query differs most
         await pilot.press("s")
-        assert "worst first" in text(pilot)
+        assert "worst first" in text_of(pilot)
         assert (screen._rows[0].step, screen._rows[0].metric) == ("l.i1", "stalls")
         await pilot.press("s", "slash", *"l.i1 cpu inconclusive", "enter")
         assert [(row.step, row.metric) for row in screen._rows] == [("l.i1", "server_cpu_us_per_op")]
-        assert "/l.i1 cpu incon" in text(pilot)
+        assert "/l.i1 cpu incon" in text_of(pilot)
         await pilot.press("slash", "escape")
         assert len(screen._rows) == 1
         await pilot.press("slash", *(["backspace"] * 21), *"nowhere", "enter")
-        assert "no line matches the filter" in text(pilot)
+        assert "no line matches the filter" in text_of(pilot)
         await pilot.press("enter", "o", "f")
-        assert "no ratio selected" in text(pilot)
+        assert "no ratio selected" in text_of(pilot)
         await pilot.press("slash", *(["backspace"] * 7), "enter", "c", "a", "enter")
         assert len({row.metric for row in screen._rows}) == 15
         await pilot.press("c", "a", "down", "down", "down", "x", "enter")
         assert {row.metric for row in screen._rows} == {"rate_per_s", "ctx_switches_per_op"}
-        assert "switch/row" in text(pilot)
+        assert "switch/row" in text_of(pilot)
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_every_key_of_the_last_row_does_something(recording: Path) -> None:
@@ -156,14 +155,14 @@ def test_every_key_of_the_last_row_does_something(recording: Path) -> None:
         for key, binding in shown_keys(screen):
             if binding.action == "leave":
                 continue
-            before = text(pilot), len(pilot.app.screen_stack)
+            before = text_of(pilot), len(pilot.app.screen_stack)
             await pilot.press(key)
             await pilot.pause()
-            pressed[binding.description] = before != (text(pilot), len(pilot.app.screen_stack))
+            pressed[binding.description] = before != (text_of(pilot), len(pilot.app.screen_stack))
             while len(pilot.app.screen_stack) > 1:
                 await pilot.press("escape")
 
-    shown = compare(recording, script)
+    shown = show_compare(recording, script)
     assert pressed == dict.fromkeys(("base", "show", "sort", "find", "cells", "chart", "flame", "help"), True)
     keys = shown.splitlines()[-1]
     assert keys.endswith("q quit")
@@ -183,9 +182,9 @@ def test_a_storm_of_resizes_leaves_a_whole_screen(recording: Path) -> None:
         await pilot.press("escape", "escape")
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
-        assert ">qr100 queries/s" in text(pilot)
+        assert ">qr100 queries/s" in text_of(pilot)
 
-    compare(recording, script)
+    show_compare(recording, script)
 
 
 def test_the_glyphs_are_told_apart_in_every_set() -> None:

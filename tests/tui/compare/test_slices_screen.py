@@ -13,8 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.conftest import RECORDINGS
-from tests.support.driving import shown_keys
-from tests.support.driving_compare import bench, compare, compared, on_line, text, until
+from tests.support.screens import compared, on_line, printed, show_compare, shown_keys, text_of, until
 from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
 from tui.compare.slices_screen import SlicesScreen
@@ -52,13 +51,13 @@ async def opened(pilot: Pilot[Any]) -> SlicesScreen:
     ],
 )
 def test_the_screen_is_complete_at_every_size(in_slices: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
-    shown = compare(in_slices, opened, size=size, glyphs=glyphs, held_to=name)
+    shown = show_compare(in_slices, opened, size=size, glyphs=glyphs, held_to=name)
     assert max(len(line) for line in shown.splitlines()) <= size[0]
     assert shown.isascii() == (glyphs == "ascii" or size == (60, 18))
 
 
 def test_figures_are_those_of_bench_compare(in_slices: Path) -> None:
-    found = json.loads(bench("compare", str(in_slices), "--slices", STEP, "--json"))
+    found = json.loads(printed("compare", str(in_slices), "--slices", STEP, "--json"))
     (first, second), (check,) = found["pairs"], found["checks"]
     assert len(first["blocks"]) > 20 and len(first["machine"]) > 5
     assert all(0 <= each["others_cpus"] <= each["busy_cpus"] <= first["cpus"] * 1.02 for each in first["machine"])
@@ -66,42 +65,42 @@ def test_figures_are_those_of_bench_compare(in_slices: Path) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         await opened(pilot)
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert f"ratio {first['ratio']:.3f} {first['low']:.3f}-{first['high']:.3f}" in shown
         assert f"typical {first['typical']:.3f}  {len(first['blocks'])} blocks" in shown
         said, leaks = " ".join(shown.split()), [100 * first[f"{side}_leak_share"] for side in ("base", "other")]
         assert f"errors {check['f']:.2f} times as large as computed ({check['ratios']} ratios)" in said
         assert f"CPU in the other's slices {leaks[0]:.1f} %, {leaks[1]:.1f} %" in said
         await pilot.press("right")
-        assert "pair 2 of 2" in text(pilot).splitlines()[1]
-        assert f"ratio {second['ratio']:.3f}" in text(pilot)
+        assert "pair 2 of 2" in text_of(pilot).splitlines()[1]
+        assert f"ratio {second['ratio']:.3f}" in text_of(pilot)
         await pilot.press("right")
-        assert "pair 1 of 2" in text(pilot).splitlines()[1]
+        assert "pair 1 of 2" in text_of(pilot).splitlines()[1]
 
-    compare(in_slices, script)
+    show_compare(in_slices, script)
 
 
 def test_the_key_is_there_where_a_step_was_sliced(in_slices: Path, recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i0", "rate_per_s")
-        assert "l slices" not in text(pilot) and "s sort" in text(pilot)
+        assert "l slices" not in text_of(pilot) and "s sort" in text_of(pilot)
         await pilot.press("l")
         assert isinstance(pilot.app.screen, CompareScreen)
         await on_line(pilot, STEP, "rate_per_s")
-        keys = text(pilot).splitlines()[-1]
+        keys = text_of(pilot).splitlines()[-1]
         assert "l slices" in keys and keys.endswith("q quit") and len(keys) <= 80
-        before = text(pilot)
+        before = text_of(pilot)
         await pilot.press("s")
-        assert text(pilot) != before, "a key that has no room in the row holds all the same"
+        assert text_of(pilot) != before, "a key that has no room in the row holds all the same"
 
-    compare(in_slices, script)
+    show_compare(in_slices, script)
 
     async def whole(pilot: Pilot[Any]) -> None:
         await compared(pilot)
         await pilot.press("l")
         assert isinstance(pilot.app.screen, CompareScreen)
 
-    assert "l slices" not in compare(recording, whole)
+    assert "l slices" not in show_compare(recording, whole)
 
 
 def test_rates_lie_over_each_other_in_the_time_of_each_servers_own_slices(in_slices: Path) -> None:
@@ -112,7 +111,7 @@ def test_rates_lie_over_each_other_in_the_time_of_each_servers_own_slices(in_sli
         assert isinstance(front, OverlayScreen)
         await until(pilot, lambda: front._sides is not None)
 
-    rows = compare(in_slices, script, glyphs="ascii").splitlines()
+    rows = show_compare(in_slices, script, glyphs="ascii").splitlines()
     axis = next(row for row in rows if row.strip().startswith("0 ") and "own slices" in row)
     assert re.search(r" 6\.\d+ s in its own slices$", axis), "half of the clock's 12 s"
     chart = [row[6:] for row in rows[1 : rows.index(axis) - 2]]
@@ -121,7 +120,7 @@ def test_rates_lie_over_each_other_in_the_time_of_each_servers_own_slices(in_sli
 
 
 def test_the_title_of_compare_says_what_took_turns(in_slices: Path) -> None:
-    assert "2 pairs in slices of 50 ms" in compare(in_slices).splitlines()[1]
+    assert "2 pairs in slices of 50 ms" in show_compare(in_slices).splitlines()[1]
 
 
 def test_every_key_of_the_screen_does_something(in_slices: Path) -> None:
@@ -133,12 +132,12 @@ def test_every_key_of_the_screen_does_something(in_slices: Path) -> None:
                 await pilot.press("escape")
             await pilot.press("3")
             await opened(pilot)
-            before = text(pilot), pilot.app.screen
+            before = text_of(pilot), pilot.app.screen
             await pilot.press(key)
             await pilot.pause()
-            pressed[binding.description] = before != (text(pilot), pilot.app.screen)
+            pressed[binding.description] = before != (text_of(pilot), pilot.app.screen)
 
-    compare(in_slices, script)
+    show_compare(in_slices, script)
     assert pressed == dict.fromkeys(("pair", "replay", "back", "help", "quit"), True)
 
 
@@ -147,6 +146,6 @@ def test_a_run_that_goes_under_it_is_one_clear_line(in_slices: Path) -> None:
         await on_line(pilot, STEP, "rate_per_s")
         (in_slices / "manifest.json").write_text("{")
         await opened(pilot)
-        assert "manifest.json: cannot be read" in " ".join(text(pilot).split())
+        assert "manifest.json: cannot be read" in " ".join(text_of(pilot).split())
 
-    assert re.search(r"SLICES +qr100", compare(in_slices, script))
+    assert re.search(r"SLICES +qr100", show_compare(in_slices, script))

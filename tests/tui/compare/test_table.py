@@ -24,7 +24,8 @@ from engine.report.render import to_json
 from engine.report.section import ARROWS, Notes
 from engine.results.comparison import SIGNS, Comparison, Ratio, Spread
 from engine.results.comparison import ComparedSubject as Subject
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 from tui.compare import cells_text, explanation
 from tui.compare import table as comparison_table
 from tui.compare.dot_plot import DotRow, dots, strips

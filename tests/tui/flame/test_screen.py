@@ -12,11 +12,21 @@ from textual.pilot import Pilot
 from engine.journal.manifest import read_manifest
 from engine.report import flame
 from engine.tracing import stacks
-from tests.support.driving import check_screen, drive, place_of, shown_keys
-from tests.support.driving_compare import NEW, OLD, on_line, text, until
-from tests.support.driving_live import STALLED, replay
-from tests.support.driving_probes import TO_STALL
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
+from tests.support.screens import (
+    NEW,
+    OLD,
+    STALLED,
+    TO_STALL,
+    check_screen,
+    drive,
+    on_line,
+    place_of,
+    replay,
+    shown_keys,
+    text_of,
+    until,
+)
 from tui.flame.screen import Asked, FlameScreen
 from tui.live.screen import LiveScreen
 
@@ -51,7 +61,7 @@ def opened(recording: Path, act: Act, size: tuple[int, int] = (80, 24), glyphs: 
         await until(pilot, lambda: screen._graph is not None or bool(screen._problem))
         await act(pilot, screen)
         await pilot.pause()
-        shown.append(text(pilot))
+        shown.append(text_of(pilot))
 
     drive(script, recording, recording.parent, screen="compare", size=size, glyphs=glyphs)
     return shown[0]
@@ -96,7 +106,7 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
         await pilot.press("slash", *"recv", "enter")
         await pilot.pause()
         assert screen._chosen.name == "pq_recv_[k]"
-        assert "recv: 1 frames, 9.1 % of all samples" in " ".join(text(pilot).split())
+        assert "recv: 1 frames, 9.1 % of all samples" in " ".join(text_of(pilot).split())
         await pilot.press("slash", *["backspace"] * 4, *"exec", "enter")
         await pilot.pause()
         names = []
@@ -106,10 +116,10 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
         assert set(names) == {"exec_simple_query", "ExecModifyTable", "ExecDelete"}
         await pilot.press("slash", *["backspace"] * 4, *"nowhere", "enter")
         await pilot.pause()
-        assert "no function has nowhere in its name" in text(pilot)
+        assert "no function has nowhere in its name" in text_of(pilot)
         await pilot.press("w")
         assert any(box.frame.name == "pg_plan_query" for row in screen._rows for box in row)  # gone in the other
-        x, y = place_of(pilot, "ReadCommand") if "ReadCommand" in text(pilot) else place_of(pilot, "exec_simple")
+        x, y = place_of(pilot, "ReadCommand") if "ReadCommand" in text_of(pilot) else place_of(pilot, "exec_simple")
         await pilot.click(offset=(x, y))
         chosen = screen._chosen.name
         assert chosen in ("ReadCommand", "exec_simple_query")
@@ -117,11 +127,11 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
         await pilot.pause()
         assert screen._zoomed.name == chosen
         await pilot.press("o")
-        await until(pilot, lambda: "run it with --probes offcpu" in " ".join(text(pilot).split()))
+        await until(pilot, lambda: "run it with --probes offcpu" in " ".join(text_of(pilot).split()))
         for cell in read_manifest(recording).cells:
             stacks.write_folded(recording / "cells" / cell.id, "l.i1", "delete", {"[asleep];lock": 2_500_000}, "offcpu")
         await pilot.press("o", "o")
-        await until(pilot, lambda: "s off the CPU of" in text(pilot))
+        await until(pilot, lambda: "s off the CPU of" in text_of(pilot))
 
     opened(recording, act)
 
@@ -131,7 +141,7 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
 
     async def act(pilot: Pilot[Any], screen: FlameScreen) -> None:
         await pilot.press("v")
-        shown = text(pilot)
+        shown = text_of(pilot)
         assert shown.index("index_getnext") < shown.index("ExecDelete")  # what changed most comes first
         await pilot.press("down", "up", "enter")
         await pilot.pause()
@@ -154,10 +164,10 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
             assert (screen._zoomed, screen._side, screen._cursor) == (zoomed, side, cursor), (
                 "the graph is not to be seen"
             )
-            assert "a key of the graph" in text(pilot)
+            assert "a key of the graph" in text_of(pilot)
         await pilot.resize_terminal(40, 14)  # too narrow for a graph
         await pilot.pause()
-        assert "index_" in text(pilot)
+        assert "index_" in text_of(pilot)
 
     opened(recording, act)
 
@@ -177,17 +187,17 @@ def test_every_key_of_the_last_row_does_something(
 
     async def act(pilot: Pilot[Any], screen: FlameScreen) -> None:
         await pilot.press("down", "down")
-        last = text(pilot).splitlines()[-1]
+        last = text_of(pilot).splitlines()[-1]
         assert last.endswith("q quit") and len(last) <= 80
         for key, binding in shown_keys(screen):
             if binding.action in ("leave", "back"):
                 continue
             screen.notify_line("")
             await pilot.pause()
-            before = (pilot.app.screen, text(pilot))
+            before = (pilot.app.screen, text_of(pilot))
             await pilot.press(key)
             await pilot.pause()
-            assert before != (pilot.app.screen, text(pilot)), binding
+            assert before != (pilot.app.screen, text_of(pilot)), binding
             if pilot.app.screen is not screen:
                 await pilot.press("escape")
             if binding.action == "role":
@@ -244,11 +254,11 @@ def test_names_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> No
         pilot.app.push_screen(screen)
         await until(pilot, lambda: screen._graph is not None or bool(screen._problem))
         await pilot.press("down", "down")
-        assert text(pilot).replace("\n", "").isprintable()
-        assert "[/red]" in text(pilot)
+        assert text_of(pilot).replace("\n", "").isprintable()
+        assert "[/red]" in text_of(pilot)
         await pilot.resize_terminal(60, 18)
         await pilot.pause()
-        assert "FLAME" in text(pilot)
+        assert "FLAME" in text_of(pilot)
 
     drive(script, run, tmp_path, screen="compare", size=(130, 30))
 
@@ -263,9 +273,9 @@ def test_the_detail_of_a_stall_leads_to_the_stacks_of_its_cell_and_role(recordin
         assert isinstance(screen, FlameScreen) and screen._asked.cell == STALLED
         while screen._role != "delete":
             await pilot.press("d")
-        await until(pilot, lambda: "index_getnext" in text(pilot))
+        await until(pilot, lambda: "index_getnext" in text_of(pilot))
         await pilot.press("escape")
-        assert " STALL  " in text(pilot)
+        assert " STALL  " in text_of(pilot)
 
     replay(recording, check, at_s=12)
 
@@ -275,7 +285,7 @@ def test_probes_show_what_functions_took_and_lead_to_the_graph(recording: Path) 
     seen: list[str] = []
 
     async def script(pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: "planner" in text(pilot) and "plannings" in text(pilot))
+        await until(pilot, lambda: "planner" in text_of(pilot) and "plannings" in text_of(pilot))
         await pilot.press(*TO_STALL)
         screen: Any = pilot.app.screen
         for _ in range(9):
@@ -287,10 +297,10 @@ def test_probes_show_what_functions_took_and_lead_to_the_graph(recording: Path) 
                 break
             await pilot.press("d")
             await pilot.pause(0.1)
-        await until(pilot, lambda: "ExecDelete" in text(pilot))
-        seen.append(text(pilot))
+        await until(pilot, lambda: "ExecDelete" in text_of(pilot))
+        seen.append(text_of(pilot))
         await pilot.press("f")
-        await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen) and "exec_simple" in text(pilot))
+        await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen) and "exec_simple" in text_of(pilot))
 
     drive(script, recording, recording.parent, screen="probes")
     assert "f opens the flame graph" in seen[0] and "with calls" in seen[0]

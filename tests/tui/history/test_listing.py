@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.driving import check_screen
-from tests.support.driving_history import made, read, row, shown, typed
-from tests.support.made_run import made_slices
+from tests.support.screens import check_screen, dated_run, read, row_with, show_history, typed, until
+from tests.support.totals import made_slices
 from tui.history.screen import HistoryScreen
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
@@ -19,38 +19,39 @@ RATES = {"16.3": 8000.0, "17.0": 7600.0}
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     """A folder with a run of whole cells, and one in slices."""
-    made(tmp_path, "20261119-100000-16.3-17.0", repeats=1)
-    made(tmp_path, "20261120-100000-16.3-17.0", repeats=1, slices=lambda cell, step: made_slices(cell, step, RATES))
+    dated_run(tmp_path, "20261119-100000-16.3-17.0", repeats=1)
+    slices = partial(made_slices, rate_per_s=RATES)
+    dated_run(tmp_path, "20261120-100000-16.3-17.0", repeats=1, slices=slices)
     return tmp_path
 
 
 def test_a_run_in_slices_is_marked_and_one_of_whole_cells_is_not(out: Path) -> None:
-    wide = shown(out, size=(130, 36))
+    wide = show_history(out, size=(130, 36))
     assert "slices" in wide.splitlines()[2]
-    assert row(wide, " 50 ms ", "2/2").startswith(">"), "the newest, and no other"
-    text = shown(out)
+    assert row_with(wide, " 50 ms ", "2/2").startswith(">"), "the newest, and no other"
+    text = show_history(out)
     assert "g24b 100000, slices 50 ms, 1 client" in text
-    assert "slices" not in shown(out, "down").splitlines()[-2], "the line about the other run"
+    assert "slices" not in show_history(out, "down").splitlines()[-2], "the line about the other run"
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
 def test_the_column_takes_no_room_from_the_builds(tmp_path: Path) -> None:
     builds = ("12.11-prebuilt", "16.3-prebuilt")
     rates = dict.fromkeys(builds, 8000.0)
-    made(tmp_path, "20261120-100000-12.11-16.3", builds=builds, repeats=1,
+    dated_run(tmp_path, "20261120-100000-12.11-16.3", builds=builds, repeats=1,
          slices=lambda cell, step: made_slices(cell, step, rates))  # fmt: skip
 
     async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
         check_screen(pilot.app, "history-slices-80x24")  # type: ignore[arg-type]
 
-    shown(tmp_path, then=act)
+    show_history(tmp_path, then=act)
 
 
 def test_its_cells_are_flagged(out: Path) -> None:
-    text = shown(out, "enter")
+    text = show_history(out, "enter")
     assert text.count("slices 50 ms") >= 8
-    assert "slices 50 ms" not in shown(out, "down", "enter")
-    both = shown(out, "c", size=(130, 30))
+    assert "slices 50 ms" not in show_history(out, "down", "enter")
+    both = show_history(out, "c", size=(130, 30))
     assert sum("slices 50 ms" in line for line in both.splitlines()[2:18]) == 8
 
 
@@ -58,24 +59,22 @@ def test_it_is_found_by_its_slices(out: Path) -> None:
     async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
         await pilot.press("slash")
         await typed(pilot, "load=slices")
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         assert [run.name for run in screen.listing.runs] == ["20261120-100000-16.3-17.0"]
         await pilot.press("c")
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         assert len(screen.listing.cells) == 8
         await pilot.press("escape", "slash")
         await typed(pilot, "!load=slices")
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         assert screen.listing.slices == {} and "slices" not in pilot.app.screen_text().splitlines()[2]  # type: ignore[attr-defined]
 
-    shown(out, then=act, size=(130, 36))
+    show_history(out, then=act, size=(130, 36))
 
 
 def test_it_is_not_pooled_with_one_of_whole_cells(out: Path) -> None:
     async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
         await pilot.press("v", "down", "v")
-        from tests.support.driving_compare import until
-
         await until(pilot, lambda: "unlike loads" in " ".join(pilot.app.screen_text().split()))  # type: ignore[attr-defined]
 
-    assert "may stand side by side" in " ".join(shown(out, then=act).split())
+    assert "may stand side by side" in " ".join(show_history(out, then=act).split())

@@ -12,8 +12,7 @@ from textual.pilot import Pilot
 from engine.journal.housekeeping import read_tags, tag
 from engine.journal.writer import JournalWriter
 from engine.view.run_summary import CellStep, RunCache
-from tests.support.driving import shown_keys
-from tests.support.driving_history import NAME, folder_of_runs, made, read, shown, typed, until
+from tests.support.screens import NAME, dated_run, folder_of_runs, read, show_history, shown_keys, typed, until
 from tui.app import Bench
 from tui.history.listing import Listing
 from tui.history.screen import HistoryScreen
@@ -26,28 +25,28 @@ def out(recording: Path) -> Path:
 
 
 def test_enter_opens_and_escape_goes_back(out: Path) -> None:
-    assert "cells of" in shown(out, "enter")
-    assert "cells of" not in shown(out, "enter", "escape")
+    assert "cells of" in show_history(out, "enter")
+    assert "cells of" not in show_history(out, "enter", "escape")
 
 
 def test_the_cursor_moves_and_stays_in_sight(tmp_path: Path) -> None:
-    source = made(tmp_path, "20260101-000000-a", repeats=1)
+    source = dated_run(tmp_path, "20260101-000000-a", repeats=1)
     for n in range(30):
         shutil.copytree(source, tmp_path / f"20260101-0000{n + 10}-b")
 
     def name(text: str) -> str:
         return text.splitlines()[21].strip()
 
-    assert name(shown(tmp_path)) == "20260101-000039-b"
-    assert name(shown(tmp_path, "down", "j", "k", "down")) == "20260101-000037-b"
-    assert name(shown(tmp_path, "pagedown")) == "20260101-000023-b"
-    assert name(shown(tmp_path, "end")) == "20260101-000000-a"
-    assert name(shown(tmp_path, "end", "home")) == "20260101-000039-b"
-    assert ">" in shown(tmp_path, "end").splitlines()[19]
+    assert name(show_history(tmp_path)) == "20260101-000039-b"
+    assert name(show_history(tmp_path, "down", "j", "k", "down")) == "20260101-000037-b"
+    assert name(show_history(tmp_path, "pagedown")) == "20260101-000023-b"
+    assert name(show_history(tmp_path, "end")) == "20260101-000000-a"
+    assert name(show_history(tmp_path, "end", "home")) == "20260101-000039-b"
+    assert ">" in show_history(tmp_path, "end").splitlines()[19]
 
 
 def test_all_cells_are_listed_and_sorted(out: Path) -> None:
-    text = shown(out, "c", "s", "s", "s", size=(130, 30))
+    text = show_history(out, "c", "s", "s", "s", size=(130, 30))
     assert "sort rate" in text
     rates = [one.rate_per_s or 0.0 for one in _cells_of(out, "c", "s", "s", "s")]
     assert rates == sorted(rates, reverse=True) and len(rates) > 60
@@ -59,14 +58,14 @@ def _cells_of(out: Path, *pressed: str) -> list[CellStep]:
     async def take(_: Pilot[Any], screen: HistoryScreen) -> None:
         rows.extend(screen.listing.cells)
 
-    shown(out, *pressed, then=take)
+    show_history(out, *pressed, then=take)
     return rows
 
 
 @pytest.mark.parametrize("order", ["build", "host", "state", "stalls"])
 def test_runs_are_sorted(out: Path, order: str) -> None:
     times = ["date", "build", "host", "state", "stalls"].index(order)
-    text = shown(out, *["s"] * times)
+    text = show_history(out, *["s"] * times)
     assert f"sort {order}" in text
     if order == "stalls":
         assert "x3" in text.splitlines()[3]
@@ -76,11 +75,11 @@ def test_a_filter_leaves_what_fits_and_an_empty_one_all(out: Path) -> None:
     async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
         await pilot.press("slash")
         await typed(pilot, "build=18.1")
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         text = pilot.app.screen_text()  # type: ignore[attr-defined]
         assert "1 of 4 runs  filter: build=18.1" in text
         await pilot.press("c")
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         assert {row.build for row in screen.listing.cells} == {"18.1"}
         await pilot.press("slash", "escape")
         assert screen.listing.filter == "build=18.1"
@@ -93,7 +92,7 @@ def test_a_filter_leaves_what_fits_and_an_empty_one_all(out: Path) -> None:
         assert "unknown word of a filter 'bild='" in pilot.app.screen_text()  # type: ignore[attr-defined]
         assert "bild=18.1" in pilot.app.screen_text() and screen.listing.filter == ""  # type: ignore[attr-defined]
 
-    shown(out, then=act)
+    show_history(out, then=act)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
@@ -106,23 +105,23 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 def test_a_cell_is_replayed_and_a_run_is_watched(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = asked(monkeypatch)
-    shown(out, "w", "enter", "down", "enter")
+    show_history(out, "w", "enter", "down", "enter")
     run = out / NAME
     assert calls == [("look_at", run), ("replay", run, "006-16.3-prebuilt-auto-r3", "l.i1")]
 
 
 def test_two_picked_runs_are_compared(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = asked(monkeypatch)
-    assert "1 picked" in shown(out, "v")
-    assert "1 picked" not in shown(out, "v", "v")
+    assert "1 picked" in show_history(out, "v")
+    assert "1 picked" not in show_history(out, "v", "v")
     assert calls == []
-    shown(out, "v", "down", "v")
+    show_history(out, "v", "down", "v")
     assert calls == [("compare_runs", [out / NAME, out / "20261119-100000-16.3-17.0"])]
 
 
 def test_3_compares_the_run_at_the_cursor(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = asked(monkeypatch)
-    shown(out, "down", "3")
+    show_history(out, "down", "3")
     assert calls == [("compare_runs", [out / "20261119-100000-16.3-17.0"])]
 
 
@@ -138,7 +137,7 @@ def test_tags_are_given_and_taken(out: Path) -> None:
             assert ("#quiet" in pilot.app.screen_text()) == ("quiet" in tags)  # type: ignore[attr-defined]
             await pilot.app.workers.wait_for_complete()
 
-    shown(out, then=act)
+    show_history(out, then=act)
 
 
 def test_a_run_is_removed_once_that_is_said_twice(out: Path) -> None:
@@ -150,14 +149,14 @@ def test_a_run_is_removed_once_that_is_said_twice(out: Path) -> None:
         await until(pilot, lambda: len(screen.listing.runs) == 3)
         await until(pilot, lambda: "freed" in pilot.app.screen_text())  # type: ignore[attr-defined]
 
-    shown(out, then=act)
+    show_history(out, then=act)
 
 
 def test_a_running_run_is_shown_as_such_and_not_removed(out: Path) -> None:
     with JournalWriter.open(out / NAME):
-        text = shown(out, "D")
+        text = show_history(out, "D")
         assert "> running" in text and "still running" in text
-    assert "> running" not in shown(out)
+    assert "> running" not in show_history(out)
 
 
 def test_a_run_is_exported(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +168,7 @@ def test_a_run_is_exported(out: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         await pilot.press("E")
         await until(pilot, lambda: " files in " in pilot.app.screen_text())  # type: ignore[attr-defined]
 
-    shown(out, then=act)
+    show_history(out, then=act)
     assert (here / f"{NAME}-export" / "steps.csv").exists()
 
 
@@ -181,7 +180,7 @@ def test_the_folder_is_told_and_copied(out: Path) -> None:
         await pilot.pause()
         copied.append(pilot.app.clipboard)
 
-    assert str(out)[:40] in shown(out, then=act)
+    assert str(out)[:40] in show_history(out, then=act)
     assert copied == [str(out / NAME)]
 
 
@@ -203,14 +202,14 @@ def test_every_key_of_the_last_row_does_something(out: Path, pressed: tuple[str,
             screen.listing.show(None)
             if pressed:
                 screen._show(out / NAME if pressed == ("enter",) else None, all_cells=pressed == ("c",))
-            await read(pilot)
+            await read(pilot, HistoryScreen)
 
-    shown(out, *pressed, then=act)
+    show_history(out, *pressed, then=act)
 
 
 @pytest.mark.parametrize("pressed", [(), ("enter",)])
 def test_the_keys_fit_into_the_last_row(out: Path, pressed: tuple[str, ...]) -> None:
-    last = shown(out, *pressed).splitlines()[23]
+    last = show_history(out, *pressed).splitlines()[23]
     assert last.endswith("q quit") and len(last) <= 80
 
 
@@ -229,10 +228,10 @@ def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path)
 
 def test_at_60_columns_there_is_a_cursor_and_tags_are_seen_from_72_on(out: Path) -> None:
     tag(out / NAME, ["noisy"])
-    small = shown(out, "down", size=(60, 18))
+    small = show_history(out, "down", size=(60, 18))
     assert [line for line in small.splitlines() if line.startswith("> ") and "17.0" in line]
     assert "needs" not in small and "noisy" not in small.split("\u2500")[0]
     for columns in (72, 80, 120):
-        wide = shown(out, size=(columns, 24)).splitlines()
+        wide = show_history(out, size=(columns, 24)).splitlines()
         assert "tags" in wide[2] and wide[3].rstrip().endswith("noisy")
         assert ("host" in wide[2]) == (columns >= 110)

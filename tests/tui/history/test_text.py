@@ -16,8 +16,7 @@ from textual.pilot import Pilot
 from engine.journal.writer import JournalWriter
 from engine.view import run_summary
 from engine.view.run_summary import RunCache
-from tests.support.driving import check_screen
-from tests.support.driving_history import NAME, folder_of_runs, made, read, row, shown, until
+from tests.support.screens import NAME, check_screen, dated_run, folder_of_runs, read, row_with, show_history, until
 from tui.history.screen import HistoryScreen
 from tui.history.text import run_columns
 
@@ -47,40 +46,40 @@ def test_screen(out: Path, name: str, size: tuple[int, int], glyphs: str, presse
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
     shutil.rmtree(out / "20261117-100000-damaged")  # its path would be on the screen
-    shown(out, *pressed, size=size, glyphs=glyphs, then=check)
+    show_history(out, *pressed, size=size, glyphs=glyphs, then=check)
 
 
 def test_without_colour_the_screen_says_the_same(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    coloured = shown(out)
+    coloured = show_history(out)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert shown(out) == coloured
+    assert show_history(out) == coloured
 
 
 def test_the_ascii_screen_is_ascii(out: Path) -> None:
-    assert shown(out, glyphs="ascii").isascii()
-    assert shown(out, "enter", glyphs="ascii").isascii()
+    assert show_history(out, glyphs="ascii").isascii()
+    assert show_history(out, "enter", glyphs="ascii").isascii()
 
 
 # -- what is told
 
 
 def test_runs_are_told_by_what_became_of_them(out: Path) -> None:
-    text = shown(out, size=(130, 30))
+    text = show_history(out, size=(130, 30))
     assert "4 runs" in text
-    assert "6/6" in row(text, "14.10-prebuilt 16.3-prebuilt", "finished") and "!" in row(text, "6/6", "x3")
-    assert "7/8" in row(text, "x 1 failed")
-    assert "4/6" in row(text, "~ unfinished")
-    assert "? unreadable" in row(text, "unreadable")
+    assert "6/6" in row_with(text, "14.10-prebuilt 16.3-prebuilt", "finished") and "!" in row_with(text, "6/6", "x3")
+    assert "7/8" in row_with(text, "x 1 failed")
+    assert "4/6" in row_with(text, "~ unfinished")
+    assert "? unreadable" in row_with(text, "unreadable")
 
 
 def test_a_run_that_cannot_be_read_says_why(out: Path) -> None:
-    text = shown(out, "s", "s", "s", "end")  # by state: it is the last
+    text = show_history(out, "s", "s", "s", "end")  # by state: it is the last
     assert "sort state" in text
-    assert "manifest.json: cannot be read" in shown(out, "s", "s", "s", "end", size=(240, 24))
+    assert "manifest.json: cannot be read" in show_history(out, "s", "s", "s", "end", size=(240, 24))
 
 
 def test_the_cells_of_a_run_tell_rates_stalls_and_flags(out: Path) -> None:
-    text = shown(out, "enter", size=(80, 26))
+    text = show_history(out, "enter", size=(80, 26))
     assert f"cells of {NAME}" in text
     stalled = [line for line in text.splitlines() if "l.i1" in line and "!" in line]
     assert len(stalled) == 3
@@ -100,7 +99,7 @@ def test_a_machine_that_changed_is_told_with_each_step_of_the_cell(recording: Pa
     }
     drifted = "? drift: other programs keep the machine busy: 50% of its CPUs with no cell running"
     assert drifted in flags["001"] and not any("drift" in text for text in flags["002"])
-    assert "? drift: other programs keep" in shown(recording.parent, "enter", "end").splitlines()[21]
+    assert "? drift: other programs keep" in show_history(recording.parent, "enter", "end").splitlines()[21]
 
 
 def test_rates_and_stalls_are_those_of_the_journal(recording: Path) -> None:
@@ -128,7 +127,7 @@ def test_a_wide_screen_tells_the_whole_load_and_all_steps() -> None:
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
-    text = shown(tmp_path / "nowhere")
+    text = show_history(tmp_path / "nowhere")
     assert "no runs yet, 1 (Launch) makes one" in text and "bench demo" in text
 
 
@@ -140,17 +139,17 @@ def test_a_new_run_a_tag_and_a_gone_run_are_seen(out: Path) -> None:
         screen.listing.move_to(1)
         at = screen.listing.current_run()
         assert at is not None
-        made(out, "20261121-000000-new", repeats=1)
+        dated_run(out, "20261121-000000-new", repeats=1)
         screen.look()
         await until(pilot, lambda: len(screen.listing.runs) == 5)
         assert screen.listing.current_run() == at
         shutil.rmtree(at.folder)
-        await read(pilot)
+        await read(pilot, HistoryScreen)
         screen.look()
         await until(pilot, lambda: len(screen.listing.runs) == 4)
         assert screen.listing.current_run() is not None
 
-    shown(out, then=act)
+    show_history(out, then=act)
 
 
 def test_a_run_removed_under_its_cells_is_one_line(out: Path) -> None:
@@ -161,7 +160,7 @@ def test_a_run_removed_under_its_cells_is_one_line(out: Path) -> None:
         await pilot.press("enter", "w", "v", "T", "D", "E", "o", "s")
         assert "was deleted" in pilot.app.screen_text()  # type: ignore[attr-defined]
 
-    shown(out, "enter", then=act)
+    show_history(out, "enter", then=act)
 
 
 def test_a_run_is_read_again_only_when_it_changed(out: Path) -> None:
@@ -199,5 +198,5 @@ def test_damaged_runs_are_lines_and_nothing_fails(out: Path, damage: str) -> Non
     found = run_summary.read_run(run)
     assert found.state == ("not started" if damage == "no journal" else "unreadable")
     assert run_summary.read_cells(found) == ()
-    text = shown(out, "end", "enter", "c", "escape", "c")
+    text = show_history(out, "end", "enter", "c", "escape", "c")
     assert "HISTORY" in text

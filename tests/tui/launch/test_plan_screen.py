@@ -13,9 +13,8 @@ from textual.pilot import Pilot
 
 from engine.journal import runs
 from engine.plan.request import Request
-from tests.support.driving import check_screen, place_of, shown_keys
-from tests.support.driving_launch import launched, notice, settled, typed, until
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
+from tests.support.screens import check_screen, estimated, notice, place_of, show_launch, shown_keys, typed, until
 from tui import bench as asked
 from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
@@ -53,7 +52,7 @@ async def two_builds(pilot: Pilot[Any], screen: LaunchScreen) -> None:
     steps, probes = {"steps": ["l.i1", "qr100"]}, ("sched", "planner:window")
     screen.change(Request(builds=("14.10", "16.3"), options=steps, probes=probes))
     screen.show_build("14.10")
-    await settled(pilot, screen)
+    await estimated(pilot, screen)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_the_screen(answers: None, tmp_path: Path, size: tuple[int, int], glyphs
         await two_builds(pilot, screen)
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
-    launched(act, tmp_path, size, glyphs)
+    show_launch(act, tmp_path, size, glyphs)
 
 
 def test_the_screen_says_the_same_without_colour(
@@ -83,7 +82,7 @@ def test_the_screen_says_the_same_without_colour(
         await two_builds(pilot, screen)
         check_screen(pilot.app, "launch-80x24")  # type: ignore[arg-type]
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_failed_checks_and_another_run_are_told_in_words(
@@ -109,7 +108,7 @@ def test_failed_checks_and_another_run_are_told_in_words(
         told = "x blocks start: another run, servers' user: F starts all the same"
         assert told in pilot.app.screen_text().splitlines()[2]  # type: ignore[attr-defined]
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_an_empty_plan_says_what_to_do_and_starts_nothing(answers: None, tmp_path: Path) -> None:
@@ -119,7 +118,7 @@ def test_an_empty_plan_says_what_to_do_and_starts_nothing(answers: None, tmp_pat
             await pilot.press(key)
             assert word in notice(pilot.app)  # type: ignore[arg-type]
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_the_keys_of_the_last_row_fit_and_each_does_something(answers: None, tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_the_keys_of_the_last_row_fit_and_each_does_something(answers: None, tmp
         await pilot.pause()
         assert not pilot.app.is_running or pilot.app._exit
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_keys_move_choose_and_change(answers: None, tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ def test_keys_move_choose_and_change(answers: None, tmp_path: Path) -> None:
         await pilot.press("tab", "right", "down")
         assert screen.query_one("#checks", Panel).cursor == 4
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_a_long_list_is_gone_through_by_pages(answers: None, tmp_path: Path) -> None:
@@ -186,7 +185,7 @@ def test_a_long_list_is_gone_through_by_pages(answers: None, tmp_path: Path) -> 
         assert 3 <= page < builds.size.height
         assert places == [page, 2 * page, page, most, most, 0, 0]
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_a_wrong_number_is_told_and_changes_nothing(answers: None, tmp_path: Path) -> None:
@@ -201,7 +200,7 @@ def test_a_wrong_number_is_told_and_changes_nothing(answers: None, tmp_path: Pat
         await typed(pilot, "6")
         assert screen.plan.repeats == 6 and isinstance(pilot.app.screen, LaunchScreen)
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_builds_are_found_by_their_letters_and_parts_by_a_jump(answers: None, tmp_path: Path) -> None:
@@ -235,7 +234,7 @@ def test_builds_are_found_by_their_letters_and_parts_by_a_jump(answers: None, tm
         await pilot.pause()
         assert screen.focused is screen.query_one("#design", Panel)
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_an_install_and_a_config_of_ones_own_are_added(answers: None, tmp_path: Path) -> None:
@@ -256,7 +255,7 @@ def test_an_install_and_a_config_of_ones_own_are_added(answers: None, tmp_path: 
         await typed(pilot, "/etc/mine.conf")
         assert screen.plan.configs == ("auto", "/etc/mine.conf")
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_a_terminal_that_shrinks_and_grows_comes_back_as_it_was(answers: None, tmp_path: Path) -> None:
@@ -267,7 +266,7 @@ def test_a_terminal_that_shrinks_and_grows_comes_back_as_it_was(answers: None, t
             await pilot.pause()
         check_screen(pilot.app, "launch-80x24")  # type: ignore[arg-type]
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_an_item_of_launch_is_clicked_and_the_wheel_moves_the_cursor(answers: None, tmp_path: Path) -> None:
@@ -290,7 +289,7 @@ def test_an_item_of_launch_is_clicked_and_the_wheel_moves_the_cursor(answers: No
         await pilot.pause()
         assert builds.cursor == 1
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_a_click_never_scrolls_what_lies_under_the_pointer(answers: None, tmp_path: Path) -> None:
@@ -304,7 +303,7 @@ def test_a_click_never_scrolls_what_lies_under_the_pointer(answers: None, tmp_pa
             assert after[y] == before[y].replace(f"[x] {row}", f"[ ] {row}")
         assert screen.plan.options["steps"] == ["l.i0", "l.x", "l.i1", "pause", "qr100", "qp100", "qp1000"]
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(answers: None, tmp_path: Path) -> None:
@@ -322,7 +321,7 @@ def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(a
         shown = pilot.app.screen_text()  # type: ignore[attr-defined]
         assert "such as 400k or 20M; empty: 400,000" in " ".join(shown.split()), shown
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +353,7 @@ def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monke
         allowed["doctor"].set()
         await until(pilot, lambda: "looking" not in shown())
 
-    launched(act, tmp_path, ready=False)
+    show_launch(act, tmp_path, ready=False)
 
 
 def test_a_large_terminal_shows_all_builds_and_the_words_of_configs(answers: None, tmp_path: Path) -> None:
@@ -367,4 +366,4 @@ def test_a_large_terminal_shows_all_builds_and_the_words_of_configs(answers: Non
         await pilot.press("right", "space")
         assert screen.plan.builds == (builds.items()[1].name,)
 
-    launched(act, tmp_path, (200, 50))
+    show_launch(act, tmp_path, (200, 50))

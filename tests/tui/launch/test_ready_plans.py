@@ -13,8 +13,7 @@ from textual.pilot import Pilot
 from engine.core.errors import UserError
 from engine.plan import planfile
 from engine.plan.request import Request, request_of
-from tests.support.driving import place_of
-from tests.support.driving_launch import launched, settled, typed, until
+from tests.support.screens import estimated, place_of, show_launch, typed, until
 from tui.launch import choices as launch_choices
 from tui.launch import ready_plans
 from tui.launch.choices import Choices
@@ -77,7 +76,7 @@ def test_a_ready_plan_is_chosen_by_key_and_by_mouse(tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         ready = screen.query_one("#ready", Panel)
         await pilot.click(offset=place_of(pilot, "quick look"))
-        await settled(pilot, screen)
+        await estimated(pilot, screen)
         assert screen.plan.minutes == 10 and len(screen.plan.builds) == 2 and screen.focused is ready
         assert "[x] quick look: 10 minutes" in pilot.app.screen_text()  # type: ignore[attr-defined]
         await pilot.press("right", "space")
@@ -95,7 +94,7 @@ def test_a_ready_plan_is_chosen_by_key_and_by_mouse(tmp_path: Path) -> None:
         assert "steps" not in screen.plan.options
         await until(pilot, lambda: bool(screen.estimate))
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_times_and_amounts_are_typed_as_people_write_them(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_times_and_amounts_are_typed_as_people_write_them(tmp_path: Path) -> Non
         assert (plan.options["rows"], plan.options["query_seconds"], plan.minutes) == (400_000, 3600, 120)
         assert plan.margin == pytest.approx(0.015)
 
-    launched(act, tmp_path)
+    show_launch(act, tmp_path)
 
 
 def test_no_plan_is_changed_by_choosing_one_twice() -> None:

@@ -26,8 +26,8 @@ from engine.plan.request import Request
 from tests.support import asking
 from tests.support.benchcall import LONG, processes_of
 from tests.support.benchcall import Bench as Command
-from tests.support.driving_launch import launched, notice, settled, typed, until
-from tests.support.made_run import make_run
+from tests.support.journal import make_run
+from tests.support.screens import estimated, notice, show_launch, typed, until
 from tui import bench
 from tui.app import Bench
 from tui.launch.item_panel import Panel
@@ -75,27 +75,27 @@ def test_choices_and_preflight_are_this_machines(out: Path) -> None:
         assert "servers' user" in {check["name"] for check in screen.checks}
         assert screen.query_one("#ready", Panel).display
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 def test_every_choice_is_counted_by_bench(out: Path, build: Callable[[int | str], Build]) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         screen.change(with_build(screen.plan, build(14).label, screen.offer.labels))
-        await settled(pilot, screen)
+        await estimated(pilot, screen)
         assert screen.estimate is not None and screen.estimate["cell_count"] == 4
         screen.change(with_build(screen.plan, build(16).label, screen.offer.labels))
         screen.change(replace(screen.plan, aa=True))
-        await settled(pilot, screen)
+        await estimated(pilot, screen)
         assert screen.estimate["cell_count"] == 18
         assert "18 cells" in pilot.app.screen_text()  # type: ignore[attr-defined]
         screen.change(replace(screen.plan, configs=("/none.conf",)))
-        await settled(pilot, screen)
+        await estimated(pilot, screen)
         assert screen.trouble == "config file /none.conf cannot be read: No such file or directory"
         assert screen.trouble in pilot.app.screen_text()  # type: ignore[attr-defined]
         await pilot.press("enter")
         assert screen.trouble in notice(pilot.app) and not screen.doing  # type: ignore[arg-type]
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 def test_a_plan_is_kept_and_taken_up_again(out: Path, small: Path, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_plan_is_kept_and_taken_up_again(out: Path, small: Path, tmp_path: Pat
         await until(pilot, lambda: "cannot be written" in words(pilot))
         assert isinstance(pilot.app.screen, LineScreen)  # to be mended
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 def test_a_file_that_is_no_plan_is_told_and_changes_nothing(out: Path, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_file_that_is_no_plan_is_told_and_changes_nothing(out: Path, tmp_path:
         await until(pilot, lambda: "unknown option 'buildz' (nearest: builds" in words(pilot))
         assert screen.plan == Request() and screen.file == ""
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path)
         await pilot.pause()
         assert pilot.app.screen is screen and not out.exists()
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path, mo
         app = pilot.app
         assert isinstance(app, Bench) and app.context.run is not None and app.context.run.parent == out
 
-    launched(act, out)
+    show_launch(act, out)
     command = Command(out)
     command.await_end()
     manifest = read_manifest(command.run)
@@ -185,7 +185,7 @@ def test_what_bench_refuses_is_one_line_on_the_screen(out: Path, small: Path) ->
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
         screen.change(with_option(screen.plan, "rows", 900_000_000_000))
-        await settled(pilot, screen)
+        await estimated(pilot, screen)
         await pilot.press("enter")
         assert "x blocks start: free space" in notice(pilot.app)  # type: ignore[arg-type]
         await pilot.press("F")
@@ -195,7 +195,7 @@ def test_what_bench_refuses_is_one_line_on_the_screen(out: Path, small: Path) ->
         assert "free" in notice(pilot.app) and "are needed" in notice(pilot.app)  # type: ignore[arg-type]
         assert pilot.app.current_mode == "launch"
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 def test_an_unfinished_run_is_gone_on_with(out: Path, build: Callable[[int | str], Build]) -> None:
@@ -213,7 +213,7 @@ def test_an_unfinished_run_is_gone_on_with(out: Path, build: Callable[[int | str
         await until(pilot, lambda: pilot.app.current_mode == "live")
         assert pilot.app.context.run == command.run  # type: ignore[attr-defined]
 
-    launched(act, out)
+    show_launch(act, out)
     command.await_end()
     assert [attempt.state for attempt in command.attempts()] == ["interrupted", "finished"]
 
@@ -227,7 +227,7 @@ def test_with_nothing_unfinished_resuming_says_so(out: Path) -> None:
         await until(pilot, lambda: not screen.doing)
         assert "is unfinished" in notice(pilot.app)  # type: ignore[arg-type]
 
-    launched(act, out)
+    show_launch(act, out)
 
 
 @pytest.mark.parametrize("late_s", [0.01, 0.05, 0.2])
@@ -242,7 +242,7 @@ def test_leaving_while_bench_is_asked_ends_that_and_leaves_nothing_behind(
         screen.ask_choices()
         await asyncio.sleep(late_s)
 
-    launched(act, out, ready=False)
+    show_launch(act, out, ready=False)
     gc.collect()
     assert not _asking(out)
     assert not complaints
@@ -262,7 +262,7 @@ def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: 
         assert "? the list of builds" in pilot.app.screen_text()  # type: ignore[attr-defined]
         assert not screen.offer.builds
 
-    launched(act, out, ready=False)
+    show_launch(act, out, ready=False)
 
 
 def test_a_start_beside_another_run_says_so_until_that_ends_and_f_starts_all_the_same(out: Path, small: Path) -> None:
@@ -283,13 +283,13 @@ def test_a_start_beside_another_run_says_so_until_that_ends_and_f_starts_all_the
             assert refusal in pilot.app.screen_text()  # type: ignore[attr-defined]
             screen.change(replace(screen.plan, repeats=2))
             assert refusal not in pilot.app.screen_text()  # type: ignore[attr-defined]
-            await settled(pilot, screen)
+            await estimated(pilot, screen)
             screen.change(replace(screen.plan, repeats=1))
-            await settled(pilot, screen)
+            await estimated(pilot, screen)
             await pilot.press("F")
             await until(pilot, lambda: pilot.app.current_mode == "live")
 
-    launched(act, out)
+    show_launch(act, out)
     command = Command(out)
     command.await_end()
     assert read_manifest(command.run).allow_concurrent is True
@@ -324,4 +324,4 @@ def test_a_run_that_measures_in_this_folder_is_named_and_watched(
             await pilot.pause()
             assert pilot.app.context.run == other  # type: ignore[attr-defined]
 
-    launched(act, out)
+    show_launch(act, out)

@@ -17,7 +17,8 @@ from engine.view import probe_series
 from engine.view.probe_frames import Wanted, look
 from engine.view.probe_series import Column, ProbeSeries, Sums
 from probes import buckets
-from tests.support.driving_probes import NO_BTF, SECOND
+from tests.support.screens import NO_BTF
+from tests.support.totals import SECOND_NS
 from tui.glyphs import SETS
 from tui.probes import panels as probe_panels
 from tui.probes import probe_status
@@ -99,12 +100,12 @@ STEP = StepRow(1, 1, 0, "l.i1", "write", "running", 0, None, 0, {}, None)
 
 
 def frame(t_s: float, plan: list[list[int]], **values: Any) -> ProbeFrame:
-    return ProbeFrame(1, round(t_s * SECOND), SECOND, "planner", "delete", {"plan_us": plan, **values}, {})
+    return ProbeFrame(1, round(t_s * SECOND_NS), SECOND_NS, "planner", "delete", {"plan_us": plan, **values}, {})
 
 
 def stall(from_s: float, until_s: float | None) -> EventRow:
-    ended = None if until_s is None else round(until_s * SECOND)
-    return EventRow(1, 1, 1, "stall", round(from_s * SECOND), ended, "delete", {})
+    ended = None if until_s is None else round(until_s * SECOND_NS)
+    return EventRow(1, 1, 1, "stall", round(from_s * SECOND_NS), ended, "delete", {})
 
 
 def test_a_bucket_that_a_stall_filled_tells_its_time() -> None:
@@ -115,7 +116,7 @@ def test_a_bucket_that_a_stall_filled_tells_its_time() -> None:
     assert probe_text.stalled_buckets(frames, "plan_us", histogram, [stall(20, None)], 0) == {}
 
 
-AXIS = (0, 10 * SECOND)
+AXIS = (0, 10 * SECOND_NS)
 
 
 def laid(frames: list[ProbeFrame], cells: int, until_s: float = 10) -> Any:
@@ -123,21 +124,21 @@ def laid(frames: list[ProbeFrame], cells: int, until_s: float = 10) -> Any:
     for one in frames:  # as they come
         series.take([one])
         series.columns("plan_us", AXIS, cells, one.t_ns)
-    columns = series.columns("plan_us", AXIS, cells, round(until_s * SECOND))
+    columns = series.columns("plan_us", AXIS, cells, round(until_s * SECOND_NS))
     at_once = ProbeSeries(STEP, "planner", "delete")
     at_once.take(frames)
-    assert columns == at_once.columns("plan_us", AXIS, cells, round(until_s * SECOND))
+    assert columns == at_once.columns("plan_us", AXIS, cells, round(until_s * SECOND_NS))
     return columns
 
 
 def test_the_strip_leaves_gaps_and_marks_stalls() -> None:
     frames = [frame(second, [[8, 100]]) for second in (1, 2, 3)] + [frame(8, [[14, 1]])]
-    stalled = probe_text.stalled_columns(AXIS, 10 * SECOND, [stall(7, 8)], 10)
+    stalled = probe_text.stalled_columns(AXIS, 10 * SECOND_NS, [stall(7, 8)], 10)
     (row,) = probe_text.strip(laid(frames, 10), stalled, 1, BRAILLE)
     text = "".join(part for part, _ in row)
     assert text == f"{BRAILLE.levels[1] * 3}    {BRAILLE.levels[-1]}  "
     assert (BRAILLE.levels[-1], "stall") in row
-    wide = probe_text.stalled_columns(AXIS, 10 * SECOND, [stall(7, 8)], 60)
+    wide = probe_text.stalled_columns(AXIS, 10 * SECOND_NS, [stall(7, 8)], 60)
     foot = probe_text.axis_line(AXIS, wide, 60, BRAILLE)
     assert "".join(part for part, _ in foot)[42:48] == "!" * 6
 
@@ -191,7 +192,7 @@ def one(probe: str = "planner", state: str = "ready", **values: Any) -> dict[str
 
 
 def said(kind: str, text: str, ended_s: int = 0) -> EventRow:
-    return EventRow(1, 1, None, kind, 0, ended_s * SECOND, None, {"probe": "planner", "text": text})
+    return EventRow(1, 1, None, kind, 0, ended_s * SECOND_NS, None, {"probe": "planner", "text": text})
 
 
 def state(fresh: list[ProbeFrame], events: list[EventRow], observers: tuple[str, ...] = (), **values: Any) -> Any:
@@ -212,7 +213,7 @@ def test_how_a_probe_stands() -> None:
     assert failed.state == "no symbol" and "pg_plan_query" in failed.remarks[-1]
     gap = state([frame(1, [[8, 1]])], [said("probe_gap", "it was started again", 3)])
     assert gap.state == "on" and gap.remarks == ("planner: no figures for 3 s: it was started again",)
-    lossy = ProbeFrame(1, SECOND, SECOND, "planner", "insert", {"n": 3}, {"lost_events": 12})
+    lossy = ProbeFrame(1, SECOND_NS, SECOND_NS, "planner", "insert", {"n": 3}, {"lost_events": 12})
     row = state([lossy], [])
     assert row.state == "lost 12 events" and "BPFTRACE_PERF_RB_PAGES" in row.remarks[-1]
 
@@ -239,11 +240,11 @@ def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:
 def test_what_the_figures_leave_of_a_tall_screen_has_the_strip() -> None:
     probe, figures = "procsched", {"oncpu_us": 250_000, "runq_us": 500_000}
     series = ProbeSeries(STEP, probe, "delete")
-    frames = [ProbeFrame(1, n * SECOND, SECOND, probe, "delete", figures, {}) for n in range(1, 11)]
+    frames = [ProbeFrame(1, n * SECOND_NS, SECOND_NS, probe, "delete", figures, {}) for n in range(1, 11)]
     half = {**figures, "runq_us": 250_000}
     series.take([*frames[:5], *(replace(frame, data=half) for frame in frames[5:])])
     cell = SimpleNamespace(step=STEP, cell=None, session=SimpleNamespace(wall=lambda _: 0))
-    at = probe_panels.Moment(cell, probe, series, (), (), 10 * SECOND, 10 * SECOND, 0, False, False, False)  # type: ignore[arg-type]
+    at = probe_panels.Moment(cell, probe, series, (), (), 10 * SECOND_NS, 10 * SECOND_NS, 0, False, False, False)  # type: ignore[arg-type]
     for columns, height in ((80, 24), (200, 50)):
         panels, strip = probe_panels.panels_and_strip(at, columns, height, 9, BRAILLE)
         bars, least = probe_panels.room(height, 9)
@@ -270,7 +271,7 @@ def test_what_the_end_of_a_step_left_over_does_not_tower_over_the_seconds(record
     assert first.places is not None
     step = first.places[14].step
     series = ProbeSeries(step, "procsched", "insert")
-    lengths = [SECOND, SECOND, 7_500_000]
+    lengths = [SECOND_NS, SECOND_NS, 7_500_000]
     ends = [step.started_ns + sum(lengths[: place + 1]) for place in range(3)]
     counted = [{"runq_us": us} for us in (80_000, 80_000, 5_000)]
     series.take(

@@ -13,8 +13,19 @@ from textual.pilot import Pilot
 from engine.core.format import short
 from engine.journal.reader import JournalReader
 from engine.journal.writer import JournalWriter
-from tests.support.driving import check_screen, shown_keys
-from tests.support.driving_probes import NO_BTF, SECOND, TO_STALL, answered, listed, read, shown, text_of, until
+from tests.support.screens import (
+    NO_BTF,
+    TO_STALL,
+    answered,
+    check_screen,
+    listed,
+    read,
+    show_probes,
+    shown_keys,
+    text_of,
+    until,
+)
+from tests.support.totals import SECOND_NS
 from tui.probes import text as probe_text
 from tui.probes.screen import ProbesScreen
 
@@ -51,31 +62,31 @@ def test_screen(
         await pilot.pause()
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
-    shown(recording, *pressed, size=size, glyphs=glyphs, then=check)
+    show_probes(recording, *pressed, size=size, glyphs=glyphs, then=check)
 
 
 def test_without_colour_the_screen_says_the_same(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)
-    coloured = shown(recording, *TO_STALL)
+    coloured = show_probes(recording, *TO_STALL)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert shown(recording, *TO_STALL) == coloured
+    assert show_probes(recording, *TO_STALL) == coloured
 
 
 def test_the_ascii_screen_is_ascii(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)
-    assert shown(recording, *TO_STALL, glyphs="ascii").isascii()
-    assert shown(recording, *TO_STALL, "k", "k", size=(130, 40), glyphs="ascii").isascii()
+    assert show_probes(recording, *TO_STALL, glyphs="ascii").isascii()
+    assert show_probes(recording, *TO_STALL, "k", "k", size=(130, 40), glyphs="ascii").isascii()
 
 
 # -- what is told
 
 
 def test_what_this_machine_has_is_asked_of_bench(recording: Path) -> None:
-    text = shown(recording)
+    text = show_probes(recording)
     assert all(name in text for name in ("procsched", "planstats", "runq", "sched", "stacks", "planner", "endpoint"))
     assert "always" in text and "How long do statements take to plan?" in text
 
@@ -86,7 +97,7 @@ def test_histograms_are_those_of_the_journal(recording: Path, monkeypatch: pytes
         step = next(step for step in reader.steps(reader.attempts()[3].id) if step.name == "l.i1")
         assert step.totals is not None
         whole = step.totals.probes["insert"]["planner"]
-    text = shown(recording, *TO_STALL)
+    text = show_probes(recording, *TO_STALL)
     assert f"max {whole['max_us']}" in text or "max" in text
     for bucket, count in whole["plan_us"]:
         assert f"{probe_text.bucket_words(bucket, bucket)} " in text and short(count) in text
@@ -100,17 +111,17 @@ def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
     ]
     answered(monkeypatch, without)
     # Of a recorded step it is told what was, wherever one looks from.
-    text = shown(recording)
+    text = show_probes(recording)
     assert "no BTF" in next(line for line in text.splitlines() if "runq" in line)
     assert " on " in next(line for line in text.splitlines() if line.startswith(" sched "))
-    assert "CONFIG_DEBUG_INFO_BTF" in shown(recording, *"kkk", "k")
+    assert "CONFIG_DEBUG_INFO_BTF" in show_probes(recording, *"kkk", "k")
 
 
 def test_a_chosen_probe_without_data_leads_to_those_that_have_some(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)
-    text = " ".join(shown(recording, *TO_STALL, "j", "j").split())
+    text = " ".join(show_probes(recording, *TO_STALL, "j", "j").split())
     said = "no data from endpoint for this step, only from planner, procsched, sched, stacks; up, down choose a probe"
     assert said in text
 
@@ -119,7 +130,7 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)
-    assert "No run selected: choose one in History (5); bench demo" in shown(None)
+    assert "No run selected: choose one in History (5); bench demo" in show_probes(None)
 
     async def remove(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         shutil.rmtree(recording)
@@ -127,7 +138,7 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
         await until(pilot, lambda: bool(screen._trouble))
         await pilot.press("space", "d", "w", "l", "left", "right", "j", "k")
 
-    assert "not a run directory" in " ".join(shown(recording, then=remove).split())
+    assert "not a run directory" in " ".join(show_probes(recording, then=remove).split())
 
 
 @pytest.mark.parametrize("damage", ["truncated", "newer"])
@@ -141,7 +152,7 @@ def test_a_run_that_cannot_be_read_is_one_line(
     else:
         manifest = json.loads((recording / "manifest.json").read_text())
         (recording / "manifest.json").write_text(json.dumps(manifest | {"schema": [2, 0]}))
-    text = shown(recording, "space", "d", "w", "left")
+    text = show_probes(recording, "space", "d", "w", "left")
     assert ("damaged or truncated" if damage == "truncated" else "journal schema 2") in " ".join(text.split())
 
 
@@ -161,23 +172,23 @@ def test_every_key_of_the_last_row_does_something(
             before = (pilot.app.screen, text_of(pilot))
             await pilot.press(key)
             await pilot.pause()
-            await read(pilot)
+            await read(pilot, ProbesScreen)
             assert before != (pilot.app.screen, text_of(pilot)), binding
             if len(pilot.app.screen_stack) > 1:
                 await pilot.press("escape")
 
-    shown(recording, *TO_STALL, then=act)
+    show_probes(recording, *TO_STALL, then=act)
 
 
 def test_the_keys_fit_into_the_last_row(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
     answered(monkeypatch, rows)
-    last = shown(recording).splitlines()[23]
+    last = show_probes(recording).splitlines()[23]
     assert last.endswith("q quit") and len(last) <= 80
 
 
 def test_the_window_is_that_before_the_moment(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
     answered(monkeypatch, rows)
-    whole, minute, seconds = (shown(recording, *TO_STALL, *["w"] * times) for times in range(3))
+    whole, minute, seconds = (show_probes(recording, *TO_STALL, *["w"] * times) for times in range(3))
     assert "whole step" in whole and "last 60 s" in minute and "last 10 s" in seconds
 
     def plannings(text: str) -> str:
@@ -194,7 +205,7 @@ def test_steps_and_roles_are_gone_through(recording: Path, monkeypatch: pytest.M
             for key in keys:
                 await pilot.press(key)
                 await pilot.pause()
-                await read(pilot)
+                await read(pilot, ProbesScreen)
             return text_of(pilot).splitlines()[1]
 
         assert "qr100 16.3-prebuilt r3" in await after()
@@ -207,17 +218,17 @@ def test_steps_and_roles_are_gone_through(recording: Path, monkeypatch: pytest.M
         assert "l.i0 14.10-prebuilt r1" in await after(*["left"] * 15)
         assert "this is the first step" in text_of(pilot)
 
-    shown(recording, then=act)
+    show_probes(recording, then=act)
 
 
 def test_a_probe_is_switched_only_where_a_run_is_under_way(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     asked = answered(monkeypatch, rows)
-    assert "no run in progress" in shown(recording, "space")
+    assert "no run in progress" in show_probes(recording, "space")
     assert asked == []
     with JournalWriter.open(recording):
-        shown(recording, "j", "space", "k", "space")
+        show_probes(recording, "j", "space", "k", "space")
     run = str(recording)
     assert asked == [("probes", "on", "phases", run), ("probes", "off", "planner", run)]
 
@@ -226,14 +237,14 @@ def test_measuring_the_cost_asks_first_and_never_beside_a_run(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     asked = answered(monkeypatch, rows)
-    shown(recording, "x", "n")
+    show_probes(recording, "x", "n")
     assert asked == []
-    assert "has what planner costs here" in shown(recording, "x", "y")
+    assert "has what planner costs here" in show_probes(recording, "x", "y")
     out = str(recording.parent)
     assert asked == [("probes", "cost", "--probe", "planner", "--out", out, "--pg", "16.3-prebuilt")]
     with JournalWriter.open(recording):
-        assert "on a quiet machine" in shown(recording, "x")
-    assert "no cells without it to compare" in shown(recording, *["k"] * 5, "x")
+        assert "on a quiet machine" in show_probes(recording, "x")
+    assert "no cells without it to compare" in show_probes(recording, *["k"] * 5, "x")
     assert len(asked) == 1
 
 
@@ -243,18 +254,18 @@ def test_a_replay_shows_what_was_known_at_its_moment(
     answered(monkeypatch, rows)
     with JournalReader(recording) as reader:
         step = next(step for step in reader.steps(reader.attempts()[3].id) if step.name == "l.i1")
-        frames = reader.probe_frames(step.id, 0, step.started_ns + 5 * SECOND)
+        frames = reader.probe_frames(step.id, 0, step.started_ns + 5 * SECOND_NS)
     seen = [frame for frame in frames if (frame.probe, frame.role) == ("planner", "insert")]
     counted = sum(count for frame in seen for _, count in frame.data["plan_us"])
 
     async def replay(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         context = pilot.app.context  # type: ignore[attr-defined]
-        context.replayed, context.position = ("a cell", None), (step.id, step.started_ns + 5 * SECOND)
+        context.replayed, context.position = ("a cell", None), (step.id, step.started_ns + 5 * SECOND_NS)
         screen.look()
-        await read(pilot)
+        await read(pilot, ProbesScreen)
         screen.look()
         await until(pilot, lambda: "REPLAY 00:00:05" in text_of(pilot))
         await until(pilot, lambda: f" planner us  {short(counted)}" in text_of(pilot))
 
-    text = shown(recording, then=replay)
+    text = show_probes(recording, then=replay)
     assert "!" not in text.splitlines()[20]  # no stall was known by then

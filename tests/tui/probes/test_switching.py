@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.support.benchcall import LONG
 from tests.support.benchcall import Bench as Command
-from tests.support.driving_probes import shown, text_of, until
+from tests.support.screens import show_probes, text_of, until
 from tui.probes.screen import ProbesScreen
 
 
@@ -35,7 +35,7 @@ def test_a_probe_is_switched_on_and_off_in_a_running_step(
             await until(pilot, lambda: (now := screen._moment()) is not None and now.end_ns > first.end_ns)
 
         clock = __import__("tui.app", fromlist=["Clock"]).Clock()
-        shown(run, then=act, clock=clock)
+        show_probes(run, then=act, clock=clock)
     finally:
         command("stop", run.name)
 
@@ -61,6 +61,6 @@ def test_a_probe_attached_to_a_running_step_is_seen_to_count(
             await pilot.press("space")
             await until(pilot, lambda: " off " in state(pilot))
 
-        shown(run, then=act)
+        show_probes(run, then=act)
     finally:
         command("stop", run.name)

@@ -29,7 +29,8 @@ from engine.report.section import Notes, bounds, number
 from engine.tracing import stacks
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
-from tests.support.made_run import SECOND_NS, make_run
+from tests.support.journal import make_run
+from tests.support.totals import SECOND_NS
 
 EVIL = "</script><img src=x onerror=owned=1><!--"
 
