@@ -25,16 +25,29 @@ from workloads.quantity import figure
 S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_CLIENTS = 256
+# The groups of options in help texts, in order.
+COMPARE = "What to compare"
+WORKLOAD = "Workload"
+SURENESS = "How long and how sure"
+CAUSES = "Causes"
+WHERE = "Where"
+OUTPUT = "Output"
+KERNELS = "Kernels and guests"
+EXTERNAL = "External servers"
+GROUPS = (COMPARE, WORKLOAD, SURENESS, CAUSES, WHERE, OUTPUT, KERNELS, EXTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """A field of an options class. `kind` is int, float, str or bool; `many` of them are a list.
 
-    `unset` says what leaving it out means where that is no value; `repeated` options are given once for each item;
-    `excludes` names options that cannot be given together with it. One `argument` of a workload may also stand behind
-    its name: WORKLOAD:VALUE. `unit` is what a bare number is in.
-    `least` and `most` may be given, `above` may not.
+    `group` is one of `GROUPS`; `brief` is the line of a short help, which leaves out options without one. A `rare`
+    option has no flag: the command line takes it as `-o NAME=VALUE`, and with `passed` also in another program's
+    words within one flag: ("--pgbench-init", "-F", "--fillfactor").
+    `unset` says what happens without the option, where the default is no value; `repeated` options are given once for
+    each item; `excludes` names options that cannot be given together with it. One option of a workload may be its
+    `argument`: WORKLOAD:VALUE. `unit` is the unit of a number without one.
+    `least` and `most` are allowed, `above` is not.
     """
 
     name: str
@@ -48,7 +61,10 @@ class Option:
     above: float | None = None
     metavar: str = ""
     flag: str = ""
-    aliases: Sequence[str] = ()
+    group: str = WORKLOAD
+    brief: str = ""
+    rare: bool = False
+    passed: Sequence[str] = ()
     unset: str = ""
     repeated: bool = False
     excludes: Sequence[str] = ()
@@ -64,10 +80,10 @@ class Option:
                         "str": ("text", "texts"), "bool": ("true or false", "")}[self.kind]  # fmt: skip
         what = f"a list of {several}" if self.many else one
         if self.least is not None and self.most is not None:
-            return f"{what} from {self.least:g} to {self.most:g}"
+            return f"{what} from {_plain(self.least)} to {_plain(self.most)}"
         if self.above is not None:
-            return f"{what} greater than {_plain(self.above)}" + (f", at most {self.most:g}" if self.most else "")
-        return what if self.least is None else f"{what} of at least {self.least:g}"
+            return f"{what} greater than {_plain(self.above)}" + (f", at most {_plain(self.most)}" if self.most else "")
+        return what if self.least is None else f"{what} of at least {_plain(self.least)}"
 
     def parsed(self, text: str) -> Any:
         """The value that text stands for; None for none. Raises ValueError."""
@@ -99,6 +115,9 @@ class Option:
 
     def arguments(self, value: Any) -> tuple[str, ...]:
         """The words of the command line that give it this value."""
+        if self.rare:
+            text = ",".join(map(str, value)) if self.many else str(value).lower() if self.kind == "bool" else str(value)
+            return ("-o", f"{self.name}={text}")
         if self.kind == "bool":
             return (self.flag,) if value else ()
         if self.repeated:
@@ -111,13 +130,23 @@ def _plain(bound: float) -> str:
 
 
 def about(text: str, **more: Any) -> Meta:
-    """The description of a field, and what else its `Option` is to say. Its flag is `--` and its name unless given."""
+    """Describe a field: its help text, and other attributes of its `Option`. Its flag is `--NAME` unless given."""
     return Meta(description=text, extra=more)
 
 
-Clients = Annotated[int, Meta(ge=1, le=MAX_CLIENTS), about("Clients, each with a table of its own.", metavar="N")]
-Steps = Annotated[tuple[str, ...], about("Only these steps, e.g. l.i0,l.x,l.i1.", metavar="STEP,…")]
-PresetName = Annotated[str | None, about("Run a named plan (see bench list presets).", metavar="NAME")]
+Clients = Annotated[
+    int,
+    Meta(ge=1, le=MAX_CLIENTS),
+    about("Clients, each with its own table.", brief="Clients; pgbench: a step for each number.", metavar="N"),
+]
+Steps = Annotated[
+    tuple[str, ...],
+    about("Run only these steps, e.g. l.i0,l.x,l.i1.", brief="Run only these steps.", metavar="STEP,…"),
+]
+PresetName = Annotated[
+    str | None,
+    about("Run a named plan (see bench list presets).", brief="A named plan (bench list presets).", metavar="NAME"),
+]
 
 
 @cache
@@ -186,5 +215,5 @@ def _option(field: inspect.Field) -> Option:
         least=getattr(of, "ge", None),
         most=getattr(of, "le", None),
         above=getattr(of, "gt", None),
-        **{"flag": "--" + field.name.replace("_", "-"), **(meta.extra or {})},
+        **{"flag": "" if (more := meta.extra or {}).get("rare") else "--" + field.name.replace("_", "-"), **more},
     )

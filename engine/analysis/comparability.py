@@ -52,10 +52,10 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
                 f"{first.name} and {run.name} cannot be compared: clients connect over {ours} in the one and over "
                 f"{theirs} in the other"
             )
-        arms = [", ".join(each.manifest.arms) or "one workload" for each in (first, run)]
-        if arms[0] != arms[1]:
+        ours, theirs = (", ".join(results.manifest.variants) or "one workload" for results in (first, run))
+        if ours != theirs:
             raise UserError(
-                f"{first.name} and {run.name} cannot be compared: the one compares {arms[0]}, the other {arms[1]}"
+                f"{first.name} and {run.name} cannot be compared: the one compares {ours}, the other {theirs}"
             )
         for one, other in zip(first.manifest.workloads, run.manifest.workloads, strict=True):
             for name, ours, theirs in _unlike(one, other):

@@ -130,7 +130,7 @@ def _with_kernel(run: RunResult) -> RunResult:
 def _workload(run: RunResult) -> WorkloadSummary:
     workload = run.manifest.workload
     found = converted(workload, WorkloadSummary, f"{run.path / 'manifest.json'}: workload")
-    found = replace(found, arms=tuple(run.manifest.arms))
+    found = replace(found, variants=tuple(run.manifest.variants))
     return replace(found, non_default=comparability.of_workload(workload, "non_default", tuple[str, ...]))
 
 

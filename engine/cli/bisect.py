@@ -8,29 +8,44 @@ from typing import Any
 
 import click
 
+from engine.cli.grouped_options import option
 from engine.cli.options import OUT
 from engine.cli.run import RunCommand, take
 from engine.core.errors import UserError
 from engine.host.account import own_folder
 from engine.report.console import echo, echo_json
 
+SEARCH = "Search"
+EXAMPLES = (("bench bisect --repo ~/pg --good REL_16_3 --bad REL_17_0", "two tags"),)
+_option = partial(option, group=SEARCH)
 
-@click.command(cls=RunCommand, short_help="Find the commit that made a step slower.")
-@click.option("--good", required=True, metavar="REV", help="A revision that is good.")
-@click.option("--bad", required=True, metavar="REV", help="A later one that is slower, misses its SLA or fails.")
-@click.option(
-    "--repo", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The git repository of PostgreSQL."
+
+@click.command(
+    cls=RunCommand, leading=(SEARCH,), examples=EXAMPLES, short_help="Find the commit that made a step slower."
 )
-@click.option("--step", metavar="STEP", help="The step to judge by [default: the one that became slowest].")
-@click.option(
-    "--error", type=click.FloatRange(0.001, 0.3), default=0.05, show_default=True, metavar="FRACTION",
-    help="How likely the answer may be wrong.",
+@_option("--good", required=True, metavar="REV", help="A revision that is good.", brief="A revision that is good.")
+@_option(
+    "--bad", required=True, metavar="REV", help="A later revision that is slower, misses its SLA or fails.",
+    brief="A later one that is slower or fails.",
 )  # fmt: skip
-@click.option(
-    "--pairs", type=click.IntRange(3, 100), default=3, show_default=True, help="Pairs of clusters of a judgement."
-)
-@click.option("--again", is_flag=True, help="Begin anew, where this search was begun before.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to stderr.")
+@_option(
+    "--repo", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The git repository of PostgreSQL.",
+    brief="The git repository of PostgreSQL.",
+)  # fmt: skip
+@_option(
+    "--step", metavar="STEP", help="The step to judge by [default: the one that became slowest].",
+    brief="Step to judge by [the slowest].",
+)  # fmt: skip
+@_option(
+    "--error", type=click.FloatRange(0.001, 0.3), default=0.05, show_default=True, metavar="FRACTION",
+    help="Highest probability of a wrong answer.", brief="Probability of a wrong answer [0.05].",
+)  # fmt: skip
+@_option(
+    "--pairs", type=click.IntRange(3, 100), default=3, show_default=True, metavar="N",
+    help="Pairs of clusters for each judgement.",
+)  # fmt: skip
+@_option("--again", is_flag=True, help="Start the search anew, even if it was started before.")
+@option("--json", "as_json", is_flag=True, help="Print the result as JSON, and progress to stderr.")
 @OUT
 def bisect(
     good: str,
@@ -63,9 +78,9 @@ def bisect(
     asked = take(values)
     if asked.builds:
         raise UserError("--pg: the builds of a search are its commits, named by --good and --bad")
-    if len(asked.arms) > 1 or asked.options.get("preset"):
+    if len(asked.variants) > 1 or asked.options.get("preset"):
         raise UserError(
-            "a search runs one workload: give no --arms and no --preset, but their --workload and its options"
+            "a search runs one workload: give no --variants and no --preset, but their --workload and its options"
         )
     if asked.base or asked.kernels != type(asked)().kernels or len(asked.configs) > 1:
         raise UserError("a search compares commits only: give no --base, no --kernel and one --config")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from engine.cli import interface
+from engine.cli.grouped_options import option
 from engine.journal.runs import default_out, find_run
 from engine.report.console import PlainConsole
 from workloads.options import Option
@@ -87,15 +88,22 @@ class Figure(click.ParamType[int | float]):
 
 FOLDER = PathArgument(file_okay=False)
 FILE = PathArgument(dir_okay=False)
-OUT = click.option(
+OUT = option(
     "--out",
     type=FOLDER,
+    metavar="DIR",
+    brief="Folder that holds the runs.",
     callback=lambda _, __, out: out or default_out(),
     help="Folder that holds the runs "
     "[default: $PGBED_OUT, else /var/tmp/pgbed for root, ~/.local/state/pgbed for others].",
 )
-PLAIN = click.option("--plain", is_flag=True, help="Print lines, as for a log, instead of opening the interface.")
-GLYPHS = click.option(
+PLAIN = option(
+    "--plain",
+    is_flag=True,
+    help="Print lines, as for a log, instead of opening the interface.",
+    brief="Print lines instead of opening the interface.",
+)
+GLYPHS = option(
     "--glyphs",
     type=click.Choice(interface.GLYPHS),
     default="auto",

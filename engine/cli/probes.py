@@ -78,7 +78,6 @@ _add_switch("off", "Detach a probe from", on=False)
 @click.option("--rows-written", type=Figure(ROWS), help="Rows of l.i1  [default: 200000].")
 @click.option("--query-seconds", type=Figure(SECONDS), help="Seconds per query step  [default: 10].")
 @click.option("--allow-concurrent", is_flag=True, help="Run even if another run is measuring on this machine.")
-@click.option("--beside", "allow_concurrent", is_flag=True, hidden=True)
 @OUT
 @JSON
 def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **options: Any) -> None:

@@ -1,15 +1,16 @@
-"""The command `bench run`, which is also `bench --pg …`: a plan in, a run started.
+"""The command `bench run`, which is also `bench --pg …`: make a plan and start it.
 
-Its options derive from the fields of a `Request` and of every workload's options class. A value that is not given is
-None: then a plan file's entry holds, and else the default.
+Its options derive from the fields of `Request` and of every workload's options class. An option that is not given has
+the value None: then a plan file's entry holds, or else the default.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,179 +19,227 @@ import msgspec
 
 from engine.builds.label import shown
 from engine.cli import start
+from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
-from engine.core.errors import UserError
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
-from engine.plan.request import Request, loads_of
+from engine.plan.request import Request
+from engine.plan.variants import named_workloads
 from engine.report.console import PlainConsole, echo_json
 from workloads import modules, of_preset, workload, workloads
-from workloads.combined.names import arms_of
+from workloads.combined.names import variants_of
 from workloads.names import UnknownName
-from workloads.options import Option, checked, given, options_of
+from workloads.options import COMPARE, WORKLOAD, Option, checked, given, options_of
 
-KNOBS = click.Option(
-    ["--knob", "knobs"], multiple=True, hidden=True, metavar="NAME=VALUE", help="An option of the workload by its name."
-)
-PLAN = click.Option(
-    ["--plan"],
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Plan file (TOML), whose config files lie in its folder; command-line options override it.",
+EXAMPLES = (
+    ("bench --pg 16.3,17beta1", "two releases"),
+    ("bench --pg 16.3 --config cx5,cx7 --clients 8", "two configs"),
+    ("bench --pg 16.3,dev=~/postgresql --probes default", "a release, a tree"),
 )
 
 
-class RunCommand(click.Command):
-    """A command with the options of a run, in its help the workload's apart from those of all workloads."""
+class RunCommand(GroupedCommand):
+    """A command with the options of a run; its full help shows each workload's options apart."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params = [PLAN, *_options(options_of(Request)), *self.params, *workload_options(), KNOBS]
+    def __init__(self, *args: Any, examples: Sequence[Row] = EXAMPLES, **attributes: Any) -> None:
+        super().__init__(*args, examples=examples, **attributes)
+        plan = Grouped(
+            ["--plan"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", group=COMPARE,
+            help="Plan file (TOML), whose config files are in its folder; options override its entries.",
+            brief="A plan from a TOML file.",
+        )  # fmt: skip
+        named = Grouped(
+            ["-o", "named"], multiple=True, metavar="NAME=VALUE", group=WORKLOAD,
+            help="An option of the workload by its name; those of each workload are listed below.",
+            brief="Another option of the workload (--help-all).",
+        )  # fmt: skip
+        passed = [
+            Grouped(
+                [flag], metavar="'WORDS'", group=WORKLOAD,
+                help=f"Options as another program has them: {', '.join(own.passed[1] for own in options.values())}.",
+            )
+            for flag, options in passed_options().items()
+        ]  # fmt: skip
+        self.params = [
+            *map(_parameter, options_of(Request)), plan, *map(_parameter, workload_options()), named, *passed,
+            *self.params,
+        ]  # fmt: skip
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options, then those of each workload."""
-        own = {param.opts[0] for param in workload_options()}
-        shown = [(param.opts[0], param.get_help_record(ctx)) for param in self.get_params(ctx)]
-        with formatter.section("Options"):
-            formatter.write_dl([record for name, record in shown if record and name not in own])
-        for of, names in _by_class().items():
-            inherited = {option.flag for base in of.__bases__ if base in _by_class() for option in options_of(base)}
-            written = {option.flag for option in options_of(of)} - inherited
-            with formatter.section(f"Options of --workload {', '.join(names)}"):
-                formatter.write_dl([record for name, record in shown if record and name in written])
+    def sections(self, ctx: click.Context) -> list[Section]:
+        """The groups, without the options of single workloads, and a section for each class of their options."""
+        flags = {own.flag for own in workload_options()}
+        records = {own.opts[0]: own.get_help_record(ctx) for own in self.params if own.opts[0] in flags}
+        sections: list[Section] = [
+            (title, [row for row in rows if row not in records.values()]) for title, rows in super().sections(ctx)
+        ]
+        classes = _classes()
+        for cls, names in classes.items():
+            inherited = {own.name for base in cls.__bases__ if base in classes for own in options_of(base)}
+            options = [own for own in options_of(cls) if own.name not in inherited]
+            rows = [(record[0], help_text(own)) for own in options if (record := records.get(own.flag))]
+            title = f"Options of --workload {', '.join(names)}"
+            sections.append((title, [*rows, *rare_rows(own for own in options if own.rare)]))
+        return sections
 
 
-def workload_options() -> list[click.Option]:
-    """The options of all workloads; one that several have stands there once, or by each of its flags.
+@cache
+def workload_options() -> tuple[Option, ...]:
+    """The options of all workloads that have flags, each flag once.
 
-    Where it is not the same for all of them its value is text, until it is known whose it is.
+    The value of one that differs between workloads stays text until the workload is known.
     """
     found: dict[str, Option] = {}
-    for each in workloads():
-        for option in options_of(each.options):
-            known = found.setdefault(option.flag, option)
-            if known.many != option.many:
-                text = known.text if option.text in known.text else f"{known.text} {option.text}"
-                found[option.flag] = dataclasses.replace(
-                    option, text=text, kind="str", default=None, unset="1", many=False, least=None, most=None
-                )
-    return _options(tuple(found.values()))
+    for own in (own for known in workloads() for own in options_of(known.options) if not own.rare):
+        first = found.setdefault(own.flag, own)
+        if first.many != own.many:
+            found[own.flag] = replace(first, kind="str", many=False, least=None, most=None)
+    return tuple(found.values())
 
 
-def _by_class() -> dict[type[msgspec.Struct], list[str]]:
-    """The classes of the workloads' options, and the names of the workloads that have these options."""
+@cache
+def passed_options() -> dict[str, dict[str, Option]]:
+    """The options that other programs' words give, by name, for each flag that passes such words."""
+    found: dict[str, dict[str, Option]] = {}
+    for own in (own for known in workloads() for own in options_of(known.options) if own.passed):
+        found.setdefault(own.passed[0], {})[own.name] = own
+    return found
+
+
+def _classes() -> dict[type[msgspec.Struct], list[str]]:
+    """The classes of the workloads' options, each with the names of the workloads that have them."""
     found: dict[type[msgspec.Struct], list[str]] = {}
-    for each in workloads():
-        for of in reversed(each.options.__mro__):
-            if issubclass(of, msgspec.Struct) and of is not msgspec.Struct:
-                found.setdefault(of, []).append(each.name)
+    for known in workloads():
+        for cls in reversed(known.options.__mro__):
+            if issubclass(cls, msgspec.Struct) and cls is not msgspec.Struct:
+                found.setdefault(cls, []).append(known.name)
     return found
 
 
 def take(values: dict[str, Any]) -> Request:
-    """The request of a command's values, which it takes out of them; a plan file's entries where it has none.
+    """Take a command's values out of `values` and make a request of them, over a plan file's entries.
 
     Raises UserError for invalid values.
     """
     plan: Path | None = values.pop("plan", None)
-    knobs: Sequence[str] = values.pop("knobs", ())
-    names = {option.name for option in options_of(Request)} | {str(option.name) for option in workload_options()}
+    named: Sequence[str] = values.pop("named", ())
+    passed = {flag: values.pop(_name(flag), None) for flag in passed_options()}
+    names = {own.name for own in (*options_of(Request), *workload_options())}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
-    asked = planfile.read(plan) if plan else Request()
+    request = planfile.read(plan) if plan else Request()
     argument: dict[str, Any] = {}
     try:
-        name, arms = asked.workload, asked.arms
-        if typed.keys() & {"workload", "arms"}:  # then what the file says of either does not hold
-            if len(single := arms_of(typed.get("arms", ()), modules())) == 1:
-                raise ValueError(f"--arms {single[0]}: nothing to compare it with; name two or more, or use --workload")
-            name, argument, arms = loads_of(typed.get("workload"), typed.get("arms", ()))
-            asked = msgspec.structs.replace(asked, with_options=())
+        name, variants = request.workload, request.variants
+        if typed.keys() & {"workload", "variants"}:  # replaces both of the file
+            if len(single := variants_of(typed.get("variants", ()), modules())) == 1:
+                raise ValueError(
+                    f"--variants {single[0]}: nothing to compare it with; name two or more, or use --workload"
+                )
+            name, argument, variants = named_workloads(typed.get("workload"), typed.get("variants", ()))
+            request = msgspec.structs.replace(request, with_options=())
         elif "preset" in typed:
-            name, arms = of_preset(typed["preset"]), ()
-        if name != asked.workload:  # the file's options are those of another workload
-            asked = msgspec.structs.replace(asked, options={})
-        own = _knobs(workload(name).options, knobs)
-        texts = {
-            option.name: _parsed(option, typed[option.name])
-            for option in options_of(workload(name).options)
-            if option.kind != "str" and isinstance(typed.get(option.name), str)
-        }
+            name, variants = of_preset(typed["preset"]), ()
+        if name != request.workload:  # the file's options are another workload's
+            request = msgspec.structs.replace(request, options={})
+        cls = workload(name).options
+        own = {**_parsed(cls, typed), **_passed(name, cls, passed), **_named(cls, named)}
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    given_here = {**typed, "workload": name, "arms": arms, **argument, **texts, **own}
-    return planfile.request({**asked.entries(), **given_here})
+    return planfile.request({**request.entries(), **typed, "workload": name, "variants": variants, **argument, **own})
 
 
-def _parsed(option: Option, text: str) -> Any:
-    try:
-        return option.parsed(text)
-    except ValueError:
-        raise ValueError(f"{option.flag} must be {option.words}, not '{text}'") from None
-
-
-def _knobs(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
-    """Options of a workload that are given as NAME=VALUE."""
+def _parsed(cls: type[msgspec.Struct], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are still text, as the workload's options have them."""
     values = {}
+    for own in options_of(cls):
+        if own.kind != "str" and isinstance(text := typed.get(own.name), str):
+            try:
+                values[own.name] = own.parsed(text)
+            except ValueError:
+                raise ValueError(f"{own.flag} must be {own.words}, not '{text}'") from None
+    return values
+
+
+def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
+    """The options that are given as -o NAME=VALUE."""
+    values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--knob {text}: give NAME=VALUE")
+            raise ValueError(f"-o {text}: give NAME=VALUE")
         values[name.strip().replace("-", "_")] = value
-    return given(checked(options, values, texts=True))
+    return given(checked(cls, values, texts=True), values)
 
 
-def _options(options: Sequence[Option]) -> list[click.Option]:
-    return [made for option in options for made in _of(option)]
+def _passed(name: str, cls: type[msgspec.Struct], passed: Mapping[str, str | None]) -> dict[str, Any]:
+    """The options that are given in another program's words."""
+    values: dict[str, Any] = {}
+    for flag, text in passed.items():
+        if text is None:
+            continue
+        options = [own for own in options_of(cls) if own.passed and own.passed[0] == flag]
+        if not options:
+            raise ValueError(f"workload {name} has no option {flag}")
+        command = click.Command(flag, params=[_word(own) for own in options], add_help_option=False)
+        try:
+            words = command.make_context(flag, shlex.split(text)).params
+        except (click.ClickException, ValueError) as error:
+            message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            raise ValueError(f"{flag}: {message.rstrip('.')}") from None
+        values |= {key: value for key, value in words.items() if value is not None}
+    return given(checked(cls, values, texts=True), values)
 
 
-def _of(option: Option) -> list[click.Option]:
-    """An option of the command line, and a hidden one for each of its former names."""
-    default = option.unset or _default(option)
-    text = f"{option.text}  [default: {default}]" if default else option.text
-    metavar = option.metavar or (f"[{'|'.join(option.choices)}]" if option.choices else None)
-    shape: dict[str, Any] = {"default": None, "metavar": metavar}
-    if option.kind == "bool":
-        shape = {"default": None, "is_flag": True, "flag_value": True}
-    elif option.repeated:
+def _word(own: Option) -> click.Option:
+    shape: dict[str, Any] = {"is_flag": True, "flag_value": True} if own.kind == "bool" else {}
+    return click.Option([*own.passed[1:], own.name], default=None, **shape)
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _parameter(own: Option) -> Grouped:
+    metavar = own.metavar or (f"[{'|'.join(own.choices)}]" if own.choices else None)
+    shape: dict[str, Any] = {"metavar": metavar}
+    if own.kind == "bool":
+        shape = {"is_flag": True, "flag_value": True}
+    elif own.repeated:
         shape |= {"multiple": True}
-    elif option.many:
-        shape |= {"callback": _names if option.kind == "str" else partial(_numbers, option)}
-    else:
-        shape |= {"type": _type(option)}
-    made = [click.Option([option.flag, option.name], help=text, **shape)]
-    return made + [click.Option([alias, option.name], hidden=True, **shape) for alias in option.aliases]
-
-
-def _type(option: Option) -> click.ParamType[Any]:
-    return Figure(option) if option.kind in ("int", "float") else click.STRING
-
-
-def _default(option: Option) -> str:
-    if option.kind == "bool" or option.default in (None, (), ""):
-        return ""
-    return ",".join(map(str, option.default)) if option.many else f"{option.default}"
+    elif own.many:
+        shape |= {"callback": _names if own.kind == "str" else partial(_numbers, own)}
+    elif own.kind in ("int", "float"):
+        shape |= {"type": Figure(own)}
+    return Grouped(
+        [own.flag, own.name], help=help_text(own), default=None, group=own.group, brief=own.brief, **shape
+    )  # fmt: skip
 
 
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
 
 
-def _numbers(option: Option, _: click.Context, param: click.Parameter, value: str | None) -> Any:
+def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str | None) -> Any:
     try:
-        return None if value is None else option.parsed(value)
+        return None if value is None else own.parsed(value)
     except ValueError:
         raise click.BadParameter("give whole numbers with commas between", param=param) from None
 
 
 @click.command(cls=RunCommand)
 @OUT
-@click.option("--dry-run", is_flag=True, help="Print the plan with estimated time and space, and stop.")
-@click.option("--estimate", is_flag=True, help="Print number of cells, time and space as JSON; build nothing.")
+@option(
+    "--dry-run", is_flag=True, help="Print the plan with estimated time and space, and stop.",
+    brief="Print the plan, its time and space; stop.",
+)  # fmt: skip
+@option("--estimate", is_flag=True, help="Print number of cells, time and space as JSON; build nothing.")
 @PLAIN
 @GLYPHS
-@click.option("--detach", is_flag=True, help="Start the engine, print the run's folder, and exit.")
-@click.option("--yes", is_flag=True, help="With --kernel-by reboot: do not ask before this machine is booted.")
-@click.option("--json", "as_json", is_flag=True, help="The plan as JSON, and with --detach the run's folder.")
+@option(
+    "--detach", is_flag=True, help="Start the engine, print the run's folder, and exit.",
+    brief="Start the run, print its folder, exit.",
+)  # fmt: skip
+@option("--yes", is_flag=True, help="With --kernel-by reboot: do not ask before this machine is booted.")
+@option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and with --detach the run's folder.")
 def run(
     out: Path,
     dry_run: bool,
@@ -204,13 +253,13 @@ def run(
 ) -> None:
     """Build the servers, run the workload on each, and say which is slower."""
     folder = own_folder(out)
-    asked = take(values)
+    request = take(values)
     if estimate:
-        plan = {**asked.entries(), "builds": [shown(build) for build in asked.builds]}
-        echo_json({**prepare.estimate(asked, folder), "plan": plan})
+        plan = {**request.entries(), "builds": [shown(build) for build in request.builds]}
+        echo_json({**prepare.estimate(request, folder), "plan": plan})
         return
     screen = PlainConsole(stderr=True, force_terminal=False) if as_json else console(plain)
-    prospect = start.prepare_shown(asked, folder, screen)
+    prospect = start.prepare_shown(request, folder, screen)
     if not as_json:
         start.print_prospect(prospect, folder, screen)
     elif dry_run or not detach:

@@ -93,7 +93,7 @@ class Subject:
     """What is compared: one build under one config, kernel and workload.
 
     `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
-    `workload` is one of `Manifest.arms`; empty where all subjects have the same.
+    `workload` is one of `Manifest.variants`; empty where all subjects have the same.
     """
 
     build: str
@@ -179,7 +179,7 @@ class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
     `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs). Where
-    workloads are compared, `arms` are all of them by what they are called, and it is the first. `configs` maps
+    workloads are compared, `variants` are all of them by what they are called, and it is the first. `configs` maps
     "config/build" to the settings as they apply to that build.
     """
 
@@ -216,7 +216,7 @@ class Manifest:
     route: Route = SOCKET  # how clients reach their server
     probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
     attached: Attached | None = None  # all its builds are servers that were running already
-    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as a plan file has it; without connection strings
     revision: str = ""  # of the flake that measured; empty where it was none, or had changes
@@ -231,12 +231,12 @@ class Manifest:
 
     def workload_of(self, subject: Subject) -> dict[str, Any]:
         """The workload of a subject."""
-        return self.arms.get(subject.workload, self.workload)
+        return self.variants.get(subject.workload, self.workload)
 
     @property
     def workloads(self) -> tuple[dict[str, Any], ...]:
         """All workloads of its cells."""
-        return tuple(self.arms.values()) or (self.workload,)
+        return tuple(self.variants.values()) or (self.workload,)
 
     def config(self, subject: Subject) -> Config:
         """The settings of a subject."""

@@ -1,11 +1,11 @@
-"""The command line that asks for what a request asks for."""
+"""The command line of a request."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from engine.plan.request import Request
+from workloads import workload
 from workloads.options import options_of
 
 
@@ -16,19 +16,12 @@ def arguments(request: Request) -> tuple[str, ...]:
         value = getattr(request, option.name)
         if value != option.default or option.name == "builds":
             words += option.arguments(value)
-        if option.name == "workload":
-            words += [word for name, own in request.options.items() for word in _words(name, own)]
+        if option.name == "workload" and request.options:
+            options = {own.name: own for own in options_of(workload(value).options)}
+            words += [word for name, own in request.options.items() for word in options[name].arguments(own)]
     return tuple(words)
 
 
 def command(request: Request) -> str:
     """What one would type for the same run."""
     return shlex.join(("bench", *arguments(request)))
-
-
-def _words(name: str, value: Any) -> tuple[str, ...]:
-    """An option of the workload: its flag is its name."""
-    flag = "--" + name.replace("_", "-")
-    if isinstance(value, bool):
-        return (flag,) if value else ()
-    return (flag, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))

@@ -252,7 +252,7 @@ def _options(request: Request) -> Mapping[str, Any]:
     if not request.sliced:
         return request.options
     try:
-        names = [part.name for arm in request.arms for part in background_of(arm)]
+        names = [part.name for arm in request.variants for part in background_of(arm)]
         return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
     except ValueError as error:
         raise CannotBeSliced(visible(str(error))) from None

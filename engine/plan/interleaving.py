@@ -55,7 +55,7 @@ def check(request: Request, steps: Sequence[Step]) -> None:
     if request.in_guests or request.rebooting:
         what = "boot" if request.rebooting else "guest"
         raise CannotBeSliced(f"a cell under another kernel has a {what} to itself")
-    if len(request.arms) > 1:
+    if len(request.variants) > 1:
         raise CannotBeSliced("slices compare builds under one workload, not several")
     if len(request.configs) > 1:
         raise CannotBeSliced("slices compare builds under one config, not several")

@@ -6,8 +6,6 @@ placement = "paired"
 repeats = 6
 
 A config is a name or a file below the plan's own folder: a plan may be somebody else's.
-
-Older files, with a table `knobs` and the key `beside`, are read too.
 """
 
 from __future__ import annotations
@@ -69,30 +67,35 @@ def request(entries: Mapping[str, Any]) -> Request:
 
 def _checked(entries: Mapping[str, Any]) -> Request:
     try:
-        asked = request_of(entries)
-        chosen = workload(asked.workload)
-        known = {option.name for option in options_of(chosen.options)}
-        for name in asked.options:
-            if name not in known:
-                for part in (part for arm in asked.arms for part in background_of(arm)):
-                    if name in (option.name for option in options_of(workload(part.name).options)):
-                        raise UserError(
-                            f"{name} is no option of {asked.workload}, but of {part.name}, which is beside it: give it "
-                            f"as --with {name}=VALUE"
-                        )
-                every = (option for each in workloads() for option in options_of(each.options))
-                if flag := next((option.flag for option in every if option.name == name), None):
-                    raise UserError(f"workload {asked.workload} has no option {flag}")
-                raise unknown("option", name, known | {option.name for option in options_of(Request)})
-        # What slices may put in place of an option is seen by whether it was given: then also where it is the default.
-        also = () if asked.interleave == "cells" else asked.options
-        return msgspec.structs.replace(asked, options=given(checked(chosen.options, asked.options), also))
+        request = request_of(entries)
+        chosen = workload(request.workload)
+        names = {option.name for option in options_of(chosen.options)}
+        for name in request.options:
+            if name not in names:
+                raise _not_its_option(name, request, names)
+        # Slices may replace an option's value only if it was not given: so one that is given stays, even if default.
+        also = () if request.interleave == "cells" else request.options
+        return msgspec.structs.replace(request, options=given(checked(chosen.options, request.options), also))
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 
 
+def _not_its_option(name: str, request: Request, names: set[str]) -> UserError:
+    """The error for an option that the workload does not have."""
+    for part in (part for variant in request.variants for part in background_of(variant)):
+        if name in (option.name for option in options_of(workload(part.name).options)):
+            return UserError(
+                f"{name} is no option of {request.workload}, but of its background workload {part.name}: give "
+                f"--with {name}=VALUE"
+            )
+    for option in (option for known in workloads() for option in options_of(known.options)):
+        if option.name == name:
+            return UserError(f"workload {request.workload} has no option {option.flag or name}")
+    return unknown("option", name, names | {option.name for option in options_of(Request)})
+
+
 def refused(error: UnknownName | ValueError) -> UserError:
-    """An error of options, for the user."""
+    """The error of an option as one for the user."""
     if isinstance(error, UnknownName):
         return unknown(error.kind, error.name, error.choices)
     return UserError(visible(str(error)))

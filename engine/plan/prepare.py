@@ -142,7 +142,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         builds=found,
         configs=applied,
         workload=records[asked.loads[0].name],
-        arms=records if len(records) > 1 else {},
+        variants=records if len(records) > 1 else {},
         cells=interleave(
             subjects(
                 labels, names, base, request.aa, [kernels.label_of(spec) for spec in request.kernels], tuple(records)

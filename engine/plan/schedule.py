@@ -20,9 +20,9 @@ def subjects(
     base: str,
     aa: bool,
     kernels: Sequence[str] = (HOST,),
-    arms: Sequence[str] = ("",),
+    variants: Sequence[str] = ("",),
 ) -> tuple[Subject, ...]:
-    """Every build under every config, kernel and each of the `arms`; the base build first, its doubles for A/A.
+    """Every build under every config, kernel and each of the `variants`; the base build first, its doubles for A/A.
 
     Raises UserError when the base is not among the builds.
     """
@@ -32,7 +32,7 @@ def subjects(
     found: list[Subject] = []
     for kernel, config in itertools.product(kernels, configs):
         for build in ordered:
-            for arm in arms:
+            for arm in variants:
                 found.append(Subject(build, config, kernel, workload=arm))
                 if aa and build == base:
                     found.append(Subject(build, config, kernel, arm="aa", workload=arm))

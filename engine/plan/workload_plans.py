@@ -9,7 +9,8 @@ from typing import Any
 from engine.builds import features
 from engine.core.errors import UserError
 from engine.plan import planfile
-from engine.plan.request import Request, argument_of, label_of
+from engine.plan.request import Request
+from engine.plan.variants import variant_label, workload_argument
 from workloads import background_of, modules, workload
 from workloads.base import Joins, Plan, Step, Workload
 from workloads.combined.names import Part, parts_of
@@ -39,12 +40,12 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
     """
     main = workload(request.workload)
     planned = main.plan(checked(main.options, options))
-    arms = [(arm, background_of(arm)) for arm in request.arms]
-    further = list(dict.fromkeys(part for _, parts in arms for part in parts))
+    variants = [(arm, background_of(arm)) for arm in request.variants]
+    further = list(dict.fromkeys(part for _, parts in variants for part in parts))
     own = _options(request, further)
     found = []
-    for arm, parts in arms:
-        label = label_of(parts_of(arm, modules())) if len(arms) > 1 else ""
+    for arm, parts in variants:
+        label = variant_label(parts_of(arm, modules())) if len(variants) > 1 else ""
         if parts:
             combined = workload("+".join((main.name, *(part.name for part in parts))))
             assert isinstance(combined, Combined)
@@ -86,7 +87,7 @@ def _plan(part: Part, options: Mapping[str, Any]) -> Plan:
     joining = workload(part.name)
     assert isinstance(joining, Joins)
     try:
-        return joining.beside({**options, **argument_of(part.text)[1]})
+        return joining.beside({**options, **workload_argument(part.text)[1]})
     except ValueError as error:
         raise ValueError(f"{part.label}: {error}") from None
 

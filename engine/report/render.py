@@ -167,9 +167,9 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
         lines.append(f"servers side by side, driven in {comparison.design}: not pooled with runs of whole cells")
-    arms = list(dict.fromkeys(subject.workload for subject in comparison.subjects))
-    if len(arms) > 1 and len({subject.build for subject in comparison.subjects}) > 1:
-        lines.append(f"each build with {', '.join(arms[1:])} is compared with itself with {arms[0]}")
+    variants = list(dict.fromkeys(subject.workload for subject in comparison.subjects))
+    if len(variants) > 1 and len({subject.build for subject in comparison.subjects}) > 1:
+        lines.append(f"each build with {', '.join(variants[1:])} is compared with itself with {variants[0]}")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")

@@ -211,7 +211,7 @@ class RunBuild(Build):
 class WorkloadSummary:
     """The workload of all runs; `non_default` are its options that are not as its published form has them, in words.
 
-    Where workloads are compared, `arms` are what they are called, and it is the first.
+    Where workloads are compared, `variants` are what they are called, and it is the first.
     """
 
     name: str
@@ -220,12 +220,12 @@ class WorkloadSummary:
     scale: str = ""
     clients: int = 1
     non_default: tuple[str, ...] = ()
-    arms: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """Its name and what it is in a few words: `insert g24b quick`."""
-        return f"{', '.join(self.arms) or self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
+        return f"{', '.join(self.variants) or self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
 
 
 @dataclass(frozen=True)

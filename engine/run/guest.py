@@ -319,7 +319,7 @@ class GuestAttempt:
             yield sched_ext.program(scheduler).resolve().parent
         for build in self._manifest.builds:  # of all cells, so that these have one image
             yield Path(build.prefix)
-        for load in (self._manifest.workload, *self._manifest.arms.values()):
+        for load in (self._manifest.workload, *self._manifest.variants.values()):
             for program in (load.get("programs") or {}).values():
                 yield Path(program["path"]).parent
 

@@ -30,7 +30,7 @@ class BaseCells:
         if cell is None:
             return []
         manifest, subject = self._reader.manifest, cell.subject
-        first = next(iter(manifest.arms), "")
+        first = next(iter(manifest.variants), "")
         base = replace(subject, arm="", workload=first)
         if subject.workload == first:  # else its own build under the first workload
             base = replace(base, build=manifest.base)

@@ -330,7 +330,7 @@ class Player:
             len({attempt.cell for attempt in failures}),
             repeats=outcome.repeats(self.manifest, self._decisions),
             decisions=tuple(self._decisions),
-            base=next(iter(self.manifest.arms if len(self.manifest.builds) == 1 else ()), self.manifest.base),
+            base=next(iter(self.manifest.variants if len(self.manifest.builds) == 1 else ()), self.manifest.base),
             failures=failures,
             attached=self.manifest.attached is not None,
         )

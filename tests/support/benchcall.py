@@ -62,9 +62,9 @@ class Bench:
     def command(self, *arguments: str) -> list[str]:
         """The command line."""
         out = () if "list" in arguments[:1] and arguments[1:2] != ("runs",) else ("--out", str(self.out))
-        # Tests do not measure: they may run beside each other, and beside a run of the user's.
-        beside = ("--beside",) if arguments[0] == "run" or arguments[0].startswith("-") else ()
-        return [sys.executable, "-m", "engine", *arguments, *out, *beside]
+        # Tests do not measure: they may run at the same time, and during a run of the user.
+        concurrent = ("--allow-concurrent",) if arguments[0] == "run" or arguments[0].startswith("-") else ()
+        return [sys.executable, "-m", "engine", *arguments, *out, *concurrent]
 
     def detached(self, *arguments: str) -> Path:
         """Starts a run and returns its folder as soon as its engine has it."""

@@ -97,7 +97,7 @@ def plan_run(
             for label in builds
         },
         workload=workload,
-        arms=dict.fromkeys(variants, workload),
+        variants=dict.fromkeys(variants, workload),
         cells=interleave(subjects(builds, configs, builds[0], aa, under, variants or ("",)), repeats),
         stall_rule=asdict(StallRule()),
         environment=environment,

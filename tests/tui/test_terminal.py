@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 STOPPED_S = 3.0  # at least: until it is seen
 QUICK = (
     "--rows 2000 --rows-written 2000 --steps l.i0,l.x,l.i1 --repeats 1 --interleave cells "
-    "--set shared_buffers=64MB --beside"
+    "--set shared_buffers=64MB --allow-concurrent"
 )
 # l.i1 lasts, by waiting: for half a minute in a run that is watched to its end, or until somebody ends it.
 WATCHED = f"{QUICK.replace('2000 --steps', '60000 --steps')} {' '.join(WAITING)}"

@@ -9,7 +9,7 @@ import pytest
 
 from workloads import joining, workload
 from workloads.base import Place, Record, Role
-from workloads.combined.names import Part, arms_of, parts_of
+from workloads.combined.names import Part, parts_of, variants_of
 from workloads.insert.options import Options as InsertOptions
 from workloads.page import Page, Word
 from workloads.pgbench.options import Options as PgbenchOptions
@@ -45,7 +45,7 @@ def test_a_name_is_taken_apart_where_a_workload_begins(text: str, parts: list[tu
 
 def test_commas_of_scripts_do_not_part_a_list() -> None:
     pieces = ["insert", "insert+pgbench:/a/x.sql@3", "y.sql", "insert+pgbench-select", "other"]
-    found = arms_of(pieces, KNOWN)
+    found = variants_of(pieces, KNOWN)
     assert found == ("insert", "insert+pgbench:/a/x.sql@3,y.sql", "insert+pgbench-select", "other")
     assert [part.label for part in parts_of(found[1], KNOWN)] == ["insert", "pgbench:x.sql@3,y.sql"]
 

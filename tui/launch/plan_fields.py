@@ -7,7 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.core.errors import UserError, unknown
-from engine.plan.request import Request, loads_of
+from engine.plan.request import Request
+from engine.plan.variants import named_workloads
 from tui.launch.choices import Choices, Item, Question
 from tui.launch.plan_edits import repeats_of, steps_of, with_option, with_workload
 from workloads.names import UnknownName
@@ -53,19 +54,19 @@ def _at_once(plan: Request) -> tuple[Item, ...]:
 
     def take(text: str) -> Request:
         try:
-            _, _, arms = loads_of(plan.workload, [name for name in text.split(",") if name])
+            _, _, variants = named_workloads(plan.workload, [name for name in text.split(",") if name])
         except UnknownName as error:
             raise unknown(error.kind, error.name, error.choices) from None
         except ValueError as error:
             raise UserError(str(error)) from None
-        return replace(plan, arms=arms, with_options=plan.with_options if arms else ())
+        return replace(plan, variants=variants, with_options=plan.with_options if variants else ())
 
-    if not plan.arms:
+    if not plan.variants:
         return ()
-    typed = ",".join(plan.arms)
+    typed = ",".join(plan.variants)
     words = " ".join(plan.with_options)
     return (
-        Item("arms" if len(plan.arms) > 1 else "at once", text=typed,
+        Item("variants" if len(plan.variants) > 1 else "at once", text=typed,
              detail=f"{typed}: loads on one server at once" + (", compared with the first" if "," in typed else ""),
              question=Question(f"{plan.workload} with others beside it, with commas between", typed, take)),
         Item("with", text=words or "-", mark="" if words else "dim",

@@ -166,7 +166,7 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     lines = [line(("the same by hand", "strong"))]
     words = _wrapped(command(plan), 66)
     lines += [line(f"  {text} \\") for text in words[:-1]] + [line(f"  {words[-1]}")]
-    for name, workload in (manifest["arms"] or {"each cell": manifest["workload"]}).items():
+    for name, workload in (manifest["variants"] or {"each cell": manifest["workload"]}).items():
         steps = " ".join(step["name"] for step in workload["steps"])
         lines.append(line((f"{name}: {workload['name']} {workload_title(workload)}", "strong")))
         lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
@@ -201,8 +201,8 @@ def small(
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
     lines.append(line(f"configs  {', '.join(plan.configs)}"))
-    arms = f": {', '.join(plan.arms)}" if plan.arms else ""
-    lines.append(line(f"load     {offer.load(plan)}{arms}, {repeats_of(plan, estimate)} repeats"))
+    variants = f": {', '.join(plan.variants)}" if plan.variants else ""
+    lines.append(line(f"load     {offer.load(plan)}{variants}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip

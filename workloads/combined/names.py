@@ -37,7 +37,7 @@ def parts_of(text: str, known: Collection[str]) -> tuple[Part, ...]:
     return tuple(found)
 
 
-def arms_of(pieces: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+def variants_of(pieces: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
     """The names of a list that was cut at its commas."""
     return tuple(_rejoined(pieces, ",", known))
 

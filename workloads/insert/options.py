@@ -31,11 +31,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             metavar="NAME",
             unset="quick",
             excludes=["rows"],
+            brief="Named size: quick, cached or io [quick].",
         ),
     ] = None
     rows: Annotated[
         Rows | None,
-        about("Rows loaded per client, instead of a scale.", metavar="N", unset="the scale's", excludes=["scale"]),
+        about(
+            "Rows loaded per client, instead of a scale.",
+            metavar="N",
+            unset="the scale's",
+            excludes=["scale"],
+        ),
     ] = None
     rows_written: Annotated[
         Rows | None, about("Rows of l.i1 and l.i2 together, per client.", metavar="N", unset="the scale's")
@@ -47,42 +53,46 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: Steps = ()
     preset: PresetName = None
     clients: Clients = 1
-    limiter: Annotated[Literal["reference", "catch-up"], about("Rate limiter of query steps.")] = "reference"
-    insert_protocol: Annotated[
-        Literal["simple", "prepared"], about("How insert statements are sent.", aliases=["--inserts"])
-    ] = "simple"
-    query_protocol: Annotated[Literal["prepared", "simple"], about("How queries are sent.", aliases=["--queries"])] = (
-        "prepared"
+    limiter: Annotated[Literal["reference", "catch-up"], about("Rate limiter of query steps.", rare=True)] = "reference"
+    insert_protocol: Annotated[Literal["simple", "prepared"], about("How insert statements are sent.", rare=True)] = (
+        "simple"
     )
+    query_protocol: Annotated[Literal["prepared", "simple"], about("How queries are sent.", rare=True)] = "prepared"
     delete_form: Annotated[
-        Literal["generation", "range", "subselect"], about("Form of delete statements.", aliases=["--deletes"])
+        Literal["generation", "range", "subselect"], about("Form of delete statements.", rare=True)
     ] = "generation"
     placement: Annotated[
         Literal["free", "paired"],
         about("paired binds each client and its backend to one CPU: less noise, but no scheduling to measure."),
     ] = "free"
     rows_per_statement: Annotated[
-        Count | None, about("Rows of each insert and delete statement.", metavar="N", unset="the step's")
+        Count | None, about("Rows of each insert and delete statement.", metavar="N", unset="the step's", rare=True)
     ] = None
     lookup_connection: Annotated[
         Literal["generation", "new", "kept"],
-        about("Whether the lowest and highest keys are looked up on a new or a kept connection."),
+        about("Whether the lowest and highest keys are looked up on a new or a kept connection.", rare=True),
     ] = "generation"
     resync_rounds: Annotated[
         Annotated[int, Meta(ge=0, le=10**9)] | None,
-        about("Rounds between two lookups of the lowest key.", metavar="N", unset="the generation's"),
+        about("Rounds between two lookups of the lowest key.", metavar="N", unset="the generation's", rare=True),
     ] = None
-    indexes: Annotated[int, Meta(ge=0, le=3), about("Secondary indexes that l.x builds.", metavar="N")] = 3
-    query_workers: Annotated[int, Meta(ge=1, le=32), about("Query connections of each client.", metavar="N")] = 1
-    create_suffix: Annotated[str, about("SQL to append to CREATE TABLE.", metavar="SQL")] = ""
+    indexes: Annotated[int, Meta(ge=0, le=3), about("Secondary indexes that l.x builds.", metavar="N", rare=True)] = 3
+    query_workers: Annotated[
+        int, Meta(ge=1, le=32), about("Query connections of each client.", metavar="N", rare=True)
+    ] = 1
+    create_suffix: Annotated[str, about("SQL to append to CREATE TABLE.", metavar="SQL", rare=True)] = ""
     partitions: Annotated[
-        tuple[int, int] | None, about("Partition each table: number of partitions, keys in each.", metavar="P,WIDTH")
+        tuple[int, int] | None,
+        about("Partition each table: number of partitions, keys in each.", metavar="P,WIDTH", rare=True),
     ] = None
     open_transaction_s: Annotated[
         float,
         Meta(ge=0, le=1_000_000),
         about(
-            "Hold a transaction open for this many seconds at a time in write and query steps.", metavar="S", unit="s"
+            "Hold a transaction open for this many seconds at a time in write and query steps.",
+            metavar="S",
+            unit="s",
+            rare=True,
         ),
     ] = 0.0
 

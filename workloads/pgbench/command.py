@@ -39,7 +39,7 @@ def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, 
     if "G" in options.init_steps:
         yield "--init-steps with G", 13
     if options.pgbench_partitions:
-        yield "--pgbench-partitions", 13
+        yield "--partitions", 13
     for script in scripts:
         text = "\n".join(part for _, part in commands(script.text))
         for pattern, (name, since) in SINCE.items():

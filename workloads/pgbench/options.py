@@ -15,6 +15,8 @@ Count = Annotated[int, Meta(ge=1, le=10**9)]
 
 DEFAULT_CLIENTS = (1, 2, 4, 8)
 DEFAULT_SECONDS = 10
+# The option that passes pgbench's own words for its initialization.
+INIT = "--pgbench-init"
 # Options that the steps of a plan already say, so that they are not compared by themselves.
 SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "preset", "scale")
 
@@ -35,6 +37,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         about(
             "Length of each step.",
+            brief=f"Length of pgbench's steps [{DEFAULT_SECONDS}].",
             metavar="S",
             unit="s",
             unset=f"{DEFAULT_SECONDS}, unless transactions are given",
@@ -114,25 +117,46 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "Log one of so many transactions, for rates and latencies: a full log costs pgbench 6 %.",
             metavar="N",
             unset="1, or what keeps it to 500 lines a second in the first warm-up",
+            rare=True,
         ),
     ] = None
     init_steps: Annotated[
-        str, about("Steps of pgbench's initialization, in order: d, t, g or G, v, p, f.", metavar="STEPS")
+        str,
+        about(
+            "Steps of pgbench's initialization, in order: d, t, g or G, v, p, f.",
+            metavar="STEPS",
+            rare=True,
+            passed=(INIT, "-I", "--init-steps"),
+        ),
     ] = "dtGvp"
     fillfactor: Annotated[
-        Annotated[int, Meta(ge=10, le=100)], about("Fill factor of the tables.", metavar="PERCENT")
+        Annotated[int, Meta(ge=10, le=100)],
+        about("Fill factor of the tables.", metavar="PERCENT", rare=True, passed=(INIT, "-F", "--fillfactor")),
     ] = 100
-    foreign_keys: Annotated[bool, about("Make foreign keys between the tables.")] = False
-    unlogged: Annotated[bool, about("Make the tables unlogged.")] = False
+    foreign_keys: Annotated[
+        bool, about("Make foreign keys between the tables.", rare=True, passed=(INIT, "--foreign-keys"))
+    ] = False
+    unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True, passed=(INIT, "--unlogged-tables"))] = False
     pgbench_partitions: Annotated[
-        Annotated[int, Meta(ge=0, le=10_000)], about("Partitions of the accounts.", metavar="N")
+        Annotated[int, Meta(ge=0, le=10_000)],
+        about("Partitions of the accounts.", metavar="N", rare=True, passed=(INIT, "--partitions")),
     ] = 0
-    partition_method: Annotated[Literal["range", "hash"], about("How the accounts are partitioned.")] = "range"
+    partition_method: Annotated[
+        Literal["range", "hash"],
+        about("How the accounts are partitioned.", rare=True, passed=(INIT, "--partition-method")),
+    ] = "range"
     tablespace: Annotated[
         str,
-        about("Make the tables in a tablespace of this name, in a folder beside the data.", metavar="NAME"),
+        about(
+            "Make the tables in a tablespace of this name, in a folder beside the data.",
+            metavar="NAME",
+            rare=True,
+            passed=(INIT, "--tablespace"),
+        ),
     ] = ""
-    index_tablespace: Annotated[str, about("The same of the tables' indexes.", metavar="NAME")] = ""
+    index_tablespace: Annotated[
+        str, about("The same of the tables' indexes.", metavar="NAME", rare=True, passed=(INIT, "--index-tablespace"))
+    ] = ""
 
 
 class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,13 +177,13 @@ class CopyOptions(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields
 
     copy_rows: Annotated[
         Annotated[int, Meta(ge=1, le=10**8)],
-        about("Rows of the file that each transaction loads, of about 75 bytes.", metavar="N"),
+        about("Rows of the file that each transaction loads, of about 75 bytes.", metavar="N", rare=True),
     ] = 1_000_000
     copy_truncate: Annotated[
         Literal["each", "never"],
-        about("Empty the table in each transaction before it is loaded, or only before each step."),
+        about("Empty the table in each transaction before it is loaded, or only before each step.", rare=True),
     ] = "each"
-    unlogged: Annotated[bool, about("Make the tables unlogged.")] = False
+    unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True)] = False
 
 
 def common(options: Options) -> Options:

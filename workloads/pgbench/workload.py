@@ -294,7 +294,7 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
     if "t" not in options.init_steps and any(script.builtin for script in scripts):
         raise ValueError(f"--init-steps {options.init_steps}: pgbench's own scripts need its tables, which t makes")
     if options.partition_method != "range" and not options.pgbench_partitions:
-        raise ValueError(f"--partition-method {options.partition_method}: give the number of --pgbench-partitions, too")
+        raise ValueError(f"--partition-method {options.partition_method}: give the number of --partitions too")
     for flag, name in (("--tablespace", options.tablespace), ("--index-tablespace", options.index_tablespace)):
         if name and not TABLESPACE.fullmatch(name):
             raise ValueError(
@@ -304,7 +304,7 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
     for flag, used in (("--rate", options.rate is not None), ("--max-tries", options.max_tries > 1)):
         if used and (options.log_every or 1) > 1:
             raise ValueError(
-                f"{flag} and --log-every {options.log_every} exclude each other: what is late, skipped or retried is "
+                f"{flag} and -o log_every={options.log_every} exclude each other: what is late, skipped or retried is "
                 f"known from a full log only"
             )
     for each in options.define:

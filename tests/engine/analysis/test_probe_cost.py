@@ -51,7 +51,18 @@ def test_bare_and_probed_cells_alternate_and_are_compared(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
     bench = Bench(new_folder() / "runs")
-    options = ("--probe", "sched", "--pg", build(16).label, "--steps", "l.i1", "--pairs", "2", "--json", "--beside")
+    options = (
+        "--probe",
+        "sched",
+        "--pg",
+        build(16).label,
+        "--steps",
+        "l.i1",
+        "--pairs",
+        "2",
+        "--json",
+        "--allow-concurrent",
+    )
     done = bench("probes", "cost", *options, *SMALL[:4])
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -59,11 +70,11 @@ def test_bare_and_probed_cells_alternate_and_are_compared(
     assert all(cost["probes"] == ["sched"] and cost["ratio"] for cost in found)
     assert {cost["pairs"] for cost in found} == {bench.undrifted_pairs(2)}
     with JournalReader(bench.run) as reader:
-        arms = [cell.subject.arm for cell in reader.manifest.cells]
+        variants = [cell.subject.arm for cell in reader.manifest.cells]
         probed = [
             {step.totals.observers for step in reader.steps(attempt.id) if step.totals} for attempt in reader.attempts()
         ]
-    assert arms == ["", "probed", "probed", ""]
+    assert variants == ["", "probed", "probed", ""]
     assert probed == [{()}, {("sched",)}, {("sched",)}, {()}]
     assert "16.3" in bench("probes", "list").stdout
 

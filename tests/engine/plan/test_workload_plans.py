@@ -26,31 +26,34 @@ def asked(**entries: Any) -> Request:
 
 
 def test_one_workload_is_a_name_and_several_are_arms() -> None:
-    assert asked(workload="insert").arms == asked(arms=["insert"]).arms == ()
+    assert asked(workload="insert").variants == asked(variants=["insert"]).variants == ()
     together = asked(workload=SELECT)
-    assert (together.workload, together.arms) == ("insert", (SELECT,))
-    assert asked(arms=[SELECT]) == together
-    both = asked(arms=["insert", SELECT], with_options=["clients=2"], clients=3)
+    assert (together.workload, together.variants) == ("insert", (SELECT,))
+    assert asked(variants=[SELECT]) == together
+    both = asked(variants=["insert", SELECT], with_options=["clients=2"], clients=3)
     assert both.subjects == 2 and both.options == {"clients": 3}
     for request in (together, both):
         assert planfile.request(request.entries()) == request
     words = arguments(both)
-    assert ("--arms", f"insert,{SELECT}") == words[words.index("--arms") :][:2] and "--with" in words
-    assert with_workload(both, "pgbench-tpcb").arms == with_workload(both, "pgbench-tpcb").with_options == ()
+    assert ("--variants", f"insert,{SELECT}") == words[words.index("--variants") :][:2] and "--with" in words
+    assert with_workload(both, "pgbench-tpcb").variants == with_workload(both, "pgbench-tpcb").with_options == ()
 
 
 def test_scripts_of_the_first_are_its_option_and_those_of_others_stay_in_their_names(tmp_path: Path) -> None:
     one, two = (tmp_path / name for name in ("one.sql", "two.sql"))
     for file in (one, two):
         file.write_text("SELECT 1;\n")
-    request = asked(arms=f"pgbench:{one},{two},pgbench:{one},{two}+pgbench-select".split(","))
-    assert request.options == {"script": [str(one), str(two)]} and request.arms == ("pgbench", "pgbench+pgbench-select")
-    request = asked(arms=["insert", f"insert+pgbench:{one}", f"insert+pgbench:{two}"])
+    request = asked(variants=f"pgbench:{one},{two},pgbench:{one},{two}+pgbench-select".split(","))
+    assert request.options == {"script": [str(one), str(two)]} and request.variants == (
+        "pgbench",
+        "pgbench+pgbench-select",
+    )
+    request = asked(variants=["insert", f"insert+pgbench:{one}", f"insert+pgbench:{two}"])
     found = loads(request, request.options)
     assert [load.name for load in found] == ["insert", "insert+pgbench:one.sql", "insert+pgbench:two.sql"]
     assert [load.plan.record["name"] for load in found] == ["insert", "insert+pgbench", "insert+pgbench"]
     assert found[2].plan.record["parts"][1]["scripts"][0]["name"] == "two.sql"
-    cells = interleave(subjects(["16.3"], ["auto"], "16.3", False, arms=[load.name for load in found]), 2)
+    cells = interleave(subjects(["16.3"], ["auto"], "16.3", False, variants=[load.name for load in found]), 2)
     assert cells[1].id == "002-16.3-insert+pgbench_one.sql-auto-r1"
     assert [cell.subject.workload for cell in cells] == [load.name for load in (*found, *reversed(found))]
 
@@ -70,18 +73,18 @@ def test_options_of_the_others_are_given_to_all_or_to_one() -> None:
 @pytest.mark.parametrize(
     ("entries", "told"),
     [
-        ({"arms": ["insert", "insert"]}, "insert is given twice"),
+        ({"variants": ["insert", "insert"]}, "insert is given twice"),
         (
-            {"arms": ["insert+pgbench-select+pgbench-tpcb", "insert+pgbench-tpcb+pgbench-select"]},
+            {"variants": ["insert+pgbench-select+pgbench-tpcb", "insert+pgbench-tpcb+pgbench-select"]},
             "and insert+pgbench-tpcb+pgbench-select are the same",
         ),
-        ({"arms": ["insert", "pgbench-select"]}, "insert and pgbench-select begin with different workloads"),
-        ({"arms": ["insert", "insert+nothing"]}, "unknown workload 'nothing'"),
-        ({"arms": ["insert", SELECT], "workload": "pgbench-tpcb"}, "exclude each other"),
-        ({"arms": ["insert", SELECT], "workload": SELECT}, "exclude each other"),
-        ({"workload": "insert+pgbench-select:x"}, "takes nothing behind its name"),
-        ({"arms": ["insert+pgbench:/a/x.sql", "insert+pgbench:/b/x.sql"]}, "would be called insert+pgbench:x.sql"),
-        ({"workload": SELECT, "pgbench_scale": 3}, "give it as --with pgbench_scale=VALUE"),
+        ({"variants": ["insert", "pgbench-select"]}, "insert and pgbench-select begin with different workloads"),
+        ({"variants": ["insert", "insert+nothing"]}, "unknown workload 'nothing'"),
+        ({"variants": ["insert", SELECT], "workload": "pgbench-tpcb"}, "exclude each other"),
+        ({"variants": ["insert", SELECT], "workload": SELECT}, "exclude each other"),
+        ({"workload": "insert+pgbench-select:x"}, "takes no value after its name"),
+        ({"variants": ["insert+pgbench:/a/x.sql", "insert+pgbench:/b/x.sql"]}, "would be called insert+pgbench:x.sql"),
+        ({"workload": SELECT, "pgbench_scale": 3}, "give --with pgbench_scale=VALUE"),
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_asked_for(entries: dict[str, Any], told: str) -> None:
@@ -106,10 +109,10 @@ def test_options_that_cannot_be_are_refused(workload: str, options: Sequence[str
         loads(request_of({"builds": ["16.3"], "workload": workload, "with_options": list(options)}), {})
 
 
-def test_a_plan_of_arms_says_what_is_run_and_why_in_whole_cells(bench: Bench, label: str, tmp_path: Path) -> None:
+def test_a_plan_of_variants_says_what_is_run_and_why_in_whole_cells(bench: Bench, label: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(f'builds = ["{label}"]\nworkload = "pgbench-tpcb"\nwith_options = ["clients=7"]\n')
-    words = ("--plan", str(file), "--arms", f"insert,{SELECT}", "--rows", "2000", "--repeats", "2")
+    words = ("--plan", str(file), "--variants", f"insert,{SELECT}", "--rows", "2000", "--repeats", "2")
     done = bench("run", *words, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "cells: several loads at once cannot be driven in slices (pgbench-select beside insert)" in done.stdout
@@ -117,8 +120,8 @@ def test_a_plan_of_arms_says_what_is_run_and_why_in_whole_cells(bench: Bench, la
     rows = [line.split() for line in done.stdout.splitlines() if f"{label} insert" in line]
     assert [row[2] for row in rows] == ["insert", SELECT, SELECT, "insert"]
     planned = json.loads(bench("run", *words, "--estimate").stdout)
-    assert planned["cell_count"] == 4 and planned["plan"]["arms"] == ["insert", SELECT]
+    assert planned["cell_count"] == 4 and planned["plan"]["variants"] == ["insert", SELECT]
     assert planned["steps"][:2] == ["init.pgbench-select", "l.i0"]
-    wrong = bench("run", "--pg", label, "--arms", "insert,inset+pgbench-select", "--dry-run")
+    wrong = bench("run", "--pg", label, "--variants", "insert,inset+pgbench-select", "--dry-run")
     (line,) = wrong.stderr.strip().splitlines()
     assert wrong.returncode == 2 and "begin with different workloads" in line

@@ -288,12 +288,12 @@ def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: B
     new.ask("CREATE DATABASE room")
     new.ask("GRANT CREATE ON SCHEMA public TO guest", "room")
     words = ("--pg", f"new={new.dsn('guest')}", "--repeats", "1", *SMALL, "--scratch-database", "room")
-    arms = ("--arms", "insert,insert+pgbench-select", "--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
-    done = bench("run", *words, *arms, "--steps", "l.i1")
+    variants = ("--variants", "insert,insert+pgbench-select", "--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
+    done = bench("run", *words, *variants, "--steps", "l.i1")
     told = "several loads at once have a schema each, and role guest may not make any: GRANT CREATE ON DATABASE room"
     assert done.returncode == 2 and told in done.stderr
     new.ask("GRANT CREATE ON DATABASE room TO guest")
-    done = bench("run", *words, *arms, "--steps", "l.i1", "--rows-written", "3000")
+    done = bench("run", *words, *variants, "--steps", "l.i1", "--rows-written", "3000")
     assert done.returncode == 0, done.stdout + done.stderr + str([each.reason for each in bench.attempts()])
     assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"]
     (both,) = (cell for cell in found_in(bench.run)["cells"] if cell["beside"])

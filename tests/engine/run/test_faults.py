@@ -221,7 +221,7 @@ def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
     holder = subprocess.Popen([sys.executable, "-c", HOLD_THE_HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None and holder.stdout.readline()
     try:
-        command = [part for part in bench.command("run", "--pg", label, *SMALL) if part != "--beside"]
+        command = [part for part in bench.command("run", "--pg", label, *SMALL) if part != "--allow-concurrent"]
         refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert refused.returncode == 2
         assert "another run is measuring on this machine" in refused.stderr

@@ -55,5 +55,5 @@ def test_a_huge_plan_is_refused_before_it_is_laid_out(bench: Bench, label: str, 
     assert "50,000 cells are more than a run may have" in refused(
         bench, "run", "--pg", builds, "--repeats", "1000", form
     )
-    words = ("--clients", "256", "--query-workers", "32")
+    words = ("--clients", "256", "-o", "query_workers=32")
     assert "connections in a step are more than the maximum" in refused(bench, "run", "--pg", label, *words, form)

@@ -20,8 +20,8 @@ from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
 from tui.live import text as live
 
 OLD, NEW = 12, 17
-SMALL = ("--pgbench-scale", "1", "--table-rows", "1000", "--recovery-wal", "1", "--dump-tables", "2", "--plans", "20",
-         "--no-sync", "--set", "shared_buffers=32MB")  # fmt: skip
+SMALL = ("--pgbench-scale", "1", "-o", "table_rows=1000", "-o", "recovery_wal=1", "-o", "dump_tables=2",
+         "-o", "plans=20", "-o", "no_sync=true", "--set", "shared_buffers=32MB")  # fmt: skip
 OF_BOTH = ["initdb.libc", "start", "recovery", "init", "index", "vacuum", "dump", "plan"]
 APART = {"initdb.libc", "initdb.icu", "initdb.builtin", "start", "recovery"}
 
@@ -125,7 +125,7 @@ def test_runs_of_a_cell_are_one_sample_and_only_they_are_the_servers_work(
     once = totals_of(made[0])[1]
     bench = Bench(new_folder() / "runs")
     words = ("--pg", labels[1], "--repeats", "1", "--workload", "micro", "--tasks", "start,init,index,vacuum")
-    done = bench("run", *words, "--runs", "2", *SMALL, "--plain")
+    done = bench("run", *words, "-o", "runs=2", *SMALL, "--plain")
     assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in bench.attempts()])
     (steps,) = totals_of(bench)
     for name, totals in steps.items():
@@ -153,7 +153,7 @@ def test_nothing_is_left_and_no_kill_on_purpose_is_a_stall_or_an_error(made: tup
 
 def test_a_launcher_or_engine_that_is_killed_leaves_nothing(bench: Bench, labels: tuple[str, str]) -> None:
     words = ("--pg", labels[1], "--workload", "micro", "--tasks", "recovery", "--repeats", "2")
-    bench.detached(*words, *SMALL, "--recovery-wal", "2000")
+    bench.detached(*words, *SMALL, "-o", "recovery_wal=2000")
 
     def own_servers() -> dict[int, str]:
         return {

@@ -111,7 +111,7 @@ def test_own_scripts_have_weights_variables_and_connections_of_their_own(
     one, two = tmp_path / "one.sql", tmp_path / "two.sql"
     one.write_text("SELECT :wanted;\n")
     two.write_text("\\set a random(1, 10)\nSELECT pg_sleep(0.001), :a;\n")
-    words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "--log-every", "1")
+    words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "-o", "log_every=1")
     found = run(bench, label, f"pgbench:{one}@3,{two},select-only@2", *words)
     totals = found["script.c2"]["totals"]
     assert totals.roles["pgbench"].statements == 80
@@ -128,7 +128,7 @@ def test_no_transaction_of_a_script_is_logged_as_taking_no_time(
 ) -> None:
     script = tmp_path / "quick.sql"
     script.write_text(text)
-    words = ("--clients", "1", "--transactions", "20000", "--log-every", "1")
+    words = ("--clients", "1", "--transactions", "20000", "-o", "log_every=1")
     totals = run(bench, label, f"pgbench:{script}", *words)["script.c1"]["totals"]
     histogram = dict(totals.roles["pgbench"].histogram)
     assert sum(histogram.values()) > 15_000 and not [us for us in histogram if us < 3]
@@ -180,21 +180,21 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
         (("--workload", "pgbench-select", "--clients", "0"), "clients must be a list of whole numbers from 1 to "),
         (
             ("--workload", "pgbench-select", "--clients", "a"),
-            "--clients must be a list of whole numbers from 1 to 1024, not 'a'",
+            "--clients must be a list of whole numbers from 1 to 1,024, not 'a'",
         ),
         (("--workload", "pgbench-select", "--seconds", "3", "--transactions", "5"), "exclude each other"),
         (("--workload", "pgbench-tpcb", "--transactions-total", "3", "--clients", "4"), "fewer than the 4 clients"),
-        (("--workload", "pgbench-select", "--init-steps", "dtx"), "a step is one of d, t, g, G, v, p, f"),
+        (("--workload", "pgbench-select", "-o", "init_steps=dtx"), "a step is one of d, t, g, G, v, p, f"),
         (
-            ("--workload", "pgbench-select", "--init-steps", "d"),
+            ("--workload", "pgbench-select", "-o", "init_steps=d"),
             "pgbench's own scripts need its tables, which t",
         ),
         (("--workload", "pgbench-select", "--clients", "1,2,1"), "--clients: 1 is given twice; give each number once"),
         (("--workload", "pgbench-select", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has so many clients"),
         (("--workload", "pgbench-copy", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has so many clients"),
         (
-            ("--workload", "pgbench-select", "--partition-method", "hash"),
-            "--partition-method hash: give the number of --pgbench-partitions, too",
+            ("--workload", "pgbench-select", "-o", "partition_method=hash"),
+            "--partition-method hash: give the number of --partitions too",
         ),
         (
             ("--workload", "pgbench-select", "--rate", "-5"),
@@ -205,19 +205,25 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
             "'--latency-limit': 0.0 is too small: give a number greater than 0;",
         ),
         (
-            ("--workload", "pgbench-select", "--knob", "rate=0"),
-            "rate must be a number greater than 0, at most 1e+09, not '0'",
+            ("--workload", "pgbench-select", "-o", "rate=0"),
+            "rate must be a number greater than 0, at most 1,000,000,000, not '0'",
         ),
         (("--workload", "pgbench:/tmp"), "script /tmp: a folder; give a script"),
         (("--workload", "pgbench:/dev/zero"), "script /dev/zero: not a plain file; give a script"),
         (("--workload", "micro", "--clients", "3"), "workload micro has no option --clients"),
-        (("--arms", "pgbench-select"), "--arms pgbench-select: nothing to compare it with; name two or more, or use"),
+        (
+            ("--variants", "pgbench-select"),
+            "--variants pgbench-select: nothing to compare it with; name two or more, or use",
+        ),
         (("--workload", "pgbench-select", "-D", "x"), "-D x: give NAME=VALUE"),
-        (("--workload", "pgbench-select:x"), "takes nothing behind its name"),
+        (("--workload", "pgbench-select:x"), "takes no value after its name"),
         (("--workload", "pgbench"), "no script given"),
         (("--workload", "pgbench:none.sql"), "no such file"),
         (("--workload", "pgbench-select", "--interleave", "slices"), "one build has no other to be driven"),
-        (("--workload", "pgbench-select", "--tablespace", "/mnt/fast"), "--tablespace /mnt/fast: give a name of small"),
+        (
+            ("--workload", "pgbench-select", "-o", "tablespace=/mnt/fast"),
+            "--tablespace /mnt/fast: give a name of small",
+        ),
         (("--workload", "pgbench-select", "--set", "max_connections=20"), "max_connections=20 is too low"),
     ],
 )
@@ -278,7 +284,7 @@ def test_a_pgbench_that_is_too_old_or_not_there_is_refused(
     old.chmod(0o755)
     words = ("run", "--pg", label, "--workload", "pgbench-select", "--dry-run")
     for pgbench, more, told in (
-        (str(old), ("--max-tries", "3", "--init-steps", "dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
+        (str(old), ("--max-tries", "3", "-o", "init_steps=dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
         (str(folder / "none"), (), "none: no such program"),
     ):
         done = Bench(bench.out, {"PGBED_PGBENCH": pgbench})(*words, *more)
@@ -346,16 +352,8 @@ def test_the_estimate_says_what_would_be_done(bench: Bench, label: str) -> None:
 
 
 def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
-    options = (
-        "--pgbench-partitions",
-        "2",
-        "--partition-method",
-        "hash",
-        "--fillfactor",
-        "50",
-        "--unlogged",
-        "--foreign-keys",
-    )
+    words = "--partitions=2 --partition-method=hash -F 50 --unlogged-tables --foreign-keys"
+    options = ("--pgbench-init", words)
     found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--transactions", "50", *options)
     with JournalReader(bench.run) as reader:
         sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
@@ -372,7 +370,7 @@ def test_tablespaces_are_made_for_a_cell_and_removed_with_it(bench: Bench, label
         "SELECT 1 / count(*) FROM pg_class c JOIN pg_tablespace s ON s.oid = c.reltablespace\n"
         "WHERE (relname, spcname) = ('pgbench_accounts_pkey', 'faster');\n"
     )
-    words = ("--clients", "1", "--transactions", "500", "--tablespace", "fast", "--index-tablespace", "faster")
+    words = ("--clients", "1", "--transactions", "500", "-o", "tablespace=fast", "-o", "index_tablespace=faster")
     found = run(bench, label, f"pgbench:{script}", *words)
     assert found["script.c1"]["totals"].roles["pgbench"].statements >= 450  # but for what ends before the step begins
     assert read_manifest(bench.run).workload["options"]["index_tablespace"] == "faster"

@@ -16,7 +16,7 @@ from engine.view.player import Player
 from tests.support.benchcall import Bench, nothing_left
 
 OLD, NEW = "12.11-prebuilt", "18.6-prebuilt"
-SMALL = ("--set", "shared_buffers=32MB", "--copy-rows", "3000")
+SMALL = ("--set", "shared_buffers=32MB", "-o", "copy_rows=3000")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,18 @@ def test_its_times_are_compared_shown_and_exported(loads: Bench, tmp_path: Path)
 
 def test_without_a_number_of_transactions_those_under_way_at_the_end_are_whole(bench: Bench) -> None:
     words = ("--pg", NEW, "--repeats", "1", "--workload", "pgbench-copy", "--set", "shared_buffers=32MB")
-    more = ("--clients", "2", "--seconds", "1", "--copy-rows", "100000", "--copy-truncate", "never", "--unlogged")
+    more = (
+        "--clients",
+        "2",
+        "--seconds",
+        "1",
+        "-o",
+        "copy_rows=100000",
+        "-o",
+        "copy_truncate=never",
+        "-o",
+        "unlogged=true",
+    )
     done = bench("run", *words, *more, "--jobs", "2", "--plain")
     assert done.returncode == 0, done.stderr + done.stdout
     with JournalReader(bench.run) as reader:
@@ -110,7 +121,7 @@ def test_without_a_number_of_transactions_those_under_way_at_the_end_are_whole(b
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--copy-truncate", "always"), "unknown copy truncate 'always' (known: each, never)"),
+        (("-o", "copy_truncate=always"), "unknown copy truncate 'always' (known: each, never)"),
         (("--interleave", "slices"), "a COPY takes longer than a slice"),
         (("--protocol", "prepared"), "protocol"),
     ],

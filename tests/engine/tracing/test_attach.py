@@ -124,7 +124,7 @@ def test_planning_is_counted_without_privilege_as_the_planner_probe_counts_it(
 
 @pytest.mark.parametrize("label", compiled_here())
 def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, label: str) -> None:
-    probes = ("--probes", "stacks", "--steps", "l.i0,qr100", "--repeats", "1", "--queries", "simple")
+    probes = ("--probes", "stacks", "--steps", "l.i0,qr100", "--repeats", "1", "-o", "query_protocol=simple")
     done = bench("run", "--pg", label, *probes, *LONG)
     assert done.returncode == 0, done.stdout + done.stderr
     (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")

@@ -113,7 +113,7 @@ def test_a_command_says_only_what_is_not_as_usual() -> None:
     assert command(TWO) == "bench --pg 14.10,16.3"
     plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), options={"partitions": [8, 10], "rows": 5000})
     assert shlex.split(command(plan))[1:] == [
-        "--pg", "14.10,16.3", "--base", "16.3", "--set", "a=1 2", "--set", "b=3", "--partitions", "8,10",
+        "--pg", "14.10,16.3", "--base", "16.3", "--set", "a=1 2", "--set", "b=3", "-o", "partitions=8,10",
         "--rows", "5000", "--aa",
     ]  # fmt: skip
 
@@ -371,12 +371,14 @@ def test_a_password_is_found_in_a_connection_string(text: str, is_open: bool) ->
 
 
 def test_workloads_that_are_compared_are_shown_and_can_be_typed() -> None:
-    plan = request_of({"builds": ["16.3"], "arms": ["insert", "insert+pgbench-select"], "with_options": ["clients=2"]})
+    plan = request_of(
+        {"builds": ["16.3"], "variants": ["insert", "insert+pgbench-select"], "with_options": ["clients=2"]}
+    )
     items = {item.name: item for item in plan_fields.load(plan, OFFER)}
-    assert items["arms"].text == "insert,insert+pgbench-select" and items["with"].text == "clients=2"
-    question = items["arms"].question
+    assert items["variants"].text == "insert,insert+pgbench-select" and items["with"].text == "clients=2"
+    question = items["variants"].question
     assert question is not None
-    assert question.take("insert+pgbench-tpcb").arms == ("insert+pgbench-tpcb",)
+    assert question.take("insert+pgbench-tpcb").variants == ("insert+pgbench-tpcb",)
     assert question.take("").with_options == ()
     for typed, told in (("insert+nothing", "unknown workload 'nothing'"), ("pgbench-tpcb,insert", "begin with")):
         with pytest.raises(UserError, match=told):
@@ -384,4 +386,4 @@ def test_workloads_that_are_compared_are_shown_and_can_be_typed() -> None:
     assert "insert, insert+pgbench-select" in "".join(
         text for shown in launch_text.small(plan, None, "", (), OFFER) for text, _ in shown
     )
-    assert "arms" not in {item.name for item in plan_fields.load(TWO, OFFER)}
+    assert "variants" not in {item.name for item in plan_fields.load(TWO, OFFER)}

@@ -150,8 +150,8 @@ def test_what_cannot_be_parted_is_the_first_loads() -> None:
 
 def test_runs_of_other_workloads_are_not_compared(tmp_path: Path) -> None:
     paths = [
-        make_run(tmp_path / name, builds=("16.3",), variants=arms)
-        for name, arms in (("a", ARMS), ("b", ("insert", "insert+pgbench-tpcb")))
+        make_run(tmp_path / name, builds=("16.3",), variants=variants)
+        for name, variants in (("a", ARMS), ("b", ("insert", "insert+pgbench-tpcb")))
     ]
     with pytest.raises(UserError, match="the one compares insert, insert\\+pgbench-select, the other insert, insert"):
         compare(paths)
@@ -165,7 +165,7 @@ def test_a_cell_of_a_workload_that_is_not_planned_is_refused(tmp_path: Path) -> 
     manifest.write_text(json.dumps(record))
     with pytest.raises(UserError, match="names a workload that is not in it"):
         compare([run])
-    record["arms"][ARMS[0]] = {"name": 1}
+    record["variants"][ARMS[0]] = {"name": 1}
     manifest.write_text(json.dumps(record))
-    with pytest.raises(UserError, match="arms: insert holds what cannot be understood"):
+    with pytest.raises(UserError, match="variants: insert holds what cannot be understood"):
         compare([run])

@@ -24,7 +24,7 @@ def compared(new_folder: Callable[[], Path], build: Callable[[int | str], Build]
     """A run of two cells: inserts alone, and with two readers beside them."""
     bench = Bench(new_folder() / "runs")
     words = ("--steps", "l.i1,qr100", "--repeats", "1", "--with", "clients=2", *FURTHER, *SMALL)
-    done = bench("--pg", build(16).label, "--arms", ",".join(ARMS), *words, "--query-seconds", "3", "--plain")
+    done = bench("--pg", build(16).label, "--variants", ",".join(ARMS), *words, "--query-seconds", "3", "--plain")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{build(16).label} {ARMS[1]} r1" in done.stdout
     return bench

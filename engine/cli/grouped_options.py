@@ -1,0 +1,98 @@
+"""Options in groups: `--help` shows the options that have a brief line, `--help-all` shows every option in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from engine.report.console import echo
+from workloads.options import GROUPS, OUTPUT, Option
+
+FULL = "full"  # in a context's `meta`
+EXAMPLE_WIDTH = 60
+Row = tuple[str, str]
+Section = tuple[str, Sequence[Row]]
+
+
+class Grouped(click.Option):
+    """An option with a group and, if `--help` is to show it, a brief line."""
+
+    def __init__(self, words: Sequence[str], *, group: str = OUTPUT, brief: str = "", **attributes: Any) -> None:
+        super().__init__(words, **attributes)
+        self.group, self.brief = group, brief
+
+    @property
+    def brief_row(self) -> Row:
+        """The option and its value in as few words as possible, and its brief line."""
+        value = "" if self.is_flag else self.metavar or "WORD"
+        return (f"{self.opts[0]} {'WORD' if value.startswith('[') and '|' in value else value}".strip(), self.brief)
+
+
+option = partial(click.option, cls=Grouped)
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options in groups; `leading` groups come before those of `GROUPS`."""
+
+    def __init__(
+        self, *args: Any, leading: Sequence[str] = (), examples: Sequence[Row] = (), **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.groups, self.examples = (*leading, *GROUPS), examples
+        self.params.append(
+            Grouped(
+                ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all,
+                help="Show all options.", brief="Show all options, with details.",
+            )
+        )  # fmt: skip
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options group by group, then the examples."""
+        full = FULL in ctx.meta
+        sections = self.sections(ctx) if full else self._brief_sections(ctx)
+        width = 0 if full else max(len(name) for _, rows in sections for name, _ in rows)
+        for title, rows in sections:
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write_dl(self.examples, col_max=EXAMPLE_WIDTH)
+
+    def sections(self, ctx: click.Context) -> list[Section]:
+        """The groups of the full help."""
+        return self._sections(ctx, lambda parameter: parameter.get_help_record(ctx))
+
+    def _brief_sections(self, ctx: click.Context) -> list[Section]:
+        return self._sections(ctx, lambda parameter: parameter.brief_row if parameter.brief else None)
+
+    def _sections(self, ctx: click.Context, row: Any) -> list[Section]:
+        parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, Grouped)]
+        rows = {group: [row(own) for own in parameters if own.group == group] for group in self.groups}
+        return [(group, shown) for group, all_rows in rows.items() if (shown := [own for own in all_rows if own])]
+
+
+def rare_rows(options: Iterable[Option]) -> list[Row]:
+    """Rows of the full help for options without a flag."""
+    return [(f"-o {own.name}={own.metavar or '|'.join(own.choices) or 'true'}", help_text(own)) for own in options]
+
+
+def help_text(own: Option) -> str:
+    """An option's text and default."""
+    default = own.unset or _default(own)
+    return f"{own.text}  [default: {default}]" if default else own.text
+
+
+def _default(own: Option) -> str:
+    if own.kind == "bool" or own.default in (None, (), ""):
+        return ""
+    return ",".join(map(str, own.default)) if own.many else f"{own.default}"
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[FULL] = True
+        echo(ctx.get_help())
+        ctx.exit()

@@ -1,0 +1,111 @@
+"""The options of `bench run`: their help in groups, and those of workloads without flags."""
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engine.cli.main import main
+from engine.cli.run import passed_options, take, workload_options
+from engine.core.errors import UserError
+from engine.plan.command_line import arguments
+from engine.plan.planfile import request
+from engine.plan.request import Request
+from workloads import workloads
+from workloads.options import options_of
+
+WIDTH, HEIGHT = 80, 50
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The output of a command on a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    return lambda *words: CliRunner().invoke(main, words)
+
+
+def test_the_help_fits_one_screen_and_no_line_of_it_is_wrapped(shown: Callable[..., Result]) -> None:
+    lines = shown("run", "--help").output.splitlines()
+    assert len(lines) <= HEIGHT and all(len(line) <= WIDTH for line in lines)
+    # A wrapped text would begin in the column of the texts.
+    assert not [line for line in lines if line.startswith("     ")]
+
+
+def test_the_help_shows_about_25_options_in_six_groups(shown: Callable[..., Result]) -> None:
+    lines = shown("run", "--help").output.splitlines()
+    assert 22 <= len([line for line in lines if line.startswith("  -")]) <= 28
+    assert [line for line in lines if line.endswith(":") and not line.startswith(" ")] == [
+        "What to compare:", "Workload:", "How long and how sure:", "Causes:", "Where:", "Output:", "Examples:",
+    ]  # fmt: skip
+
+
+def test_every_option_is_in_the_full_help(shown: Callable[..., Result]) -> None:
+    text = shown("run", "--help-all").output
+    every = [*options_of(Request), *(own for known in workloads() for own in options_of(known.options))]
+    for own in every:
+        assert (f"-o {own.name}=" if own.rare else f"{own.flag} ") in text, own.name
+    for flag in passed_options():
+        assert flag in text
+
+
+def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]) -> None:
+    text = shown("bisect", "--help").output
+    assert text.index("Search:") < text.index("--good") < text.index("What to compare:") < text.index("--config")
+
+
+def test_a_rare_option_has_no_flag_of_its_own() -> None:
+    assert "resync_rounds" not in {own.name for own in workload_options()}
+    assert take({"named": ["resync_rounds=3", "insert-protocol=prepared"]}).options == {
+        "resync_rounds": 3,
+        "insert_protocol": "prepared",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-o", "resync_round=3"), "unknown option 'resync_round' (nearest: resync_rounds)"),
+        (("-o", "resync_rounds=many"), "resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'"),
+        (("-o", "limiter=catchup"), "unknown limiter 'catchup' (nearest: catch-up)"),
+        (("-o", "limiter"), "-o limiter: give NAME=VALUE"),
+        (("--pgbench-init", "-F 90"), "workload insert has no option --pgbench-init"),
+        (("--workload", "pgbench-tpcb", "--pgbench-init", "-F 9"), "fillfactor must be a whole number from 10 to 100"),
+        (("--workload", "pgbench-tpcb", "--pgbench-init", "--fill=9"), "--pgbench-init: No such option '--fill'"),
+        (("--workload", "pgbench-tpcb", "--pgbench-init", "-F"), "--pgbench-init: Option '-F' requires an argument"),
+        (("--workload", "pgbench-tpcb", "--pgbench-init", "'"), "--pgbench-init: No closing quotation"),
+        (("--workload", "pgbench-tpcb", "--pgbench-init", "more"), "--pgbench-init: Got unexpected extra argument"),
+        (("--knob", "limiter=catch-up"), "No such option '--knob'"),
+        (("--beside",), "No such option '--beside'"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_exit_code_2(
+    shown: Callable[..., Result], words: tuple[str, ...], told: str
+) -> None:
+    result = shown("run", "--pg", "16.3", *words)
+    assert told in result.output and result.output.count("\n") == 1
+    assert result.exit_code == 2
+
+
+def test_pgbenchs_own_words_pass_through() -> None:
+    values = {"workload": "pgbench-tpcb", "pgbench_init": "-F90 --foreign-keys --partitions=4 -I dtg --tablespace fast"}
+    assert take(values).options == {
+        "fillfactor": 90, "foreign_keys": True, "pgbench_partitions": 4, "init_steps": "dtg", "tablespace": "fast",
+    }  # fmt: skip
+
+
+def test_the_command_line_of_a_request_makes_the_same_request(shown: Callable[..., Result]) -> None:
+    entries = {
+        "builds": ["16.3"], "workload": "pgbench", "script": ["a.sql"], "define": ["x=1", "y=2"], "clients": [1, 2],
+        "fillfactor": 80, "foreign_keys": True, "rate": 5.0,
+    }  # fmt: skip
+    command = main.get_command(None, "run")  # type: ignore[arg-type]
+    assert command is not None
+    words = arguments(request(entries))
+    assert {"-o", "fillfactor=80", "foreign_keys=true", "-D"} <= set(words)
+    values = command.make_context("run", list(words)).params
+    assert take({name: value for name, value in values.items() if name not in ("out", "glyphs")}) == request(entries)
+
+
+def test_a_refused_option_names_the_workload() -> None:
+    with pytest.raises(UserError, match="workload insert has no option --rate"):
+        take({"rate": 3.0})
