@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     shown = gently(asked.run, _load)
     from engine.core.errors import UserError
-    from engine.core.text import visible
+    from engine.core.text import visible, write
     from tui import glyphs, keys
     from tui.app import Bench
     from tui.marks import chosen_theme
@@ -60,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> int:
             keys.check_ids(wanted, keys.known_ids(), path)
         theme = chosen_theme(os.environ)
     except UserError as error:
-        print(f"bench: {visible(str(error))}", file=sys.stderr)
+        write(visible(f"bench: {error}"), sys.stderr)
         return 2
     paint_where_it_is_seen()
     app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)

@@ -33,7 +33,7 @@ from textual_serve.server import Server, to_int
 from yarl import URL
 
 from engine.core.errors import UserError
-from engine.core.text import visible
+from engine.core.text import visible, write
 from tui.starting import MODES
 
 TOKEN = "PGBED_SERVE_TOKEN"  # in the environment: arguments of a process are seen by all
@@ -275,18 +275,18 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def say(port: int) -> None:
         shown = address(asked.host, port, "TOKEN" if given else token)
-        print(f"open {visible(shown)}{' with your token' if given else ''}; Ctrl-C ends it, runs continue", flush=True)
+        write(visible(f"open {shown}{' with your token' if given else ''}; Ctrl-C ends it, runs continue"), sys.stdout)
         if not is_loopback(asked.host):
-            print(
+            words = (
                 "? not encrypted: who reads the network's traffic learns the token; safer without --host, through "
-                f"`ssh -L {port}:localhost:{port} {visible(socket.gethostname())}`",
-                file=sys.stderr,
+                f"`ssh -L {port}:localhost:{port} {socket.gethostname()}`"
             )
+            write(visible(words), sys.stderr)
 
     try:
         return 128 + asyncio.run(serve(server, asked.host, asked.port, say))
     except UserError as error:
-        print(f"bench: {visible(str(error))}", file=sys.stderr)
+        write(visible(f"bench: {error}"), sys.stderr)
         return 2
 
 

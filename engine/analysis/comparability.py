@@ -16,7 +16,6 @@ from engine.analysis.run_results import CellResult, Environment, RunResult, Step
 from engine.core.errors import UserError
 from engine.core.model import PROBED_ARM, Subject, config_key
 from engine.core.record import converted
-from engine.core.text import visible
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from engine.journal.totals import RoleTotals
 from engine.results.comparison import Check
@@ -177,7 +176,7 @@ def of_workload(record: dict[str, Any], member: str, of: type[T]) -> T:
     try:
         return converted(getattr(known, member)(record), of, f"manifest.json: workload: {member}")
     except (UnknownName, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
+        raise UserError(f"manifest.json: workload: {error}") from None
 
 
 def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:

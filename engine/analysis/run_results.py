@@ -11,7 +11,6 @@ from engine.analysis import hang_site, metrics, transactions
 from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted
-from engine.core.text import visible
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, SliceRow, StepRow
@@ -104,7 +103,7 @@ class RunResult:
     @property
     def machine(self) -> str:
         """What tells the machine apart that it was measured on; empty where that was not recorded."""
-        return visible(str((self.manifest.environment.get("host") or {}).get("machine") or ""))
+        return str((self.manifest.environment.get("host") or {}).get("machine") or "")
 
 
 def load(path: Path) -> RunResult:
@@ -163,7 +162,7 @@ def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: 
         return CellResult(run, cell, "damaged", str(error))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # What probes, samplers and snapshots write is free in form: whatever stands there may have been damaged.
-        text = visible(f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
         return CellResult(run, cell, "damaged", f"{reader.run / 'journal.db'}: cell {cell.id}: {text}")
 
 

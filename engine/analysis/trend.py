@@ -30,7 +30,6 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build
 from engine.core.record import converted
-from engine.core.text import visible
 from engine.core.version import order_of
 from engine.host.drift import value
 from engine.host.files import read_plain
@@ -220,7 +219,7 @@ def _bisect(before: Point, after: Point, workload: str, step: str) -> str:
         return ""
     words = ("--good", before.revision, "--bad", after.revision, "--repo", *(known or {"PATH"}),
              "--workload", workload, "--step", step)  # fmt: skip
-    return visible(shlex.join(("bench", "bisect", *words)))
+    return shlex.join(("bench", "bisect", *words))
 
 
 def _revision(build: Build) -> str:

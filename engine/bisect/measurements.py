@@ -64,7 +64,7 @@ class Place:
 
     def note(self, text: str) -> None:
         """Prints a line of progress."""
-        self.console.print(text, soft_wrap=True)
+        self.console.say(text)
 
 
 @contextmanager

@@ -195,7 +195,7 @@ class _Bisection:
     def _pass_over(self, commit: Commit, why: str) -> None:
         """The commit is not told apart from the next one that can be judged."""
         self.place.say(f"  {why}")
-        self.state.broken[commit.hash] = why
+        self.state.broken[commit.hash] = visible(why)  # it may name a file that JSON cannot name
         self._write()
 
     def _measure_ends(self) -> None:
@@ -236,7 +236,7 @@ class _Bisection:
             fault=state.fault,
             step=state.step,
             sure=now.of(found),
-            message=visible_message(search.repository, commit),
+            message=commit_log.message_of(search.repository, commit),
             ends=state.ends_text,
             ratio=comparison.ratio("found", state.step, comparison.judged_by(state.step)),
             counts=Counts(*counts) if state.fault != "slower" else None,
@@ -307,11 +307,6 @@ class _Bisection:
 
     def _write(self) -> None:
         state.write(self.folder / STATE, self.state)
-
-
-def visible_message(repository: Path, commit: Commit) -> str:
-    """The commit's message as it can be printed."""
-    return "\n".join(visible(line) for line in commit_log.message_of(repository, commit).splitlines())
 
 
 def _step_names(asked: Request) -> list[str]:

@@ -11,7 +11,6 @@ from engine.analysis.failure_counts import Counts
 from engine.analysis.faults import Fault
 from engine.core.errors import UserError
 from engine.core.model import LOOKS
-from engine.core.text import visible
 from engine.host.files import is_name, read_plain
 
 FORMAT = 1
@@ -70,7 +69,7 @@ def read(path: Path, digest: str, known: set[str]) -> State:
     except FileNotFoundError:
         return State(FORMAT, digest)
     except (OSError, msgspec.MsgspecError) as error:
-        raise UserError(f"{path}: cannot be read: {visible(str(error))}; --again begins anew") from None
+        raise UserError(f"{path}: cannot be read: {error}; --again begins anew") from None
     if state.format == FORMAT and state.asked != digest and not state.step:
         return State(FORMAT, digest)  # nothing was known of the ends
     if state.format != FORMAT or state.asked != digest:

@@ -22,7 +22,7 @@ from engine.builds.derivation import Change, recipe_of
 from engine.builds.user_builds import OwnBuild
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed
-from engine.core.text import NAME, visible
+from engine.core.text import NAME
 
 BUILTIN = "-builtin"
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")  # as in nix/postgres/default.nix
@@ -117,7 +117,7 @@ def _own_entries(label: str, own: OwnBuild, known: Mapping[str, CatalogEntry]) -
     base = known.get(own.base)
     if own.base and (base is None or base.provenance != "source"):
         where = f"{user_builds.table_path()}: build '{label}'"
-        raise UserError(f"{where}: '{visible(own.base)}' must be a build from source that is defined before it")
+        raise UserError(f"{where}: '{own.base}' must be a build from source that is defined before it")
     check_name(label)
     entry = CatalogEntry(
         label=label,
@@ -144,7 +144,7 @@ def age(version: str) -> tuple[int, int, str, int]:
 def check_name(name: str) -> None:
     """Raises UserError for a name that cannot be a folder's everywhere."""
     if not NAME.fullmatch(name):
-        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
+        raise UserError(f"'{name}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
 
 
 def unknown_label(label: str) -> UserError:

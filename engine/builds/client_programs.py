@@ -17,7 +17,6 @@ from engine.builds import nix
 from engine.builds.nix import Progress
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build
-from engine.core.text import visible
 from engine.core.version import order_of
 from engine.host.account import unprivileged
 from engine.host.subprocesses import ask
@@ -116,4 +115,4 @@ def _record(path: Path) -> dict[str, str]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     said = answer.output.strip().splitlines()  # a program of another kind may go on about its licence
-    return {"path": str(path), "version": visible(said[0]) if said else "", "digest": digest}
+    return {"path": str(path), "version": said[0] if said else "", "digest": digest}

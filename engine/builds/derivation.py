@@ -23,7 +23,6 @@ from engine.builds.nix_log import last_words
 from engine.builds.variants import NATIVE, variant
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
-from engine.core.text import visible
 
 EXPRESSION = Path(__file__).with_name("derivation.nix")
 HEAD = "Derive("
@@ -92,7 +91,7 @@ def read_derivation(drv: Path) -> Derivation:
         # Lists, pairs and strings with the escapes that Python has, too; a string may go over lines in neither.
         outputs, inputs, sources, _system, _builder, args, env = ast.literal_eval(text.removeprefix("Derive"))
     except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"{drv}: the recipe of the servers cannot be read: {visible(str(error))}") from None
+        raise UserError(f"{drv}: the recipe of the servers cannot be read: {error}") from None
     return Derivation(
         {name: path for name, path, *_ in outputs},
         {path: tuple(names) for path, names in inputs},

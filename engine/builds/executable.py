@@ -19,7 +19,6 @@ from pathlib import Path
 from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.core.text import visible
 from engine.host.account import bound_to_engine, unprivileged
 from engine.host.subprocesses import kill_group
 
@@ -64,7 +63,7 @@ def _of_process(label: str, program: Path) -> Path:
         kill_group(child)
         os.close(reading)
     raise UserError(
-        f"build '{label}': which program {visible(str(program))} starts in the end cannot be seen, and probes attach "
+        f"build '{label}': which program {program} starts in the end cannot be seen, and probes attach "
         "to that; name the install that it is a wrapper of"
     )
 

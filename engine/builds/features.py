@@ -9,7 +9,6 @@ from typing import Any
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.record import converted
-from engine.core.text import visible
 from engine.host.files import open_plain
 from workloads.base import Step
 
@@ -30,7 +29,7 @@ def _icu(build: Build) -> str:
         ):
             return "" if data.find(ICU_SYMBOL) >= 0 else "it was compiled without ICU"
     except (OSError, ValueError) as error:
-        raise UserError(f"{visible(str(program))} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise UserError(f"{program} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 def _builtin(build: Build) -> str:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 from engine.builds.variants import CFLAGS, VARIANTS, unknown_variant
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 if TYPE_CHECKING:  # the screens need the grammar only
     from engine.builds.catalog import CatalogEntry
@@ -79,16 +78,16 @@ def parsed(text: str) -> Label:
     if rest.startswith("git:"):
         path, at, revision = rest.removeprefix("git:").partition("@")
         if name is None:
-            raise UserError(f"{visible(text)} needs a name before it: NAME={visible(text)}")
+            raise UserError(f"{text} needs a name before it: NAME={text}")
         if not path or not at or not revision or revision.startswith("-"):
-            raise UserError(f"{visible(text)}: a revision is named as NAME=git:PATH@REVISION")
+            raise UserError(f"{text}: a revision is named as NAME=git:PATH@REVISION")
         return Label(name, "revision", path, revision, variants=variants, named=True)
     base, *patches = rest.split("+") if _is_label(rest, name is not None) else [rest]
     if name is not None and ("/" in base or not _is_label(base, True)):
         return Label(name, "path", rest, variants=variants, named=True)
     base, more = _variants(base)
     if not all(patches):
-        raise UserError(f"{visible(text)}: a patch is named as LABEL+FILE")
+        raise UserError(f"{text}: a patch is named as LABEL+FILE")
     if ":" in base:
         raise unknown_variant(base.partition(":")[2].partition(":")[0])
     label = Label("", "label", base, patches=tuple(patches), variants=(*more, *variants), named=name is not None)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from engine.core.text import visible
-
 FORMAT = ("--log-format", "internal-json")
 MARK = b"@nix "
 COPY, DOWNLOAD, BUILD = 100, 101, 105  # kinds of activities
@@ -185,9 +183,9 @@ def is_failed_build(code: int) -> bool:
 def shortened(line: str) -> str:
     """A builder's line as it can be shown: of compilers and downloads what they make or fetch, and from where."""
     if fetched := DOWNLOADED.search(line):
-        return visible(f"{fetched[2]} from {fetched[1]}")
+        return f"{fetched[2]} from {fetched[1]}"
     compiled, linked = COMPILED.search(line), LINKED.search(line)
-    line = visible(compiled[1] if compiled else f"linking {linked[1]}" if linked else line)
+    line = compiled[1] if compiled else f"linking {linked[1]}" if linked else line
     return line if len(line) <= LOG_CHARS else line[: LOG_CHARS - 1] + "…"
 
 

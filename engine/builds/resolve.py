@@ -38,7 +38,6 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.record import converted
 from engine.core.record import parsed as parsed_json
-from engine.core.text import visible
 from engine.host import subprocesses
 from engine.host.account import unprivileged
 
@@ -93,8 +92,8 @@ def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
     first: dict[str, str] = {}
     for text, name in names:
         if name in first:
-            both = f"{visible(shown(first[name]))} and {visible(shown(text))}"
-            raise UserError(f"{both} would both be called {visible(name)}; give one another name: NAME=…")
+            both = f"{shown(first[name])} and {shown(text)}"
+            raise UserError(f"{both} would both be called {name}; give one another name: NAME=…")
         first[name] = text
 
 
@@ -104,7 +103,7 @@ def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
         return replace(label, origin=build)
     if label.name in entries and not (label.kind == "label" and label.place == label.name and label.plain):
         how = f"give {shown(text)} another name" if label.named else f"name it: NAME={text}"
-        raise UserError(f"'{label.name}' is the label of another build: {visible(how)}")
+        raise UserError(f"'{label.name}' is the label of another build: {how}")
     check_name(label.name)
     for word in label.variants:
         variant(word)
@@ -120,7 +119,7 @@ def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalo
         return source_tree.revision_of(label.name, label.path, label.revision)
     if source_tree.is_install(label.path):
         if not label.plain:
-            raise UserError(f"{visible(text)}: an install is built already; variants are for what is built here")
+            raise UserError(f"{text}: an install is built already; variants are for what is built here")
         return local_build(label.name, label.path)
     if source_tree.is_tree(label.path):
         return source_tree.tree_at(label.name, label.path)
@@ -128,7 +127,7 @@ def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalo
         head, _, word = label.place.rpartition(":")
         if Path(head).expanduser().exists():
             raise unknown_variant(word)
-    place = visible(str(label.path))
+    place = str(label.path)
     if not label.path.is_dir():
         raise UserError(f"build '{label.name}': there is no folder {place}")
     raise UserError(
@@ -143,9 +142,9 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
     entry = entries[label.place]
     for patch in label.patches:
         if not Path(patch).expanduser().is_file():
-            raise UserError(f"build '{label.name}': there is no patch file {visible(patch)}")
+            raise UserError(f"build '{label.name}': there is no patch file {patch}")
     if not label.plain and entry.provenance != "source":
-        raise UserError(f"{visible(text)}: {entry.label} was built by others; only what is built here can be changed")
+        raise UserError(f"{text}: {entry.label} was built by others; only what is built here can be changed")
     return entry
 
 
@@ -265,7 +264,7 @@ def _ccache_folder() -> Path | None:
     named = os.environ.get("PGBED_CCACHE")
     if named is not None:
         if named and not Path(named).is_dir():
-            raise UserError(f"PGBED_CCACHE names {visible(named)}, which is not a folder")
+            raise UserError(f"PGBED_CCACHE names {named}, which is not a folder")
         return Path(named).absolute() if named else None
     if os.geteuid() != 0 and os.access("/nix/store", os.W_OK):
         folder = nix.cache_folder() / "ccache"

@@ -21,7 +21,6 @@ from typing import Any
 from engine.builds import nix
 from engine.builds.derivation import Folder
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 LEFT_OUT = ("doc", "doc/src/sgml")  # what lies right in them; psql's help is made of doc/src/sgml/ref
 # With these git runs no program for a repository's settings, besides filters; and fetches nothing, by whatever program.
@@ -84,7 +83,7 @@ def tree_at(name: str, path: Path) -> Source:
     marked = [line for line in git(path, "ls-files", "-v", "--", *_WITHOUT).splitlines() if _is_marked(line)]
     if marked:
         raise UserError(
-            f"build '{name}': git does not look at {visible(marked[0][2:])} for changes (assume-unchanged or "
+            f"build '{name}': git does not look at {marked[0][2:]} for changes (assume-unchanged or "
             f"skip-worktree), so that nothing can say what was built: git -C {path} update-index --really-refresh"
         )
     return Source(path, version, commit, _changes(path))
@@ -99,19 +98,18 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
     """A commit of a repository, by any name that git has for it. Raises UserError for what there is not."""
     repository = repository.expanduser().absolute()
     if not repository.is_dir():
-        raise UserError(f"build '{name}': there is no folder {visible(str(repository))}")
-    shown = visible(revision)
+        raise UserError(f"build '{name}': there is no folder {repository}")
     if revision.startswith("-"):
-        raise UserError(f"build '{name}': '{shown}' is no revision")
+        raise UserError(f"build '{name}': '{revision}' is no revision")
     if not git(repository, "rev-parse", "--git-dir", failing=True):
-        raise UserError(f"build '{name}': {visible(str(repository))} is not a git repository")
+        raise UserError(f"build '{name}': {repository} is not a git repository")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     commit = git(repository, *asked, failing=True).strip()
     if not commit:
         shallow = git(repository, "rev-parse", "--is-shallow-repository", failing=True).strip() == "true"
         more = "; it is a shallow clone: git fetch --unshallow gets the rest" if shallow else ""
-        raise UserError(f"build '{name}': {visible(str(repository))} has no revision '{shown}'{more}")
-    where = f"{visible(str(repository))} at {shown}"
+        raise UserError(f"build '{name}': {repository} has no revision '{revision}'{more}")
+    where = f"{repository} at {revision}"
     configure = git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
     if not configure or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
         raise UserError(f"build '{name}': {where} is no source of PostgreSQL (configure and src/backend)")
@@ -132,7 +130,7 @@ def files_of(source: Source) -> Iterator[Folder]:
 def _version(name: str, where: str, configure: str) -> str:
     found = VERSION.search(configure)
     if found is None or "PACKAGE_NAME='PostgreSQL'" not in configure:
-        raise UserError(f"build '{name}': {visible(where)} is no source of PostgreSQL: its configure is another's")
+        raise UserError(f"build '{name}': {where} is no source of PostgreSQL: its configure is another's")
     return found[1]
 
 
@@ -180,7 +178,7 @@ def _extract(source: Source, folder: Path) -> None:
         unpacked = subprocess.run(command, stdin=archive.stdout, capture_output=True, check=False)
     if archive.returncode or unpacked.returncode:
         words = unpacked.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise UserError(f"{source.path}: commit {source.commit} cannot be read: {visible(words)}")
+        raise UserError(f"{source.path}: commit {source.commit} cannot be read: {words}")
 
 
 def git(path: Path, *arguments: str, failing: bool = False) -> str:
@@ -189,10 +187,10 @@ def git(path: Path, *arguments: str, failing: bool = False) -> str:
         output, errors = child.communicate()
     if child.returncode == 0:
         return output.decode(errors="surrogateescape")
-    words = visible(errors.decode(errors="replace").strip().partition("\n")[0])
+    words = errors.decode(errors="replace").strip().partition("\n")[0]
     if failing and "dubious ownership" not in words:
         return ""
-    raise UserError(f"{visible(str(path))}: git {arguments[0]} failed: {words}")
+    raise UserError(f"{path}: git {arguments[0]} failed: {words}")
 
 
 def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -201,7 +199,7 @@ def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
         names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
     filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
     if any("=" in name for name in filters):
-        raise UserError(f"{visible(str(path))}: git's configuration has a filter with '=' in its name, which must go")
+        raise UserError(f"{path}: git's configuration has a filter with '=' in its name, which must go")
     off = (f"{name}.{end}" for name in filters for end in ("clean=", "smudge=", "process=", "required=false"))
     return _started(path, arguments, (*HARMLESS, *off))
 
@@ -219,7 +217,7 @@ def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = (
     except FileNotFoundError as error:
         raise UserError("git is not installed; a source tree outside git and installs need none") from error
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"git cannot be started in {visible(str(path))}: {visible(str(error))}") from None
+        raise UserError(f"git cannot be started in {path}: {error}") from None
 
 
 def _as_owner(path: Path) -> dict[str, Any]:

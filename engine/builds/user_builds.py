@@ -27,7 +27,6 @@ import tomli_w
 from engine.builds.variants import FLAG
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed, parsed_toml
-from engine.core.text import visible
 
 RELEASES = "https://ftp.postgresql.org/pub/source"
 VERSIONS = "https://www.postgresql.org/versions.json"
@@ -71,10 +70,10 @@ def own_builds() -> dict[str, OwnBuild]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {visible(str(error))}") from None
+        raise UserError(f"{path}: cannot be read: {error}") from None
     found = converted(parsed_toml(text, str(path)), _Table, str(path)).builds
     for label, build in found.items():
-        _check(f"{path}: build '{visible(label)}'", label, build)
+        _check(f"{path}: build '{label}'", label, build)
     return found
 
 
@@ -84,11 +83,11 @@ def pin(version: str, sha256: str = "") -> tuple[Path, str]:
     Raises UserError for what is no release, or where its checksum cannot be had.
     """
     if not RELEASE.fullmatch(version):
-        raise UserError(f"'{visible(version)}' is no release of PostgreSQL: expected 18.7 or 19beta1, for example")
+        raise UserError(f"'{version}' is no release of PostgreSQL: expected 18.7 or 19beta1, for example")
     table = own_builds()
     known = sha256.lower() or _published(version)
     if not re.fullmatch("[0-9a-f]{64}", known):
-        raise UserError(f"'{visible(known)}' is no sha256: expected 64 hexadecimal digits")
+        raise UserError(f"'{known}' is no sha256: expected 64 hexadecimal digits")
     table[version] = OwnBuild(source="sha256-" + b64encode(bytes.fromhex(known)).decode())
     path = table_path()
     try:
@@ -126,7 +125,7 @@ def _published(version: str) -> str:
     text = _fetched(url, ", and --sha256 HEX needs none").decode(errors="replace")
     match = re.fullmatch(rf"([0-9a-f]{{64}})\s+\*?postgresql-{re.escape(version)}\.tar\.bz2\s*", text)
     if match is None:
-        raise UserError(f"{url} holds no checksum of postgresql-{version}.tar.bz2, but '{visible(text[:60])}'")
+        raise UserError(f"{url} holds no checksum of postgresql-{version}.tar.bz2, but '{text[:60]}'")
     return match[1]
 
 
@@ -143,9 +142,7 @@ def _fetched(url: str, otherwise: str = "") -> bytes:
         raise UserError(f"{url}: {missing}") from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise UserError(
-            f"{url} cannot be reached: {visible(str(reason))}; PGBED_RELEASES names a mirror{otherwise}"
-        ) from None
+        raise UserError(f"{url} cannot be reached: {reason}; PGBED_RELEASES names a mirror{otherwise}") from None
     return body
 
 
@@ -155,7 +152,7 @@ def _mirror() -> str:
 
 def _check(where: str, label: str, build: OwnBuild) -> None:
     if wrong := [flag for flag in (*build.cflags, *build.configure_flags) if not FLAG.fullmatch(flag)]:
-        raise UserError(f"{where}: '{visible(wrong[0])}' is no flag")
+        raise UserError(f"{where}: '{wrong[0]}' is no flag")
     if bool(build.source) == bool(build.base):
         raise UserError(
             f"{where}: needs either source, the hash of a release's tarball, or from, another build's label"
@@ -171,7 +168,7 @@ def _check(where: str, label: str, build: OwnBuild) -> None:
     except ValueError:
         known = False
     if not known:
-        raise UserError(f"{where}: source '{visible(build.source)}' is not sha256- and 32 bytes in base64")
+        raise UserError(f"{where}: source '{build.source}' is not sha256- and 32 bytes in base64")
 
 
 def _changes(build: OwnBuild) -> Mapping[str, object]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ NATIVE = re.compile(r"-m\w+=native")
 
 def unknown_variant(word: str) -> UserError:
     """The error for an unknown variant."""
-    return UserError(f"unknown variant ':{visible(word)}' (known: {', '.join(VARIANTS)}, {CFLAGS}FLAGS)")
+    return UserError(f"unknown variant ':{word}' (known: {', '.join(VARIANTS)}, {CFLAGS}FLAGS)")
 
 
 def variant(word: str) -> Variant:
@@ -39,7 +38,7 @@ def variant(word: str) -> Variant:
     if word.startswith(CFLAGS):
         flags = tuple(word.removeprefix(CFLAGS).split())
         if not flags or not all(map(FLAG.fullmatch, flags)):
-            raise UserError(f":{visible(word)}: expected compiler flags, as in :CFLAGS=-march=native")
+            raise UserError(f":{word}: expected compiler flags, as in :CFLAGS=-march=native")
         return Variant(cflags=flags)
     if word not in VARIANTS:
         raise unknown_variant(word)

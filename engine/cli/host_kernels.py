@@ -13,7 +13,6 @@ from engine.cli.options import JSON
 from engine.cli.start import agree
 from engine.core.errors import UserError
 from engine.core.kernel import scheduler_of
-from engine.core.text import visible
 from engine.guest import host_kernels as kernels
 from engine.guest.kernels import told_by
 from engine.host import kexec, resume_unit
@@ -47,7 +46,7 @@ def list_(as_json: bool) -> None:
     show(Listing(rows, ("kernel", "release", "scheduler", "origin", "state"), ("kernel",)), as_json)
     for line in unread:
         root = "; only root may read it: start bench as root" if line.endswith(os.strerror(errno.EACCES)) else ""
-        echo(f"{visible(line)}{root}", err=True)
+        echo(f"{line}{root}", err=True)
     why = kexec.hindrance()
     if why:
         echo(f"this machine cannot be booted into another kernel: {why}", err=True)
@@ -78,7 +77,7 @@ def remove(labels: tuple[str, ...], yes: bool) -> None:
     kernels.check_removal(labels)
     going = resume_unit.run_of()
     if going is not None:
-        raise UserError(f"the run {visible(str(going))} goes on with the next boot, and may need them: bench stop it")
+        raise UserError(f"the run {going} goes on with the next boot, and may need them: bench stop it")
     agree(f"Remove {', '.join(labels)} from {Path('/') / kernels.PLACE}?", yes)
     for label in labels:
         kernels.remove(label)

@@ -14,10 +14,9 @@ import click
 from engine.cli import interface
 from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
 from engine.core.errors import UserError
-from engine.core.text import visible
 from engine.core.version import version
 from engine.journal.runs import find_run
-from engine.report.console import complain, echo
+from engine.report.console import complain, echo, echo_lines
 from workloads.names import NotRegistered
 
 if TYPE_CHECKING:
@@ -239,17 +238,17 @@ def compare(
         raise UserError("--published: figures of servers that were running already do not stand beside published ones")
     judged = _gate(comparison, folders, tolerate, junit) if gate else None
     if form == "json":
-        echo(render.to_json(comparison))
+        echo_lines(render.to_json(comparison))
     elif form == "csv":
-        echo(render.to_csv(comparison).rstrip("\n"))
+        echo_lines(render.to_csv(comparison))
     elif form == "md":
-        echo(render.to_markdown(comparison, published=published))
+        echo_lines(render.to_markdown(comparison, published=published))
     else:
         render.print_comparison(comparison, console(False), published=published)
     if judged is not None:
         from engine.report.gate import failed, sentence
 
-        click.echo(visible(sentence(judged)), err=True)
+        echo(sentence(judged), err=True)
         if failed(judged):
             sys.exit(1)
 
@@ -270,7 +269,7 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
         try:
             disk.write_text(junit, gate.to_junit(comparison, judged))
         except OSError as error:
-            raise UserError(f"{visible(str(junit))}: cannot write the result: {error.strerror}") from None
+            raise UserError(f"{junit}: cannot write the result: {error.strerror}") from None
     unknown = gate.unknown(judged)
     if not gate.failed(judged) and (unknown or not judged):
         of = f" of {', '.join(dict.fromkeys(each.subject for each in unknown))}" if unknown else ""
@@ -285,11 +284,11 @@ def _show_slices(folders: list[Path], step: str, base: str | None, form: str | N
 
     found = sliced_step(folders, step, base)
     if form == "json":
-        echo(slice_tables.to_json(found))
+        echo_lines(slice_tables.to_json(found))
     elif form == "csv":
-        echo(slice_tables.to_csv(found).rstrip("\n"))
+        echo_lines(slice_tables.to_csv(found))
     elif form == "md":
-        echo(render.slices_to_markdown(found))
+        echo_lines(render.slices_to_markdown(found))
     else:
         render.print_slices(found, console(False))
 

@@ -104,7 +104,7 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     else:
         console.print(f"\ncost of {', '.join(prospect.manifest.observers)}, probed against bare:")
         for line in probe_cost.lines(found):
-            console.print(line, soft_wrap=True)
+            console.say(line)
 
 
 def _usual(name: str) -> dict[str, Any]:

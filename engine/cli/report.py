@@ -10,7 +10,7 @@ from engine.cli.options import FILE, FOLDER, RunArgument
 from engine.core.errors import UserError
 from engine.host import disk
 from engine.journal.runs import default_out, find_run
-from engine.report.console import echo
+from engine.report.console import echo, echo_lines
 
 FORMATS = ("html", "md", "text")
 
@@ -38,7 +38,7 @@ def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, 
         disk.check_writable(to)  # before the work
     text = document.report(folders, form, base)
     if to is None:
-        echo(text.rstrip("\n"))
+        echo_lines(text)
         return
     try:
         size = disk.replace_text(to, text)

@@ -11,7 +11,6 @@ from engine.builds import resolve
 from engine.cli.options import OUT, RunArgument
 from engine.core.errors import UserError
 from engine.core.format import size
-from engine.core.text import visible
 from engine.host import disk, resume_unit
 from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
@@ -33,7 +32,7 @@ def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
     else:
         tags = read_tags(folder)
         if remove:
-            raise UserError(f"--remove: name the tags; {folder.name} has: {visible(', '.join(tags)) or 'none'}")
+            raise UserError(f"--remove: name the tags; {folder.name} has: {', '.join(tags) or 'none'}")
     echo(f"{folder.name}: {' '.join(tags) or 'no tags'}")
 
 
@@ -50,7 +49,7 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
     going = resume_unit.run_of()
     if going in [folder.resolve() for folder in folders]:
-        raise UserError(f"the run {visible(str(going))} goes on with the next boot: bench stop it first")
+        raise UserError(f"the run {going} goes on with the next boot: bench stop it first")
     if not yes:
         if not sys.stdin.isatty():
             raise UserError("nothing removed: not a terminal; pass --yes to confirm")

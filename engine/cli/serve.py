@@ -14,7 +14,6 @@ from engine.cli import interface
 from engine.cli.options import FILE, GLYPHS, OUT, RunArgument
 from engine.core.errors import UserError
 from engine.core.route import MOST_PORT
-from engine.core.text import visible
 from engine.host.files import open_plain
 from engine.journal.runs import find_run, runs_in
 
@@ -30,7 +29,7 @@ class Port(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number; fails with what may be given instead."""
         if not re.fullmatch(r"\d{1,5}", str(value), re.ASCII) or int(value) > MOST_PORT:
-            self.fail(f"{visible(str(value))} is no port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
+            self.fail(f"{value} is no port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
         return int(value)
 
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -33,16 +32,15 @@ from engine.plan.prepare import Prospect, prepare
 from engine.plan.request import Request
 from engine.postgres import external_cell
 from engine.report import follow
-from engine.report.console import echo
+from engine.report.console import PlainConsole, echo
 from engine.run import control
 from engine.run.stop import STOPPED
 
-_HOW_TO_RETURN = "\n  bench watch {0}\n  bench stop {0}"
 PATIENCE_S = 5.0  # between two messages while something ends
 CLEARING_TIMEOUT_S = 30.0
 
 
-def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
+def prepare_shown(request: Request, out: Path, console: PlainConsole) -> Prospect:
     """`prepare` with its progress shown: a spinner on a terminal, lines elsewhere."""
     try:
         if not console.is_terminal:
@@ -54,20 +52,20 @@ def prepare_shown(request: Request, out: Path, console: Console) -> Prospect:
         raise
 
 
-def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
+def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None:
     """What will be run, in which order, and about how long and how much space it takes."""
     manifest = prospect.manifest
     for each in manifest.workloads:
         steps = " ".join(step["name"] for step in each["steps"])
         clients = f"{each['clients']} client{'s' if each['clients'] != 1 else ''}"
-        console.print(f"{each['name']} {workload_title(each)}, {clients}: {steps}", soft_wrap=True)
+        console.say(f"{each['name']} {workload_title(each)}, {clients}: {steps}")
     if manifest.route.tcp:
-        console.print(f"clients connect over {manifest.route.words}", soft_wrap=True)
+        console.say(f"clients connect over {manifest.route.words}")
     if manifest.interleave_reason:
-        console.print(f"{manifest.interleave}: {manifest.interleave_reason}", soft_wrap=True)
+        console.say(f"{manifest.interleave}: {manifest.interleave_reason}")
     if manifest.interleave == "slices":
         servers = dict.fromkeys(cell.subject.name for cell in manifest.cells)
-        console.print(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}", soft_wrap=True)
+        console.say(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}")
     else:
         kernels = ("kernel",) if manifest.kernels else ()
         table = Table("cell", "build", "config", *kernels, "repeat", box=None, pad_edge=False, show_edge=False)
@@ -82,15 +80,15 @@ def print_prospect(prospect: Prospect, out: Path, console: Console) -> None:
                 f"{key}: settings unknown to this version, left out: {', '.join(config.dropped)}", soft_wrap=True
             )
     if manifest.observers:
-        console.print(f"probes: {', '.join(manifest.observers)}", soft_wrap=True)
+        console.say(f"probes: {', '.join(manifest.observers)}")
     for line in prospect.notices:
-        console.print(line, soft_wrap=True)
+        console.say(line)
     where = f"in {out}" if manifest.attached is None else "on each server"
-    console.print(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk {where}", soft_wrap=True)
+    console.say(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk {where}")
     subjects = len({cell.subject for cell in manifest.cells})
     if subjects > 1 and manifest.attached is None:
         pairs = prospect.guess.cells // subjects
-        console.print(noise.summary(prospect.guess.noise, pairs, manifest.interleave), soft_wrap=True)
+        console.say(noise.summary(prospect.guess.noise, pairs, manifest.interleave))
 
 
 def _amount(prospect: Prospect) -> str:
@@ -111,7 +109,7 @@ def _amount(prospect: Prospect) -> str:
 
 
 def start(
-    prospect: Prospect, out: Path, console: Console, *, detach: bool, glyphs: str = "auto", yes: bool = False
+    prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto", yes: bool = False
 ) -> int:
     """Makes the run directory and starts the engine on it; returns the exit code. `yes`: boots are agreed to.
 
@@ -152,7 +150,7 @@ def agree(question: str, yes: bool) -> None:
 
 def resume(
     run: Path,
-    console: Console,
+    console: PlainConsole,
     *,
     detach: bool,
     glyphs: str = "auto",
@@ -192,7 +190,7 @@ def resume(
     )
     for folder, made in external_cell.left_in(run).items() if connections else ():
         if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
-            console.print(f"dropped what cell {folder.name} had left: {dropped}", soft_wrap=True)
+            console.say(f"dropped what cell {folder.name} had left: {dropped}")
     if manifest.rebooting:
         kexec.check()
         resume_unit.check_free(run)
@@ -201,7 +199,7 @@ def resume(
     return _spawn(run, console, detach=detach, glyphs=glyphs, connections=connections)
 
 
-def stop(run: Path, console: Console) -> None:
+def stop(run: Path, console: PlainConsole) -> None:
     """Asks the engine of a run to stop, as Ctrl-C does, and waits until it has.
 
     Raises UserError when there is no engine, or it is another user's.
@@ -210,7 +208,7 @@ def stop(run: Path, console: Console) -> None:
         from engine.run import reboot  # here, because it loads the engine
 
         # This machine has just come up, and the engine not yet; or the cell is over, and the boot not yet asked for.
-        console.print(f"{reboot.end(run)}; to continue: bench resume {reference(run)}", soft_wrap=True)
+        console.say(f"{reboot.end(run)}; to continue: bench resume {reference(run)}")
         return
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
@@ -220,8 +218,8 @@ def stop(run: Path, console: Console) -> None:
         time.sleep(0.1)
         if time.monotonic() - reported > PATIENCE_S:
             reported = time.monotonic()
-            console.print("still stopping the server and removing its cluster", soft_wrap=True)
-    console.print(f"stopped; to continue: bench resume {reference(run)}", soft_wrap=True)
+            console.say("still stopping the server and removing its cluster")
+    console.say(f"stopped; to continue: bench resume {reference(run)}")
 
 
 @contextmanager
@@ -239,7 +237,7 @@ def _interrupts_deferred() -> Iterator[None]:
 
 def _spawn(
     run: Path,
-    console: Console,
+    console: PlainConsole,
     *,
     detach: bool,
     notices: tuple[str, ...] = (),
@@ -248,8 +246,8 @@ def _spawn(
 ) -> int:
     process: subprocess.Popen[bytes] | None = None
     for line in host_lock.others():
-        console.print(f"? {line}", soft_wrap=True)
-    console.print("starting the engine", soft_wrap=True)
+        console.say(f"? {line}")
+    console.say("starting the engine")
     try:
         with (run / "engine.log").open("ab") as log, _interrupts_deferred():
             process = subprocess.Popen(
@@ -268,20 +266,20 @@ def _spawn(
         if planned(run).rebooting:
             return _boots(run, process.wait(), console)
         if detach:
-            console.print(f"running detached: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
+            _say_how_to_return(console, f"running detached: {run}", run)
             return 0
         if interface.wanted(console):
-            console.print(f"{run.name} has begun; the interface opens with the CPU time that it leaves", soft_wrap=True)
+            console.say(f"{run.name} has begun; the interface opens with the CPU time that it leaves")
             interface.show(run.parent, run, glyphs=glyphs)
             if is_locked(run):
-                console.print(f"the run continues: {run}{_HOW_TO_RETURN.format(reference(run))}", soft_wrap=True)
+                _say_how_to_return(console, f"the run continues: {run}", run)
                 return 0
         else:
-            console.print(f"run {run}", soft_wrap=True)
+            console.say(f"run {run}")
             follow.follow(run, console, notices)
         code = process.wait()
     except KeyboardInterrupt:
-        console.print("stopping: the running cell is discarded, finished cells are kept", soft_wrap=True)
+        console.say("stopping: the running cell is discarded, finished cells are kept")
         if process is not None:
             process.send_signal(signal.SIGINT)
             _await_end(process, console)
@@ -289,24 +287,24 @@ def _spawn(
     return _conclude(run, code, console)
 
 
-def _boots(run: Path, code: int, console: Console, root: Path = resume_unit.ROOT) -> int:
+def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit.ROOT) -> int:
     """Says that this machine is booted once it is known to be. Raises UserError where it cannot be."""
     if code == 0 and resume_unit.run_of(root) == run.resolve():
-        console.print(f"this machine is booted now, and goes on by itself: {run}", soft_wrap=True)
+        console.say(f"this machine is booted now, and goes on by itself: {run}")
         return 0
     if code not in (0, 1, STOPPED):
         return _died(run, code)
     return _conclude(run, code, console)
 
 
-def _await_end(process: subprocess.Popen[bytes], console: Console) -> None:
+def _await_end(process: subprocess.Popen[bytes], console: PlainConsole) -> None:
     """Waits for an engine that was asked to stop; more Ctrl-C does not hurry it."""
     while True:
         try:
             process.wait(PATIENCE_S)
             return
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            console.print("still stopping the server and removing its cluster", soft_wrap=True)
+            console.say("still stopping the server and removing its cluster")
 
 
 def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
@@ -328,6 +326,11 @@ def _died(run: Path, code: int) -> int:
     raise UserError(lines[-1].removeprefix("bench: ") if lines else f"the engine {_ended(code)} during startup")
 
 
+def _say_how_to_return(console: PlainConsole, what: str, run: Path) -> None:
+    for line in (what, f"  bench watch {reference(run)}", f"  bench stop {reference(run)}"):
+        console.say(line)
+
+
 def _ended(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
@@ -336,22 +339,22 @@ def _taken(run: Path) -> UserError:
     return UserError(f"{run}: an engine is running it now; watch it with `bench watch {reference(run)}`")
 
 
-def _conclude(run: Path, code: int, console: Console) -> int:
+def _conclude(run: Path, code: int, console: PlainConsole) -> int:
     from engine.analysis import probe_cost
     from engine.analysis.compare import compare
     from engine.report import render  # here, because these load the statistics
 
     manifest = planned(run)
     if code == STOPPED:
-        console.print(f"stopped; to continue: bench resume {reference(run)}", soft_wrap=True)
+        console.say(f"stopped; to continue: bench resume {reference(run)}")
         return code
     if code not in (0, 1):
-        console.print(f"the engine {_ended(code)}; see {run / 'engine.log'}", soft_wrap=True)
-        console.print(f"to continue: bench resume {reference(run)}", soft_wrap=True)
+        console.say(f"the engine {_ended(code)}; see {run / 'engine.log'}")
+        console.say(f"to continue: bench resume {reference(run)}")
         return 1
     comparison = compare([run])
     render.print_comparison(comparison, console, brief=True)
     if manifest.probes_in_arm:
         probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observers))
-    console.print(f"every cell, response times, stalls and sizes: bench compare {reference(run)}", soft_wrap=True)
+    console.say(f"every cell, response times, stalls and sizes: bench compare {reference(run)}")
     return code

@@ -15,7 +15,7 @@ from engine.cli import interface
 from engine.cli.options import GLYPHS, OUT, PLAIN, console, of_run
 from engine.core.errors import UserError
 from engine.journal.runs import find_cell, reference, runs_in
-from engine.report.console import echo
+from engine.report.console import echo, echo_lines
 
 
 @click.command()
@@ -39,7 +39,7 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
     from engine.report import follow
 
     if once or as_json:
-        echo(follow.once(folder, as_json=as_json))
+        echo_lines(follow.once(folder, as_json=as_json))
         return
     if cell is not None:
         raise UserError(

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 T = TypeVar("T")
 
@@ -22,7 +21,7 @@ def parsed(text: str | bytes, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:  # DecodeError and UnicodeDecodeError are ValueErrors
-        raise UserError(f"{visible(where)}: cannot be read: {visible(str(error))}") from None
+        raise UserError(f"{where}: cannot be read: {error}") from None
 
 
 def parsed_toml(text: str, where: str) -> dict[str, Any]:
@@ -32,18 +31,9 @@ def parsed_toml(text: str, where: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         place = f"{where}:{line.group(1)}" if line else where
-        raise UserError(f"{place}: not valid TOML: {visible(str(error))}") from None
+        raise UserError(f"{place}: not valid TOML: {error}") from None
     except RecursionError:
         raise UserError(f"{where}: nested too deeply") from None
-
-
-def visible_record(value: Any) -> Any:
-    """A parsed value, all texts of which can be shown: see `visible`."""
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, dict):
-        return {visible(key): visible_record(each) for key, each in value.items()}
-    return [visible_record(each) for each in value] if isinstance(value, list) else value
 
 
 def converted(value: Any, of: type[T], where: str) -> T:
@@ -51,4 +41,4 @@ def converted(value: Any, of: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, of)
     except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
-        raise UserError(f"{visible(where)} holds what cannot be understood: {visible(str(error))}") from None
+        raise UserError(f"{where} holds what cannot be understood: {error}") from None

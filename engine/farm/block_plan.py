@@ -25,7 +25,6 @@ from engine.builds.source_tree import is_install
 from engine.builds.variants import NATIVE
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.text import visible
 from engine.plan import planfile
 from engine.plan.request import Request
 from engine.plan.workload_plans import loads
@@ -78,7 +77,7 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
     try:
         check(request)
     except UserError as error:
-        raise UserError(f"plan {visible(str(path))}: {error}") from None
+        raise UserError(f"plan {path}: {error}") from None
     found = resolve.resolve(request.builds, progress, roots)
     labels = {entry.label for entry in catalog() if entry.own is None}
     servers = {build.label: _stored(build.label, build.prefix) for build in found}
@@ -117,20 +116,20 @@ def check(request: Request) -> None:
     known = {config.name: config for config in configs.catalog()}
     for config in request.configs:
         if config not in known and config != "auto":
-            raise _only_here(f"config {visible(config)}")
+            raise _only_here(f"config {config}")
         if config in known and known[config].device:
             raise UserError(f"config {config} sets a device, for which a builder has no root")
     for name, value in _files(request):
-        raise _only_here(f"{name} {visible(value)}")
+        raise _only_here(f"{name} {value}")
 
 
 def _check_build(build: str) -> None:
     if is_external(build):
-        raise _only_here(f"build {visible(shown(build))}")
+        raise _only_here(f"build {shown(build)}")
     label = parsed(build)
     if label.kind == "path" and is_install(label.path) and _store_path(label.path) is None:
         raise UserError(
-            f"build {visible(name_of(build))} is an install of this machine, which Nix cannot copy to builders: "
+            f"build {name_of(build)} is an install of this machine, which Nix cannot copy to builders: "
             "name the source tree that it was made of, or a label (bench list builds)"
         )
     (label,) = resolve.check([build])
@@ -138,7 +137,7 @@ def _check_build(build: str) -> None:
     flags = [*(own.cflags if own else ()), *Change().varied(label.variants).cflags]
     if native := [flag for flag in flags if NATIVE.fullmatch(flag)]:
         raise UserError(
-            f"build {visible(name_of(build))}: {native[0]} compiles for this machine, not for the builders: "
+            f"build {name_of(build)}: {native[0]} compiles for this machine, not for the builders: "
             "name a processor that all of them have, as in :CFLAGS=-march=x86-64-v3"
         )
 

@@ -21,7 +21,6 @@ from engine.builds import nix
 from engine.builds.derivation import read_derivation
 from engine.builds.nix_log import FORMAT, NixLog, last_words
 from engine.core.errors import UserError
-from engine.core.text import visible
 from engine.farm import nix_builders
 from engine.farm.block_build import ENDED
 from engine.host.account import bound_to_engine
@@ -171,7 +170,7 @@ def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
         # Nix reports a remote build twice: as its own, with the builder's name, and within that as the builder's.
         builds = [build for build in call.log.builds() if build.subject == block.drv]
         if builds and number not in call.seen:
-            call.seen[number] = visible(builds[0].builder) or HERE
+            call.seen[number] = builds[0].builder or HERE
             progress(f"block {number}: begun on {call.seen[number]}")
         if ended or (builds and not builds[0].running):
             del call.blocks[number]
@@ -188,13 +187,13 @@ def _settled(block: Block, call: _Call, lines: Sequence[str], builders: str | No
     if nix.is_valid(block.out):
         return replace(block, state="measured")
     if code := next((line.removeprefix(ENDED) for line in lines if line.startswith(ENDED)), ""):
-        return replace(block, state="failed", reason=_reason(lines, f"its run ended with {visible(code)}"))
+        return replace(block, state="failed", reason=_reason(lines, f"its run ended with {code}"))
     nobody = "" if begun else nix_builders.why_none(call.log.reported, builders)
     if nobody:
         first = block.tries == 1  # later not all builders were asked
         return replace(block, state="failed" if first else last, reason=nobody, refused=first)
     lost = [error for error in call.log.errors if block.drv not in error]
-    return replace(block, state=last, reason=visible(lost[-1])[:REASON_CHARS] if lost else "its builder has ended")
+    return replace(block, state=last, reason=lost[-1][:REASON_CHARS] if lost else "its builder has ended")
 
 
 def _words(block: Block, begun: bool) -> str:
@@ -226,4 +225,4 @@ def _on(block: Block) -> str:
 def _reason(lines: Sequence[str], otherwise: str) -> str:
     """What `bench` said last within a build that failed."""
     said = [line.removeprefix("bench: ") for line in lines if line.startswith("bench: ")]
-    return visible(said[-1])[:REASON_CHARS] if said else otherwise
+    return said[-1][:REASON_CHARS] if said else otherwise

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from engine.builds.nix_log import NixError
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 FEATURE = "pgbed-bench"
 COLUMNS_OF_FEATURES = (5, 6)  # those that it has, and those without which it takes nothing
@@ -27,7 +26,7 @@ def check(builders: str | None) -> None:
     # Without builders of any kind this machine may be one, by its own nix.conf.
     if offering or not known:
         return
-    named = ", ".join(f"'{visible(line.split()[0])}'" for line in known)
+    named = ", ".join(f"'{line.split()[0]}'" for line in known)
     raise UserError(
         f"no builder takes a block: {named} {'does' if len(known) == 1 else 'do'} not offer the feature {FEATURE}; a "
         f"builder is '{_example()}', in --builders or /etc/nix/machines, and has it in system-features of its nix.conf"
@@ -48,7 +47,7 @@ def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
     for error in errors:
         if match := REFUSED.search(error.text):
             why = error.before if NO_REASON in match[2] and error.before else match[2]
-            reasons[visible(match[1])] = visible(why)[:SHOWN_CHARS]
+            reasons[match[1]] = why[:SHOWN_CHARS]
     return reasons
 
 
@@ -74,7 +73,7 @@ def lines(builders: str | None) -> list[str]:
         if line.strip().startswith("@"):
             path = Path(line.strip()[1:])
             if builders is not None and not path.is_file():
-                raise UserError(f"--builders {visible(line.strip())}: no such file")
+                raise UserError(f"--builders {line.strip()}: no such file")
             found += path.read_text(errors="replace").splitlines() if path.is_file() else []
         else:
             found.append(line)

@@ -21,7 +21,6 @@ from pathlib import Path
 from engine.builds.nix import Progress
 from engine.core.errors import UserError, unknown
 from engine.core.kernel import Kernel
-from engine.core.text import visible
 from engine.guest import distribution, kernels
 from engine.host import kexec
 
@@ -58,7 +57,7 @@ def resolve(label: str, root: Path = ROOT) -> Kernel:
     there = known(root)
     found = next((each for each in there if each.label == label), None)
     if found is None:
-        error = unknown("kernel that this machine can be booted into", visible(label), [each.label for each in there])
+        error = unknown("kernel that this machine can be booted into", label, [each.label for each in there])
         raise UserError(f"{error}; bench host-kernels install adds some")
     release, version = kernels.told_by(found.image)
     config = found.config.read_bytes() if found.config else b""
@@ -94,7 +93,7 @@ def check_install(labels: Sequence[str], root: Path = ROOT) -> None:
         raise UserError("no kernels of this machine's distribution are known (Debian's are); install some by its means")
     for label in labels:
         if label not in there:
-            raise unknown("kernel", visible(label), there)
+            raise unknown("kernel", label, there)
         if (root / PLACE / label).exists():
             raise UserError(f"kernel '{label}' is installed already; bench host-kernels remove {label} takes it away")
     for program, package in (("mkinitramfs", "initramfs-tools"), ("depmod", "kmod")):
@@ -131,7 +130,7 @@ def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:
     """Raises UserError for a kernel that pgbed has not installed, or that runs."""
     for label in labels:
         if label not in {path.name for path in (root / PLACE).glob("*") if path.is_dir()}:
-            raise unknown("installed kernel", visible(label), [each.label for each in _installed(root)])
+            raise unknown("installed kernel", label, [each.label for each in _installed(root)])
         for modules in (root / PLACE / label / "lib/modules").glob("*"):
             if modules.name == os.uname().release:
                 raise UserError(f"kernel '{label}' runs now; boot another one first")

@@ -79,15 +79,15 @@ def check_names(specs: Sequence[str]) -> None:
     names = [label_of(spec) for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"kernel given twice: {visible(name)}")
+            raise UserError(f"kernel given twice: {name}")
     known = [entry.label for entry in catalog()]
     for spec in specs:
         name, is_own, _ = spec.partition("=")
         if is_own and (name in (HOST, *known) or not NAME.fullmatch(name)):
             taken = "the label of another kernel" if name in (HOST, *known) else "no name"
-            raise UserError(f"--kernel {visible(spec)}: '{visible(name)}' is {taken}: give it another")
+            raise UserError(f"--kernel {spec}: '{name}' is {taken}: give it another")
         if not is_own and name not in (HOST, *known):
-            raise unknown("kernel", visible(name), (HOST, *known))
+            raise unknown("kernel", name, (HOST, *known))
 
 
 def label_of(spec: str) -> str:
@@ -105,7 +105,7 @@ def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kern
         return _checked(read(name, Path(path).expanduser().absolute(), "local"))
     entry = next((entry for entry in catalog() if entry.label == name), None)
     if entry is None:
-        raise unknown("kernel", visible(name), [each.label for each in catalog()])
+        raise unknown("kernel", name, [each.label for each in catalog()])
     if entry.provenance == "distro":
         folder = distribution.fetch(name, nix.cache_folder() / "kernels", on_progress)
     else:
@@ -118,7 +118,7 @@ def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kern
 
 def read(label: str, place: Path, provenance: Provenance) -> Kernel:
     """The kernel of a folder, or of an image with the folder around it. Raises UserError for what is none."""
-    where = f"kernel '{visible(label)}': {visible(str(place))}"
+    where = f"kernel '{label}': {place}"
     image = place if place.is_file() else _image_in(place)
     if image is None:
         raise UserError(f"{where}: no kernel image (bzImage, vmlinuz) is there")

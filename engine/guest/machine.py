@@ -26,7 +26,6 @@ from typing import Any, Self
 
 from engine.core.errors import UserError
 from engine.core.kernel import GuestMachine, Kernel
-from engine.core.text import visible
 from engine.guest import initrd, kernels
 from engine.guest.tools import Tools
 from engine.host.account import bound_to_engine, unprivileged
@@ -71,7 +70,7 @@ class Job:
         """The part of the initial file system that only this guest has."""
         for path in self.binds:
             if not path.isprintable():
-                raise UserError(f"{visible(path)}: a guest cannot be given a folder of that name")
+                raise UserError(f"{path}: a guest cannot be given a folder of that name")
         options = f"DISK={self.disk}\nSTORE={'9p' if self.store is None else 'erofs'}\nWATCHDOG_S={self.watchdog_s}\n"
         own = {"options": options, "binds": "".join(f"{path}\n" for path in self.binds), "command": self.command}
         return initrd.job({**{name: text.encode() for name, text in own.items()}, **self.files})
@@ -274,7 +273,7 @@ class Guest:
         *whole, rest = bytes(self._console).split(b"\n")
         self._console = bytearray(rest[-LINE_MAX_BYTES:])
         plain = (re.sub(rb"\x1b\[[0-9;]*m|\r", b"", line).decode(errors="replace") for line in whole)
-        self.tail += [visible(line)[:300] for line in plain]
+        self.tail += [line[:300] for line in plain]
 
 
 def _identity(machine: GuestMachine) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 CHOICES = ("postgres", "nobody")
 LINKS_MAX = 40  # as the kernel
@@ -115,7 +114,7 @@ def own_folder(folder: Path) -> Path:
     Raises UserError when another user could put something else in its place: in a folder like /var/tmp, in which
     anybody may make entries, each name on the way, symlinks before all, must be this user's own or root's.
     """
-    trusted, shown = {0, os.geteuid()}, visible(str(folder))
+    trusted, shown = {0, os.geteuid()}, str(folder)
     place, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
     try:
         while left:
@@ -129,7 +128,7 @@ def own_folder(folder: Path) -> Path:
             except FileNotFoundError:
                 return entry.joinpath(*reversed(left))
             if place.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) and found.st_uid not in trusted:
-                made = f"{visible(str(entry))} was made by another user"
+                made = f"{entry} was made by another user"
                 raise UserError(f"{shown}: {made}; choose another folder with --out")
             if not stat.S_ISLNK(found.st_mode):
                 place = entry

@@ -9,7 +9,6 @@ import struct
 from ipaddress import ip_address
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 SIOCGIFADDR = 0x8915  # netdevice(7)
 IFNAMSIZ = 16
@@ -26,7 +25,7 @@ def own_address(text: str) -> str:
     try:
         free_port(address)
     except OSError as error:
-        raise UserError(f"--listen {visible(text)}: no address of this machine ({error.strerror})") from None
+        raise UserError(f"--listen {text}: no address of this machine ({error.strerror})") from None
     return address
 
 
@@ -73,7 +72,7 @@ def _address_of(interface: str) -> str:
     names = [name for _, name in socket.if_nameindex()]
     if interface not in names:
         raise UserError(
-            f"--listen {visible(interface)}: neither an IP address nor a network interface of this machine "
+            f"--listen {interface}: neither an IP address nor a network interface of this machine "
             f"(there are {', '.join(names)})"
         )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:

@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 from engine.host.machine_counters import device_of
 
 KNOBS: dict[str, tuple[int, int]] = {"read_ahead_kb": (0, 65536)}  # the least and the most
@@ -32,7 +31,7 @@ def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
     found = []
     for name, value in record.items():
         if name not in KNOBS:
-            raise UserError(f"{where}: [device] has '{visible(str(name))}'; known: {', '.join(KNOBS)}")
+            raise UserError(f"{where}: [device] has '{name}'; known: {', '.join(KNOBS)}")
         least, most = KNOBS[name]
         text = str(value)
         if isinstance(value, bool) or not re.fullmatch("[0-9]{1,6}", text) or not least <= int(text) <= most:

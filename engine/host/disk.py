@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.format import size
+from engine.core.text import Visible
 
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -55,7 +56,7 @@ def _entries(folder: Path) -> Iterator[os.stat_result]:
                 yield os.lstat(path)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: Visible) -> None:
     """Writes a file that the user names, or to a pipe that somebody reads from: it does not wait for a reader.
 
     Raises OSError, and then leaves no file that has only a part of the text.
@@ -64,7 +65,7 @@ def write_text(path: Path, text: str) -> None:
     os.set_blocking(descriptor, True)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+            file.write(text.encode())
     except OSError:
         if path.is_file():
             path.unlink()
@@ -91,12 +92,12 @@ def _is_written_to(path: Path) -> bool:
     return path.exists() and (not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",)))
 
 
-def replace_text(path: Path, text: str) -> int:
+def replace_text(path: Path, text: Visible) -> int:
     """Writes a file that the user names, whole or not at all: beside it, then in its place. Returns its bytes.
 
     A device or a pipe is written to, and a symlink stays one. Raises OSError.
     """
-    encoded = text.encode("utf-8", "backslashreplace")
+    encoded = text.encode()
     if _is_written_to(path):
         write_text(path, text)
         return len(encoded)

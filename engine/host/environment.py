@@ -31,7 +31,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.core.text import visible
 from engine.host import sched_ext
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
@@ -94,7 +93,7 @@ def _machine() -> str | None:
     """
     name = _text(MACHINE_NAME)
     if name:
-        return visible(name.splitlines()[0])[:60]
+        return name.splitlines()[0][:60]
     found = next((text for source in MACHINE_IDS if (text := _text(source)) and text != NOT_SET), None)
     found = found or (_text(BOOT_ID) if SANDBOX in os.environ else _adapters())
     return hashlib.sha256(f"pgbed {found}".encode()).hexdigest()[:12] if found else None

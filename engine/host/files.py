@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 TEXT_MAX_BYTES = 1 << 20
 NAME_MAX_BYTES = 255
@@ -89,4 +88,4 @@ def read_text(path: Path, what: str) -> str:
         return read_plain(path, follow=True).decode()
     except (OSError, ValueError) as error:  # bytes that are no text, or a path with a null byte
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UserError(f"{what} {visible(str(path))} cannot be read: {reason}") from None
+        raise UserError(f"{what} {path} cannot be read: {reason}") from None

@@ -17,7 +17,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 # All that the user can use are taken: in one of them somebody else's file may stand now, and be gone later.
 FOLDERS = ("/run", "/run/lock", "/tmp", "/run/user/{}")
@@ -55,7 +54,7 @@ def exclusive_run(*, concurrent: bool) -> Iterator[None]:
             except BlockingIOError:
                 if concurrent:
                     break
-                holder = visible(os.pread(lock, 20, 0).decode(errors="replace").strip())
+                holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
                 raise UserError(
                     f"another run is measuring on this machine (process {holder or 'unknown'}), and each would disturb "
                     "the other's figures; wait for it (bench watch), or pass --allow-concurrent to run anyway"
@@ -109,6 +108,6 @@ def _measuring() -> set[int]:
 
 def _name(uid: int) -> str:
     try:
-        return visible(pwd.getpwuid(uid).pw_name)
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 
 # On the command line of every kernel that is booted so: tells it from one that the firmware has booted.
 MARK = "pgbed.boot=kexec"
@@ -106,7 +105,7 @@ def systemctl(*words: str) -> None:
     except OSError as error:
         raise UserError(f"systemctl {words[0]}: {error.strerror}") from None
     if done.returncode != 0:
-        why = visible(" ".join(done.stderr.split()))[:300] or f"exit code {done.returncode}"
+        why = " ".join(done.stderr.split())[:300] or f"exit code {done.returncode}"
         raise UserError(f"systemctl {words[0]}: {why}")
 
 

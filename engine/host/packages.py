@@ -11,8 +11,6 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 
-from engine.core.text import visible
-
 VARIABLE = "PGBED_INSTALL"
 
 
@@ -29,8 +27,8 @@ def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> Non
     try:
         done = subprocess.run([installer, *pairs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     except OSError as error:
-        progress(f"{visible(installer)}: {error.strerror}")
+        progress(f"{installer}: {error.strerror}")
         return
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip().splitlines()
-        progress(f"not installed: {visible(said[-1]) if said else f'exit code {done.returncode}'}")
+        progress(f"not installed: {said[-1] if said else f'exit code {done.returncode}'}")

@@ -26,7 +26,6 @@ import msgspec
 from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.perf_events import BY_NAME, EVENTS, EventCount
-from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine
 from engine.host.subprocesses import Answer, ask, kill_group
 
@@ -138,7 +137,7 @@ def _process(line: Line, text: str) -> int:
 
 
 def _odd(text: str, why: str) -> UserError:
-    return UserError(f"perf stat printed what cannot be understood ({visible(why)}): {visible(text.strip()[:200])}")
+    return UserError(f"perf stat printed what cannot be understood ({why}): {text.strip()[:200]}")
 
 
 def _names() -> str:
@@ -152,7 +151,7 @@ def _refusal(answer: Answer) -> str:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip() != "Error:"]
-    return visible(lines[0][:200]) if lines else "it ended without a word"
+    return lines[0][:200] if lines else "it ended without a word"
 
 
 def _paranoia() -> str:
@@ -192,7 +191,7 @@ class Counting:
             os.close(self._orders)
             os.close(self._answers)
             reason = error.strerror if isinstance(error, OSError) else "it does not start"
-            raise UserError(f"{visible(program)}: {reason}") from None
+            raise UserError(f"{program}: {reason}") from None
         finally:
             os.close(orders)
             os.close(answers)

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.record import parsed_toml
-from engine.core.text import visible
 from engine.host.kexec import systemctl
 
 ROOT = Path("/")
@@ -71,7 +70,7 @@ def check_code() -> None:
             if part.startswith("/"):
                 _check_roots(Path(part))
             elif name == "PATH":
-                raise UserError(f"PATH holds {visible(part) or 'an empty part'}, which is another place in each folder")
+                raise UserError(f"PATH holds {part or 'an empty part'}, which is another place in each folder")
 
 
 def _check_roots(path: Path, *, below: bool = False) -> None:
@@ -93,7 +92,7 @@ def _check_roots(path: Path, *, below: bool = False) -> None:
             code = link or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
             if code and (status.st_uid != 0 or (writable and not harmless)):
                 raise UserError(
-                    f"{visible(str(place))}: others than root can change it, and root would run what is there at every "
+                    f"{place}: others than root can change it, and root would run what is there at every "
                     "boot: use a pgbed, and a PATH, in places of root's alone, such as the Nix store or /usr"
                 )
         managed = any(place.is_relative_to(each) and not place.is_relative_to(LOCAL) for each in MANAGED)
@@ -124,7 +123,7 @@ def check_free(run: Path, root: Path = ROOT) -> None:
     """Raises UserError where another run goes on with the next boot; one that is not there any more does not."""
     going = run_of(root)
     if going is not None and going != run.resolve() and (going / "manifest.json").exists():
-        name = visible(str(going))
+        name = str(going)
         raise UserError(f"the run {name} goes on with the next boot, and only one can: end it first, bench stop {name}")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.kernel import version_of
-from engine.core.text import visible
 from engine.host import sched_ext
 
 SYSCTL, DEBUG = "/proc/sys/kernel/sched_", "/sys/kernel/debug/sched/"
@@ -62,13 +61,13 @@ def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     for text in texts:
         name, equals, value = text.partition("=")
         if name == sched_ext.TUNABLE and not sched_ext.NAME.fullmatch(value):
-            raise UserError(f"--sched {visible(text)}: give the program of a scheduler, such as ext=scx_rusty")
+            raise UserError(f"--sched {text}: give the program of a scheduler, such as ext=scx_rusty")
         if name != sched_ext.TUNABLE and (
             not equals or not value.isascii() or not value.isdecimal() or len(value) > 18
         ):
-            raise UserError(f"--sched {visible(text)}: give NAME=NUMBER, such as base_slice_ns=3000000")
+            raise UserError(f"--sched {text}: give NAME=NUMBER, such as base_slice_ns=3000000")
         if name not in (*PLACES, sched_ext.TUNABLE):
-            raise UserError(f"--sched {visible(name)}: no kernel has it; known: {', '.join(PLACES)}, ext")
+            raise UserError(f"--sched {name}: no kernel has it; known: {', '.join(PLACES)}, ext")
         if name in found:
             raise UserError(f"--sched {name}: given twice")
         found[name] = value

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from engine.core.clock import patient
 from engine.core.errors import UserError
-from engine.core.text import visible
 from engine.host.account import Account, bound_to_engine
 
 TIMEOUT_S = patient(10.0)
@@ -33,7 +32,7 @@ class Answer:
     def shown(self) -> str:
         """The beginning of what it printed, as one line for a message."""
         text = (self.errors if self.code else self.output).strip() or self.output.strip() or "nothing"
-        return visible(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…")
+        return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
 
 
 def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> Answer:
@@ -41,7 +40,7 @@ def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) 
 
     Raises UserError when it cannot be started, prints more than a megabyte, or has not ended in time.
     """
-    program = visible(command[0])
+    program = command[0]
     try:
         child = subprocess.Popen(
             command,

@@ -15,7 +15,6 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.text import visible
 from engine.host.files import is_name
 from engine.journal.database import readable
 from engine.journal.manifest import read_manifest
@@ -56,7 +55,7 @@ def unpack(packed: bytes, where: str, out: Path) -> Path:
         with tarfile.open(fileobj=io.BytesIO(_decompressed(packed)), mode="r:") as file:
             found = _members(file)
     except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
-        raise UserError(f"{where}: no packed run can be read from it: {visible(str(error))}") from None
+        raise UserError(f"{where}: no packed run can be read from it: {error}") from None
     if not {MANIFEST, JOURNAL} <= found.keys():
         raise UserError(f"{where}: holds no run: {MANIFEST} or {JOURNAL} is missing")
     with tempfile.TemporaryDirectory(dir=out) as folder:
@@ -68,7 +67,7 @@ def unpack(packed: bytes, where: str, out: Path) -> Path:
         name = read_manifest(made).run
         run = out / name
         if not is_name(name) or run.exists():
-            raise UserError(f"{visible(str(run))}: is there already, or is no name for a run's folder")
+            raise UserError(f"{run}: is there already, or is no name for a run's folder")
         made.rename(run)
     return run
 

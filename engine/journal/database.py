@@ -11,7 +11,6 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.model import SCHEMA
-from engine.core.text import visible
 from engine.host.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
@@ -29,7 +28,7 @@ def readable(run: Path) -> Iterator[None]:
         path = run / "journal.db"
         raise UserError(f"{path}: damaged or truncated; try sqlite3's .recover on a copy of the folder") from error
     except sqlite3.DatabaseError as error:
-        text = visible(str(error))[:200]  # a damaged schema's statement would be quoted whole
+        text = str(error)[:200]  # a damaged schema's statement would be quoted whole
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte; SQLite's own complaints have one
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_READONLY:
                 why = f"not permitted ({text}); ask its owner, or copy the run's folder"
@@ -70,7 +69,7 @@ def is_log(path: Path) -> bool:
 def check_schema(connection: sqlite3.Connection, run: Path) -> None:
     """Refuses a journal of another major schema with a UserError; newer minor ones are read."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema_major'").fetchone()
-    found = visible(str(row[0])) if row else "none"
+    found = str(row[0]) if row else "none"
     if found != str(SCHEMA[0]):
         raise UserError(f"{run}: journal schema {found}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it")
 
@@ -94,7 +93,7 @@ def upgrade(connection: sqlite3.Connection, run: Path) -> None:
     try:
         minor = int(row[0]) if row is not None else SCHEMA[1]
     except (TypeError, ValueError):
-        raise UserError(f"{run / 'journal.db'}: damaged: schema_minor is {visible(str(row[0]))!r}, no number") from None
+        raise UserError(f"{run / 'journal.db'}: damaged: schema_minor is {str(row[0])!r}, no number") from None
     if minor < SCHEMA[1]:
         connection.executescript((files("engine.journal") / "schema.sql").read_text())
         for table, column, kind in ADDED_COLUMNS:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.record import parsed
-from engine.core.text import visible
 from engine.host import disk
 from engine.host.files import read_plain
 from engine.host.procfs import processes_in
@@ -48,13 +47,13 @@ def untag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
     tags = read_tags(run)
     for word in words:
         if word not in tags:
-            raise UserError(f"{run.name} has no tag '{word}' (it has: {visible(', '.join(tags)) or 'none'})")
+            raise UserError(f"{run.name} has no tag '{word}' (it has: {', '.join(tags) or 'none'})")
     return _keep(run, tuple(tag for tag in tags if tag not in words))
 
 
 def _text(path: Path) -> str:
     try:
-        return visible(read_plain(path, 4096).decode(errors="replace"))
+        return read_plain(path, 4096).decode(errors="replace")
     except OSError as error:
         return str(error.strerror)
 

@@ -11,7 +11,6 @@ from engine.core.kernel import HOST
 from engine.core.model import LEVEL, MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
-from engine.core.text import visible
 from engine.host.files import read_plain
 
 MAX_BYTES = 64 << 20
@@ -71,7 +70,7 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     manifest = converted(record, Manifest, str(path))
     converted(manifest.workload, _Workload, f"{path}: workload")
     for name, workload in manifest.variants.items():
-        converted(workload, _Workload, f"{path}: variants: {visible(name)}")
+        converted(workload, _Workload, f"{path}: variants: {name}")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
     for look in manifest.looks:
         if not (look.pairs > 0 and 0 < look.level <= LEVEL):
@@ -86,7 +85,7 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     try:
         check_route(manifest.route)
     except ValueError as error:
-        raise UserError(f"{path}: route: {visible(str(error))}") from None
+        raise UserError(f"{path}: route: {error}") from None
     if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
         raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
     if any(build.attached != (manifest.attached is not None) for build in manifest.builds):
@@ -95,13 +94,13 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         raise UserError(f"{path}: servers that were running already cannot be driven in slices")
     labels = {build.label for build in manifest.builds}
     if manifest.base not in labels:
-        raise UserError(f"{path}: base {visible(manifest.base)!r} is none of its builds")
+        raise UserError(f"{path}: base {manifest.base!r} is none of its builds")
     for cell in manifest.cells:
         subject = cell.subject
         if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:
-            raise UserError(f"{path}: cell {visible(cell.id)!r} names a build or config that is not in it")
+            raise UserError(f"{path}: cell {cell.id!r} names a build or config that is not in it")
         if (subject.kernel != HOST or manifest.rebooting) and manifest.kernel(subject.kernel) is None:
-            raise UserError(f"{path}: cell {visible(cell.id)!r} names a kernel that is not in it")
+            raise UserError(f"{path}: cell {cell.id!r} names a kernel that is not in it")
         if subject.workload not in (manifest.variants or ("",)):
-            raise UserError(f"{path}: cell {visible(cell.id)!r} names a workload that is not in it")
+            raise UserError(f"{path}: cell {cell.id!r} names a workload that is not in it")
     return manifest

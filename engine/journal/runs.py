@@ -8,7 +8,6 @@ from pathlib import Path
 
 from engine.core.errors import UserError, unknown
 from engine.core.model import Manifest
-from engine.core.text import visible
 from engine.host.files import is_name
 from engine.host.host_lock import is_held
 from engine.journal.manifest import read_manifest
@@ -91,7 +90,7 @@ def planned(run: Path) -> Manifest:
     for kind, names in (("run", [manifest.run]), ("build", labels), ("cell", ids)):
         for name in names:
             if not is_name(name):
-                raise UserError(f"{where}: '{visible(name)}' cannot be the name of a {kind}; nothing is done")
+                raise UserError(f"{where}: '{name}' cannot be the name of a {kind}; nothing is done")
         if len(set(names)) < len(names):
             raise UserError(f"{where}: two {kind}s have one name; nothing is done")
     return manifest

@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
+from engine.core.text import visible
 from engine.host.account import make_passable
 from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
 from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
@@ -198,6 +199,7 @@ class JournalWriter:
         """Records how a cell ended: finished, failed or interrupted; open steps and events end with it."""
         self._update("step", {"state": state, "ended_ns": t_ns}, attempt_id=attempt, state="running")
         self._update("event", {"ended_ns": t_ns}, attempt_id=attempt, ended_ns=None)
+        reason = visible(reason) if reason else None  # it may name a file whose name SQLite cannot hold
         self._update("attempt", {"state": state, "ended_ns": t_ns, "reason": reason}, id=attempt)
         self.commit()
         self.rows.harden()

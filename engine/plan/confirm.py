@@ -12,7 +12,6 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Manifest
 from engine.core.record import converted
 from engine.core.route import Route
-from engine.core.text import visible
 from engine.guest import host_kernels
 from engine.guest import kernels as known_kernels
 from engine.host import perf, scheduler
@@ -52,13 +51,13 @@ def confirm(
     """
     strange = strange_file(run, _made_by_an_engine)
     if strange is not None:
-        raise UserError(f"{visible(str(strange))}: not a regular file, so not written by the engine; remove it")
+        raise UserError(f"{strange}: not a regular file, so not written by the engine; remove it")
     confirmed = configs.overrides(settings)
     for config in manifest.configs.values() if manifest.attached is None else ():  # else nobody sets them
         configs.check_recorded(config, confirmed)
     given = {name_of(spec): spec for spec in specs}
     for name in given.keys() - {build.label for build in manifest.builds}:
-        raise UserError(f"--pg {visible(shown(given[name]))}: this run has no build of that name")
+        raise UserError(f"--pg {shown(given[name])}: this run has no build of that name")
     if _finished(run, manifest) and not (manifest.attached and left_in(run)):
         return {}
     _confirm_written(manifest, scripts, variables)
@@ -82,10 +81,10 @@ def confirm_route(route: Route, host: str | None, ssh_options: Sequence[str]) ->
     """
     if (host or "") != route.host:
         if not route.host:
-            raise UserError(f"--client-host {visible(str(host))}: the clients of this run are on the servers' machine")
+            raise UserError(f"--client-host {host}: the clients of this run are on the servers' machine")
         raise UserError(
-            f"the clients of this run are started on {visible(route.host)} by ssh; if you trust it, confirm it with "
-            f"--client-host {visible(route.host)}"
+            f"the clients of this run are started on {route.host} by ssh; if you trust it, confirm it with "
+            f"--client-host {route.host}"
         )
     _confirm_each("--ssh-option", ssh_options, route.ssh_options, "option", "may start programs")
 
@@ -94,12 +93,10 @@ def _confirm_each(flag: str, given: Sequence[str], recorded: Sequence[str], noun
     """Each recorded value has to be given again, word for word, and no other."""
     for each in given:
         if each not in recorded:
-            raise UserError(f"{flag} {visible(each)}: this run has no such {noun}")
+            raise UserError(f"{flag} {each}: this run has no such {noun}")
     for each in recorded:
         if each not in given:
-            raise UserError(
-                f"{flag} {visible(each)} of this run {risk}; if you trust it, confirm it with the same {flag}"
-            )
+            raise UserError(f"{flag} {each} of this run {risk}; if you trust it, confirm it with the same {flag}")
 
 
 def _confirm_perf(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
@@ -107,7 +104,7 @@ def _confirm_perf(manifest: Manifest, out: Path, progress: Callable[[str], None]
     recorded = manifest.perf.get("path")
     if recorded is not None and recorded != counter_check.find(progress, out / ".builds"):
         raise UserError(
-            f"this run counts events by {visible(recorded)}, which is not the perf of this machine; name it in "
+            f"this run counts events by {recorded}, which is not the perf of this machine; name it in "
             f"{perf.VARIABLE} if you trust it, or start a new run"
         )
 
@@ -127,13 +124,13 @@ def _connection(build: Build, spec: str | None, run: Path) -> str:
         there = f" (database {left[0].database} was left there)" if left else ""
         raise UserError(
             f"build '{build.label}' of this run is a server that was running already{there}; to go on, confirm it "
-            f"with --pg {build.label}=postgresql://… ({visible(build.server)})"
+            f"with --pg {build.label}=postgresql://… ({build.server})"
         )
     found = look(build.label, spec.partition("=")[2])
     if found.build.digest != build.digest:
         raise UserError(
             f"{build.label}: {found.address} is not the server, or not the version, that the run began with "
-            f"({visible(build.server)}, {visible(build.version)}); start a new run"
+            f"({build.server}, {build.version}); start a new run"
         )
     return found.conninfo
 
@@ -142,7 +139,7 @@ def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, p
     if build.label not in known and spec is None:
         if resolve.made_here(build, out / ".builds"):
             return
-        place = "SOURCE" if build.source else visible(build.prefix)
+        place = "SOURCE" if build.source else build.prefix
         raise UserError(
             f"build '{build.label}' of this run is not in the catalog; "
             f"if you trust this {'source' if build.source else 'install'}, confirm it with --pg {build.label}={place}"
@@ -152,8 +149,8 @@ def _confirm_build(build: Build, known: set[str], spec: str | None, out: Path, p
         here, recorded = getattr(found, what), getattr(build, what)
         if here != recorded:
             raise UserError(
-                f"build '{build.label}' has changed since the run began: its {what} is {visible(str(here))}, "
-                f"was {visible(str(recorded))}; start a new run"
+                f"build '{build.label}' has changed since the run began: its {what} is {here}, "
+                f"was {recorded}; start a new run"
             )
 
 
@@ -161,14 +158,14 @@ def _confirm_kernels(manifest: Manifest, specs: Sequence[str], out: Path, progre
     """The images are those that a new run would boot here. A guest may read what the account of servers may."""
     given = {known_kernels.label_of(spec): spec for spec in specs}
     for name in given.keys() - {kernel.label for kernel in manifest.kernels}:
-        raise UserError(f"--kernel {visible(given[name])}: this run has no kernel of that name")
+        raise UserError(f"--kernel {given[name]}: this run has no kernel of that name")
     known = {entry.label for entry in known_kernels.catalog()}
     for kernel in manifest.kernels:
-        label = visible(kernel.label)
+        label = kernel.label
         if not manifest.rebooting and kernel.label not in known and kernel.label not in given:
             raise UserError(
                 f"kernel '{label}' of this run is not known here; if you trust this image, confirm it with "
-                f"--kernel {label}={visible(kernel.image)}"
+                f"--kernel {label}={kernel.image}"
             )
         if manifest.rebooting:
             found = host_kernels.resolve(kernel.label)
@@ -177,7 +174,7 @@ def _confirm_kernels(manifest: Manifest, specs: Sequence[str], out: Path, progre
         if found != kernel:
             raise UserError(
                 f"kernel '{label}' has changed since the run began: it is {found.release}, was "
-                f"{visible(kernel.release)}, or another image; start a new run"
+                f"{kernel.release}, or another image; start a new run"
             )
     scheduler.check_recorded(manifest.tunables)
 
@@ -186,23 +183,23 @@ def _confirm_written(manifest: Manifest, scripts: Sequence[str], variables: Sequ
     try:
         written = _written(manifest)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
+        raise UserError(f"manifest.json: workload: {error}") from None
     given = {Path(file).name: Path(file) for file in scripts}
     for name in given.keys() - written.scripts.keys():
-        raise UserError(f"--script {visible(str(given[name]))}: this run has no script of that name")
+        raise UserError(f"--script {given[name]}: this run has no script of that name")
     for name, text in written.scripts.items():
         if name not in given:
             raise UserError(
-                f"script '{visible(name)}' of this run does what a superuser can; if you trust it, confirm it with "
+                f"script '{name}' of this run does what a superuser can; if you trust it, confirm it with "
                 f"--script and its file"
             )
         try:
             same = given[name].read_text() == text
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
-            raise UserError(f"--script {visible(str(given[name]))}: {reason}") from None
+            raise UserError(f"--script {given[name]}: {reason}") from None
         if not same:
-            raise UserError(f"--script {visible(str(given[name]))}: not the text that this run has; start a new run")
+            raise UserError(f"--script {given[name]}: not the text that this run has; start a new run")
     _confirm_each("-D", variables, written.variables, "variable", "becomes part of its SQL")
 
 
@@ -222,16 +219,16 @@ def _confirm_workload(manifest: Manifest, out: Path, progress: Callable[[str], N
     for name, record in recorded:
         found = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
         if found != record:
-            here, there = (visible(str(each.get("path"))) for each in (found, record))
+            here, there = (str(each.get("path")) for each in (found, record))
             raise UserError(
-                f"{visible(name)} of this run is {there}, and not the one that is found here, {here}; if you trust it, "
-                f"name it in PGBED_{visible(name.upper())}"
+                f"{name} of this run is {there}, and not the one that is found here, {here}; if you trust it, "
+                f"name it in PGBED_{name.upper()}"
             )
     try:
         for own in manifest.workloads:
             workload(str(own["name"])).check(own)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"manifest.json: workload: {visible(str(error))}") from None
+        raise UserError(f"manifest.json: workload: {error}") from None
 
 
 def _made_by_an_engine(path: str) -> bool:

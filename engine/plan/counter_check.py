@@ -11,7 +11,6 @@ from engine.builds.nix import Progress
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.perf_events import EVENTS
-from engine.core.text import visible
 from engine.host import perf
 from engine.host.account import Account
 from engine.host.subprocesses import ask
@@ -45,7 +44,7 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
     try:
         program = find(progress, roots)
         own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
-        record = {"path": program, "version": visible(ask([program, "--version"], own).shown)}
+        record = {"path": program, "version": ask([program, "--version"], own).shown}
         lack = lacking(program) if HOST in request.kernels or request.rebooting else ""
     except UserError as error:
         record, lack = {}, str(error)

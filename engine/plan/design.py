@@ -18,7 +18,6 @@ from engine.builds.label import Label
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import LEVEL, LOOKS
-from engine.core.text import visible
 from engine.host import environment
 from engine.host.environment import Machine
 from engine.plan import external_servers, guests, interleaving, planfile, routes
@@ -255,4 +254,4 @@ def _options(request: Request) -> Mapping[str, Any]:
         names = [part.name for arm in request.variants for part in background_of(arm)]
         return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
     except ValueError as error:
-        raise CannotBeSliced(visible(str(error))) from None
+        raise CannotBeSliced(str(error)) from None

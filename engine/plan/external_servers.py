@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from engine.builds.label import Label, is_external, shown
 from engine.core.errors import UserError
 from engine.core.model import Attached, Build, Config, config_key
-from engine.core.text import visible
 from engine.plan.request import Request
 from engine.postgres import external_server
 from workloads.base import Plan, Step
@@ -41,7 +40,7 @@ def check(request: Request) -> None:
     other = next(spec for spec in request.builds if is_external(spec))
     if own:
         raise UserError(
-            f"{shown(other)} is running already and {visible(own[0])} would be started by pgbed: they cannot be "
+            f"{shown(other)} is running already and {own[0]} would be started by pgbed: they cannot be "
             "compared, for neither machine, settings nor what else runs there are the same; start it and name it "
             "NAME=postgresql://… too"
         )
@@ -96,8 +95,8 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
 
 
 def _notices(found: Sequence[external_server.Found], attached: Attached) -> list[str]:
-    lines = [f"{each.name}: PostgreSQL {visible(each.version)}, running already at {each.address}" for each in found]
-    place = "database " + visible(attached.scratch_database) if attached.scratch_database else "a database of its own"
+    lines = [f"{each.name}: PostgreSQL {each.version}, running already at {each.address}" for each in found]
+    place = "database " + attached.scratch_database if attached.scratch_database else "a database of its own"
     lines.append(
         f"each cell works in {place}, and drops what it made; not visible from outside: CPU and memory of the servers' "
         "processes, their machines, their logs; what others do there is in WAL and statistics"

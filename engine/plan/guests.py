@@ -11,7 +11,6 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
-from engine.core.text import visible
 from engine.guest import accelerator, host_kernels, initrd, kernels, store_image, tools
 from engine.host import environment, kexec, sched_ext, scheduler
 from engine.host.environment import Machine
@@ -57,7 +56,7 @@ def check(request: Request) -> scheduler.Tunables:
         try:
             memory = _memory_bytes(request.guest_memory)
         except UserError as error:
-            raise UserError(f"--guest-memory {visible(str(error))}") from None
+            raise UserError(f"--guest-memory {error}") from None
         if memory < LEAST_MB * MB:
             raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
     return tunables
@@ -69,7 +68,7 @@ def _check_reboots(request: Request) -> None:
         raise UserError(f"--kernel-by reboot: name the kernels with --kernel; this machine can be booted into {there}")
     for label in request.kernels:
         if request.kernels.count(label) > 1:
-            raise UserError(f"kernel given twice: {visible(label)}")
+            raise UserError(f"kernel given twice: {label}")
     if request.minutes:
         raise UserError("--minutes: not with --kernel-by reboot, whose boots take time, too; give --repeats")
     kexec.check()

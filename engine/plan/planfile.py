@@ -18,7 +18,6 @@ import msgspec
 
 from engine.core.errors import UserError, unknown
 from engine.core.record import parsed_toml
-from engine.core.text import visible
 from engine.host.files import read_text
 from engine.plan import presets
 from engine.plan.request import Request, request_of
@@ -30,7 +29,7 @@ from workloads.options import checked, given, options_of
 
 def read(path: Path) -> Request:
     """The request that a file holds, a preset in it as it is. Raises UserError, with file and entry, for no plan."""
-    where = f"plan {visible(str(path))}"
+    where = f"plan {path}"
     entries = parsed_toml(read_text(path, "plan"), where)
     try:
         asked = _checked(entries)
@@ -48,9 +47,7 @@ def _config(folder: Path, config: str) -> str:
     except (OSError, RuntimeError, ValueError):  # a link to itself, a null byte
         inside = False
     if not inside:
-        raise UserError(
-            f"config {visible(config)} is not below the plan's folder: copy it there, or give it as --config"
-        )
+        raise UserError(f"config {config} is not below the plan's folder: copy it there, or give it as --config")
     return str(folder / config)
 
 
@@ -98,4 +95,4 @@ def refused(error: UnknownName | ValueError) -> UserError:
     """The error of an option as one for the user."""
     if isinstance(error, UnknownName):
         return unknown(error.kind, error.name, error.choices)
-    return UserError(visible(str(error)))
+    return UserError(str(error))

@@ -7,7 +7,6 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.route import LOOPBACK, SOCKET, Route, check_host
-from engine.core.text import visible
 from engine.host.addresses import check_free, own_address
 from engine.plan.request import Request
 from engine.remote import client_host as hosts
@@ -21,14 +20,14 @@ def check(request: Request) -> None:
     if not (request.tcp or request.client_host):
         for flag, value in (("--listen", request.listen), ("--port", request.port)):
             if value is not None:
-                raise UserError(f"{flag} {visible(str(value))} is for clients over TCP: add --tcp or --client-host")
+                raise UserError(f"{flag} {value} is for clients over TCP: add --tcp or --client-host")
     if request.ssh_options and not request.client_host:
         raise UserError("--ssh-option: add --client-host, to which ssh is to go")
     if request.client_host is not None:
         try:
             check_host(request.client_host)
         except ValueError as error:
-            raise UserError(f"--client-host {visible(str(error))}") from None
+            raise UserError(f"--client-host {error}") from None
 
 
 def look(request: Request) -> None:
@@ -94,6 +93,6 @@ def _reached_from(host: hosts.ClientHost) -> str:
         return own_address(address)
     except UserError:
         raise UserError(
-            f"--client-host {name}: ssh comes there from {visible(address)}, which is no address of this machine (by "
+            f"--client-host {name}: ssh comes there from {address}, which is no address of this machine (by "
             f"way of a router, or of another host?); name one with --listen"
         ) from None

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from engine.core.clock import patient
 from engine.core.errors import UserError
-from engine.core.text import visible
 from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
 from engine.host.server_folders import SOCKET_DIR_PREFIX
@@ -194,7 +193,7 @@ def last_words(log_path: Path, lines: int = 4) -> str:
             tail = log.read(LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return "its log cannot be read"
-    messages = [text for line in tail if (text := visible(PREFIX.sub("", line).strip()))]
+    messages = [text for line in tail if (text := PREFIX.sub("", line).strip())]
     telling = [line for line in messages if _TELLING.search(line)] or messages
     return " / ".join(dict.fromkeys(telling[-lines:])) or "its log is empty"
 

@@ -20,7 +20,6 @@ from typing import Any
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
-from engine.core.text import visible
 from engine.host import block_device, subprocesses
 from engine.host.account import unprivileged
 from engine.host.environment import Machine
@@ -131,16 +130,16 @@ def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None
 
     `confirmed` are settings that the user has named again, which may.
     """
-    block_device.parsed(dict(config.device), f"config '{visible(config.name)}' of this run")
+    block_device.parsed(dict(config.device), f"config '{config.name}' of this run")
     for name, value in config.settings:
-        shown = f"{visible(name)}={visible(value)}"
+        shown = f"{name}={value}"
         # The server takes names in any case; `apply` writes them in small letters, by which they are judged here.
         known_form = re.fullmatch(_NAME, name) and name == name.lower()
         if not known_form or name in RESERVED or name.startswith("include"):
-            raise UserError(f"config '{visible(config.name)}' of this run: {shown} is not a setting of a config")
+            raise UserError(f"config '{config.name}' of this run: {shown} is not a setting of a config")
         if not _is_harmless(name, value) and (name, value) not in confirmed:
             raise UserError(
-                f"config '{visible(config.name)}' of this run makes the server run a program or load a library: "
+                f"config '{config.name}' of this run makes the server run a program or load a library: "
                 f"{shown}; if that is intended, confirm it with --set '{shown}'"
             )
 
@@ -203,7 +202,7 @@ def _resolve_one(spec: str) -> ConfigSpec:
         raise unknown("config", spec, built_in)
     text = read_text(path, "config file")
     if not is_name(path.stem):
-        raise UserError(f"config file {visible(spec)}: its name cannot name a config; rename it")
+        raise UserError(f"config file {spec}: its name cannot name a config; rename it")
     if path.stem in built_in:
         raise UserError(f"config file {path} would be called '{path.stem}' like a built-in config; rename it")
     origin = str(path.resolve())
@@ -315,4 +314,4 @@ def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str
         left = tuple((name, value) for name, value in settings if name not in missing)
         return missing + _unknown_to(postgres, left, what)
     complaints = _COMPLAINT.findall(asked.errors)
-    raise UserError(f"{what}: {visible(' / '.join(complaints)) or asked.shown}")
+    raise UserError(f"{what}: {' / '.join(complaints) or asked.shown}")

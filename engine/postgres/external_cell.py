@@ -26,7 +26,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from engine.core.errors import UserError
 from engine.core.model import Attached, Build, Config
 from engine.core.record import converted, parsed
-from engine.core.text import visible
 from engine.host.account import Account, unprivileged
 from engine.host.files import read_plain
 from engine.host.server_folders import SOCKET_DIR_PREFIX, ServerError, socket_base
@@ -295,7 +294,7 @@ def clear(cell_dir: Path, conninfo: str) -> str:
             dropped = _clear_given(connection, made) if made.given else _drop_database(connection, made)
     except psycopg.Error as error:
         what = f"tables in database {made.database}" if made.given else f"database {made.database}"
-        raise LeftBehind(f"{visible(what)} on {visible(made.build)} cannot be dropped: {one_line(error)}") from error
+        raise LeftBehind(f"{what} on {made.build} cannot be dropped: {one_line(error)}") from error
     path.unlink(missing_ok=True)
     return dropped
 
@@ -307,7 +306,7 @@ def _drop_database(connection: psycopg.Connection[Any], made: Made) -> str:
         return ""
     if row[0] != made.mark:
         raise LeftBehind(
-            f"database {made.database} on {visible(made.build)} does not bear this run's mark, so it is not dropped: "
+            f"database {made.database} on {made.build} does not bear this run's mark, so it is not dropped: "
             f"look into it, drop it yourself, and remove {RECORD} in the cell's folder"
         )
     force = " WITH (FORCE)" if connection.info.server_version >= 130000 else ""
@@ -328,8 +327,7 @@ def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
         return ""
     if row[0] != made.mark:
         raise LeftBehind(
-            f"database {visible(made.database)} on {visible(made.build)} bears another run's mark: its tables are not "
-            "dropped"
+            f"database {made.database} on {made.build} bears another run's mark: its tables are not dropped"
         )
     connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -341,7 +339,7 @@ def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
     for (name,) in connection.execute(OWN_SCHEMAS, (SCHEMA_MARK,)).fetchall():
         connection.execute(f"DROP SCHEMA {name} CASCADE")
     connection.execute(sql.SQL("DROP TABLE public.{}").format(sql.Identifier(MARK_TABLE)))
-    return f"tables in database {visible(made.database)} on {made.build}"
+    return f"tables in database {made.database} on {made.build}"
 
 
 def _made(path: Path) -> Made:
@@ -350,7 +348,7 @@ def _made(path: Path) -> Made:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     if not made.given and not MADE.fullmatch(made.database):
-        raise UserError(f"{path}: database {visible(made.database)} is none that pgbed makes")
+        raise UserError(f"{path}: database {made.database} is none that pgbed makes")
     return made
 
 

@@ -107,13 +107,13 @@ class Found:
         if self.free_connections < needed:
             raise UserError(
                 f"{self.name}: this plan needs {needed} connections, and {max(0, self.free_connections)} are free for "
-                f"role {visible(self.role)} (max_connections is {self.max_connections}): use fewer --clients"
+                f"role {self.role} (max_connections is {self.max_connections}): use fewer --clients"
             )
         if attached.scratch_database:
             check_scratch(self.name, self.conninfo, attached.scratch_database, schemas=schemas)
         elif not self.may_create:
             raise UserError(
-                f"{self.name}: role {visible(self.role)} may not create databases: ALTER ROLE … CREATEDB, or name an "
+                f"{self.name}: role {self.role} may not create databases: ALTER ROLE … CREATEDB, or name an "
                 "empty database with --scratch-database"
             )
 
@@ -121,7 +121,7 @@ class Found:
 def look(name: str, conninfo: str) -> Found:
     """Connects to a server and asks who it is. Raises UserError, in one line, for one that cannot be compared."""
     if not NAME.fullmatch(name):
-        raise UserError(f"'{visible(name)}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
+        raise UserError(f"'{name}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
@@ -138,7 +138,7 @@ def refuse_doubles(found: list[Found]) -> None:
         other = by_server.setdefault((each.identifier, each.started), each)
         if other is not each:
             raise UserError(
-                f"{other.name} and {each.name} are the same server ({visible(each.address)}); "
+                f"{other.name} and {each.name} are the same server ({each.address}); "
                 "use --aa to compare it with itself"
             )
 
@@ -151,11 +151,11 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
             asked = "SELECT has_database_privilege(current_database(), 'CREATE')"
             if schemas and external_queries.row(connection, name, asked, tuple[bool]) != (True,):
                 raise UserError(
-                    f"{name}: several loads at once have a schema each, and role {visible(connection.info.user)} may "
-                    f"not make any: GRANT CREATE ON DATABASE {visible(database)}"
+                    f"{name}: several loads at once have a schema each, and role {connection.info.user} may "
+                    f"not make any: GRANT CREATE ON DATABASE {database}"
                 )
     except psycopg.Error as error:
-        raise UserError(f"{name}: --scratch-database {visible(database)}: {one_line(error)}") from None
+        raise UserError(f"{name}: --scratch-database {database}: {one_line(error)}") from None
 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
@@ -165,7 +165,7 @@ def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -
     if contents:
         more = f" and {len(contents) - 1} more" if len(contents) > 1 else ""
         raise UserError(
-            f"{name}: database {visible(database)} is not empty: it holds {visible(contents[0][0])}{more}; "
+            f"{name}: database {database} is not empty: it holds {contents[0][0]}{more}; "
             "pgbed works in empty databases only"
         )
     check_schema(name, connection)
@@ -176,15 +176,15 @@ def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
     asked = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
     schema, may = external_queries.row(connection, name, asked, tuple[str | None, bool | None])
     if schema != "public" or not may:
-        why = "may not create tables there" if schema == "public" else f"its first schema is {visible(str(schema))}"
-        role = visible(connection.info.user)
+        why = "may not create tables there" if schema == "public" else f"its first schema is {schema}"
+        role = connection.info.user
         raise UserError(f"{name}: tables are made in schema public, but not by role {role}: {why}")
 
 
 def one_line(error: Exception) -> str:
     """What libpq or the server says, without hints."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return visible(lines[0]) if lines else type(error).__name__
+    return lines[0] if lines else type(error).__name__
 
 
 def _parsed(name: str, conninfo: str) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     return Found(
         name=name,
         conninfo=make_conninfo(**completed, **password),
-        address=visible(address),
+        address=address,
         version=_version(name, facts.version),
         built=facts.built,
         identifier=_identifier(name, connection),
@@ -243,7 +243,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
         may_see_all=facts.may_see_all,
         free_connections=facts.free_connections,
         max_connections=int(facts.max_connections),
-        settings=tuple((each, visible(value or "")) for each, value, _ in settings),
+        settings=tuple((each, value or "") for each, value, _ in settings),
     )
 
 
@@ -252,7 +252,7 @@ def _version(name: str, reported: str) -> str:
     word = (reported.split() or [""])[0]
     if not _VERSION.fullmatch(word):
         raise UserError(
-            f"{name}: what the server reports as its version, '{visible(reported[:40])}', is none of PostgreSQL"
+            f"{name}: what the server reports as its version, '{reported[:40]}', is none of PostgreSQL"
         )
     return word
 

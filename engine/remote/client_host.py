@@ -29,9 +29,8 @@ import msgspec
 
 import engine
 from engine.core.errors import UserError
-from engine.core.record import converted, visible_record
+from engine.core.record import converted
 from engine.core.route import Route
-from engine.core.text import visible
 from engine.host.account import bound_to_engine
 from engine.host.addresses import listening
 from engine.remote import clock_offset, deployment
@@ -90,7 +89,7 @@ class ClientHost:
         """What that machine is and how it is set, but for its disks: no client uses them."""
         told = self.ask({"do": "environment"}).get("environment")
         sections = converted(told, dict[str, dict[str, Any] | None], f"the environment of {self.route.host}")
-        shown: dict[str, Any] = visible_record({key: part for key, part in sections.items() if key != "storage"})
+        shown = {key: part for key, part in sections.items() if key != "storage"}
         assert self.offset is not None
         link = {"copied": self.copied, "not_by_nix": self.not_by_nix, "round_trip_ms": 2 * self.offset.error_ns / 1e6}
         return {**shown, "link": link}
@@ -112,7 +111,7 @@ class ClientHost:
             raise UserError(f"{address} port {port or 'any'}: {problem.strerror}") from None
         raise UserError(
             f"--client-host {self.route.host}: clients there cannot connect to {address} port {there} "
-            f"({visible(str(error))}): name another address with --listen, or with --port one that is let through"
+            f"({error}): name another address with --listen, or with --port one that is let through"
         )
 
     def check_programs(self, programs: Mapping[str, Mapping[str, str]]) -> None:
@@ -181,11 +180,11 @@ class ClientHost:
         self.complaints.seek(0)
         lines = self.complaints.read().decode(errors="replace").strip().splitlines()
         lines = [line for line in lines if not line.startswith("Warning: Permanently added")]
-        said = visible(lines[-1].strip()[:300]).removeprefix("ssh: ") if lines else ""
+        said = lines[-1].strip()[:300].removeprefix("ssh: ") if lines else ""
         if self.process.poll() == 255 or "ended" in what:
             asks = "; ssh must get there without asking for anything" if "denied" in said else ""
             return UserError(f"--client-host {self.route.host}: {said or 'the ssh connection has ended'}{asks}")
-        return UserError(f"--client-host {self.route.host}: {visible(what)}")
+        return UserError(f"--client-host {self.route.host}: {what}")
 
     # -- the beginning
 
@@ -213,7 +212,7 @@ class ClientHost:
         paths = {name: Path(record["path"]) for name, record in programs.items()}
         stored = deployment.in_store(paths.values()) if "nix" in means and shutil.which("nix") else None
         if stored and (why := deployment.nix_copy(self.route.host, stored, ssh_options(self.route))):
-            self.not_by_nix = visible(why)
+            self.not_by_nix = why
             progress(
                 f"--client-host {self.route.host}: Nix cannot copy there ({self.not_by_nix}): an archive goes there"
             )
@@ -234,7 +233,7 @@ class ClientHost:
                 made.seek(0)
                 self._start(size, 'sh "$d/python"', made)
         told = self.ask({"do": "hello"}, COPY_S)
-        self.name = visible(str(told.get("name", "")))
+        self.name = str(told.get("name", ""))
         self.ssh_connection = tuple(str(told.get("ssh", "")).split())
         if told.get("code") != code_digest():
             raise self.failed("the clients' code there is another than here")

@@ -5,7 +5,6 @@ Everything that `engine.cli` and `engine.report` show goes through here; a test 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import IO, Any
 
@@ -14,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from engine.core.text import visible, visible_lines
+from engine.core.text import Visible, visible, visible_json, visible_lines
 
 
 class PlainConsole(Console):
@@ -27,6 +26,10 @@ class PlainConsole(Console):
             stderr=stderr, force_terminal=force_terminal, file=file, highlight=False, markup=False, emoji=False
         )
 
+    def say(self, line: str) -> None:
+        """Prints a line, as long as it is."""
+        self.print(Text(visible(line)), soft_wrap=True)
+
     def render_str(self, text: str, **how: Any) -> Text:
         """As rich makes a text of it, so that a table is laid out for what will be seen."""
         return super().render_str(visible_lines(text), **how)
@@ -38,16 +41,21 @@ class PlainConsole(Console):
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Prints one or more lines."""
-    click.echo(visible_lines(text), err=err)
+    """Prints a line."""
+    click.echo(visible(text), err=err)
+
+
+def echo_lines(text: Visible) -> None:
+    """Prints a text of several lines."""
+    click.echo(text.removesuffix("\n"))
 
 
 def echo_json(record: Any, *, indent: int | None = 1) -> None:
     """Prints a record as JSON, in ASCII without control characters."""
-    click.echo(json.dumps(record, indent=indent).replace("\x7f", "\\u007f"))
+    echo_lines(visible_json(record, indent, allow_nan=True))
 
 
 def complain(text: str) -> int:
     """Prints an error as one line on stderr; returns the exit code for it."""
-    click.echo(f"bench: {visible(text)}", err=True)
+    echo(f"bench: {text}", err=True)
     return 2

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from engine.analysis.compare import compare
 from engine.core.errors import UserError
+from engine.core.text import Visible, visible, visible_lines
 from engine.report import mail, render, statistics_tables
 from engine.report.journals import Recorded, opened
 from engine.report.origins import Origins, origins
 from engine.results.comparison import Comparison
 
 
-def report(folders: Sequence[Path], form: str, base: str | None = None) -> str:
+def report(folders: Sequence[Path], form: str, base: str | None = None) -> Visible:
     """The text of the file. Raises UserError as `compare` does, and where no cell has finished."""
     comparison = compare(folders, base)
     if not comparison.cells:
@@ -31,8 +32,8 @@ def report(folders: Sequence[Path], form: str, base: str | None = None) -> str:
         return page(comparison, known, recorded)
 
 
-def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
+def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     """The tables of `bench compare --md`, and where the figures come from."""
     further = [*mail.further(comparison, known), statistics_tables.section(comparison, recorded)]
-    lines = "\n".join(f"    {line}" for line in known.commands)
-    return f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n"
+    lines = "\n".join(f"    {visible(line)}" for line in known.commands)
+    return visible_lines(f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n")

@@ -39,7 +39,7 @@ from engine.analysis.run_results import RunResult, StepResult, load, published_b
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.perf_events import BY_NAME
-from engine.core.text import csv_text, visible
+from engine.core.text import csv_text
 from engine.host.files import is_name, read_plain
 from engine.journal.manifest import MAX_BYTES
 from engine.journal.reader import JournalReader, service_counts
@@ -66,7 +66,7 @@ def export(run: Path, out: Path) -> list[Path]:
     result = load(run)
     for cell, step in steps_of(result):
         if not is_name(step.name):
-            raise UserError(f"{run}: a step of {cell.cell.id} is called '{visible(step.name)}', which no file can be")
+            raise UserError(f"{run}: a step of {cell.cell.id} is called '{step.name}', which no file can be")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError(f"{out}: exists and is not empty; choose another folder with --to")
@@ -81,7 +81,7 @@ def export(run: Path, out: Path) -> list[Path]:
                 written.append(_write(out / "published.tsv", _published(result), "\t"))
                 written += _write_intervals(out / "ibench", reader, result)
     except OSError as error:
-        raise UserError(f"{visible(str(out))}: cannot write the export: {error.strerror}") from error
+        raise UserError(f"{out}: cannot write the export: {error.strerror}") from error
     return [out / "manifest.json", *written]
 
 

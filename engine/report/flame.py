@@ -8,7 +8,6 @@ seen to; else to the same number of samples, which shows shares only.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +23,7 @@ from engine.analysis.run_results import CellResult, RunResult
 from engine.analysis.stack_changes import CellStacks
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
+from engine.core.text import Visible, visible, visible_json, visible_record
 from engine.journal.manifest import read_manifest
 from engine.report.policy import policy
 from engine.results.flame import FlameGraph, Sampled
@@ -252,7 +252,7 @@ def is_flat(*profiles: Profile | None) -> bool:
     return all(sum(not name.endswith("_[k]") and name not in aside for name in names) <= 1 for names in lines)
 
 
-def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str:
+def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Visible:
     """The whole page. Raises UserError when the library cannot be found."""
     found = library()
     scripts = [*(found[name] for name in LIBRARY), _own("flame.js")]
@@ -274,17 +274,17 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> str
     if is_flat(new, base):
         note += ". Only the innermost functions are known: these binaries keep no frame pointers"
     # "<" would let a name in the data end the script.
-    data = json.dumps({"offcpu": new.offcpu, "differential": base is not None, "graphs": graphs}).replace(
-        "<", "\\u003c"
-    )
-    return Template(_own("flame.html")).substitute(
+    record = {"offcpu": new.offcpu, "differential": base is not None, "graphs": graphs}
+    data = visible_json(visible_record(record)).replace("<", "\\u003c")
+    text = Template(_own("flame.html")).substitute(
         policy=policy(scripts),
-        title=escape(title),
-        note=escape(note),
+        title=escape(visible(title)),
+        note=escape(visible(note)),
         style=found[STYLE],
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
         data=data,
     )
+    return Visible(text)
 
 
 def _own(name: str) -> str:

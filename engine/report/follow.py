@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from engine.core.format import span
 from engine.core.kernel import HOST
-from engine.core.text import visible
+from engine.core.text import Visible, visible, visible_json
 from engine.journal.rows import EventRow
+from engine.report.console import PlainConsole
 from engine.view.events import clients_words, event_words, incident_words, incidents_of, unlike
 from engine.view.interleaved_step import Abreast, so_far_words
 from engine.view.player import Player
@@ -25,11 +23,11 @@ LINE_S = 5.0
 LINE_ABREAST_S = 1.0  # what is compared while it runs is followed more closely
 
 
-def once(run: Path, *, as_json: bool) -> str:
+def once(run: Path, *, as_json: bool) -> Visible:
     """The state of a run at its last commit, as a line or as JSON."""
     with Player(run) as player:
         view = player.look()
-        return json.dumps(record(view, player.notices())) if as_json else line(view)
+        return visible_json(record(view, player.notices()), allow_nan=True) if as_json else visible(line(view))
 
 
 def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
@@ -101,12 +99,12 @@ def line(view: ViewState) -> str:
         gone = "" if view.state == "running" else ", engine not running"
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
     if view.abreast is not None and view.step is not None:
-        return visible("  ".join(_parts_abreast(view, view.abreast, view.step.name)))
+        return "  ".join(_parts_abreast(view, view.abreast, view.step.name))
     kernel = "" if view.cell.subject.kernel == HOST else f" {view.cell.subject.kernel}"
     number = f"cell {view.cell.ordinal + 1}/{view.cells}{_left(view)}"
     parts = [number, f"{view.cell.subject.name}{kernel} r{view.cell.repeat}"]
     if view.step is None or view.doing:
-        return visible("  ".join([*parts, view.doing]))
+        return "  ".join([*parts, view.doing])
     parts.append(view.step.name)
     if view.fraction is not None and view.rate_per_s:
         parts.append(f"{view.fraction:4.0%}")
@@ -119,7 +117,7 @@ def line(view: ViewState) -> str:
     if view.relative is not None:
         parts.append(f"{view.relative:.3f} of base")
     parts += _stalls_now("", view.incidents_now, view.at_ns)
-    return visible("  ".join(parts))
+    return "  ".join(parts)
 
 
 def _left(view: ViewState) -> str:
@@ -190,7 +188,7 @@ class _News:
         return new
 
 
-def follow(run: Path, console: Console, known: Iterable[str] = ()) -> None:
+def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
     """Prints a line each five seconds, and what is found, until a run's engine has exited; each second while builds
     are compared as they run.
 
@@ -198,7 +196,7 @@ def follow(run: Path, console: Console, known: Iterable[str] = ()) -> None:
     """
 
     def put(text: str) -> None:
-        console.print(visible(text), highlight=False, soft_wrap=True, markup=False)
+        console.say(text)
 
     news = _News(known)
     last_line_s, last_place = 0.0, ""

@@ -19,7 +19,7 @@ from engine.analysis import faults
 from engine.analysis.comparability import of_workload
 from engine.builds import features
 from engine.core.model import Manifest
-from engine.core.text import visible
+from engine.core.text import Visible, visible
 from engine.results.comparison import Comparison, LeftOutCell, Ratio
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
@@ -161,22 +161,25 @@ def sentence(judged: tuple[Judged, ...]) -> str:
     return f"gate: passed: none of {len(judged)} comparisons is slower{f'; {left} are not known' if left else ''}"
 
 
-def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> str:
+def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> Visible:
     """JUnit's XML: a test suite for each build, a test case for each step."""
     root = ElementTree.Element("testsuites", name="pgbed")
     for subject in dict.fromkeys(each.subject for each in judged):
         own = [each for each in judged if each.subject == subject]
         counts: dict[str, str] = {name: str(sum(each.outcome == of for each in own)) for name, of in _COUNTED.items()}
-        name = visible(f"{subject} against {comparison.baseline_of(subject)}")
+        name = f"{subject} against {comparison.baseline_of(subject)}"
         suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), attrib=counts)
         for each in own:
-            case = ElementTree.SubElement(suite, "testcase", classname=visible(subject), name=visible(each.step))
+            case = ElementTree.SubElement(suite, "testcase", classname=subject, name=each.step)
             if each.outcome in _MARKS:
-                ElementTree.SubElement(case, _MARKS[each.outcome], message=visible(each.text))
+                ElementTree.SubElement(case, _MARKS[each.outcome], message=each.text)
             else:
-                ElementTree.SubElement(case, "system-out").text = visible(each.text)
+                ElementTree.SubElement(case, "system-out").text = each.text
+    for element in root.iter():  # before line breaks of our own come in
+        element.attrib = {name: visible(value) for name, value in element.attrib.items()}
+        element.text = visible(element.text) if element.text else None
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return Visible(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
 
 
 _COUNTED = {"failures": "failed", "errors": "error", "skipped": "skipped"}

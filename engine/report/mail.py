@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.core.text import visible
+from engine.core.text import Visible, visible, visible_lines
 from engine.journal.runs import reference
 from engine.report import origins, percentile_tables, render
 from engine.report.origins import Origins
@@ -35,7 +35,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 Line = tuple[str, ...]  # the cells of a table's line
 
 
-def text(comparison: Comparison, known: Origins) -> str:
+def text(comparison: Comparison, known: Origins) -> Visible:
     """The whole mail."""
     notes = Notes()
     rows = _rows(comparison, notes)
@@ -63,7 +63,7 @@ def text(comparison: Comparison, known: Origins) -> str:
             whole.append(part)
             left -= len(part) + 1
     parts = (answer, facts, [*table, *below, *legend], causes, findings, *whole, page)
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return visible_lines("\n\n".join("\n".join(part) for part in parts if part) + "\n")
 
 
 def further(comparison: Comparison, known: Origins) -> list[Section]:
@@ -83,7 +83,7 @@ def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
                 base = value_text(metric, comparison.median(comparison.baseline_of(subject.name), step, metric))
                 verdict = f"{ratio.missing or ratio.verdict_text}{notes.mark(ratio.remarks)}".strip()
                 figures = (base if metric == TIME else f"{base} {unit}", ratio_text(ratio), bounds(ratio))
-                found.append((ratio.verdict, (step, visible(subject.name), *figures, verdict)))
+                found.append((ratio.verdict, (step, subject.name, *figures, verdict)))
     return found
 
 
@@ -165,7 +165,7 @@ def _page(comparison: Comparison) -> list[str]:
     told = (
         "Every cell, costs, response times, stalls, waits, sizes, settings and builds are on the page that this writes:"
     )
-    return [*_folded(told), *_shell(f"bench report {visible(runs)}")]
+    return [*_folded(told), *_shell(f"bench report {runs}")]
 
 
 def _command(known: Origins) -> list[str]:
@@ -199,6 +199,7 @@ def _folded(text: str, before: str = "") -> list[str]:
 
 def _shell(line: str) -> list[str]:
     """A comment, or a command that goes on after a backslash as a shell reads it."""
+    line = visible(line)
     if line.startswith("#"):
         return textwrap.wrap(line, COLUMNS, subsequent_indent="# ", break_on_hyphens=False)
     found = [""]

@@ -11,7 +11,6 @@ from engine.analysis import probe_cost
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.core.model import Manifest, config_key
-from engine.core.text import visible
 from engine.plan.command_line import command
 from engine.plan.request import Request, request_of
 from engine.report.journals import Recorded
@@ -179,17 +178,17 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
 
 def commands(manifest: Manifest) -> Iterable[str]:
     """What repeats a run: the command line, and what it cannot say."""
-    revision = f" (flake revision {visible(manifest.revision)})" if manifest.revision else ""
-    engine = f"pgbed {visible(manifest.engine)}{revision}"
-    yield f"# run {visible(manifest.run)}, measured by {engine} on {visible(manifest.created)}"
+    revision = f" (flake revision {manifest.revision})" if manifest.revision else ""
+    engine = f"pgbed {manifest.engine}{revision}"
+    yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"
     try:
         request = request_of(manifest.request) if manifest.request else _recorded(manifest)
     except (UserError, UnknownName, ValueError) as error:
-        yield f"# its request cannot be read: {visible(str(error))}"
+        yield f"# its request cannot be read: {error}"
         return
     if not manifest.request:
         yield "# as far as the record tells: it is older than the entry for this"
-    yield visible(command(request))
+    yield command(request)
 
 
 def _recorded(manifest: Manifest) -> Request:

@@ -56,7 +56,7 @@ def _export(run: Path, out: Path) -> Iterator[Path]:
     planned(run)
     result = load(run)
     if not is_name(result.name):
-        raise UserError(f"{visible(str(run))}: the run is called '{visible(result.name)}', which no file can be")
+        raise UserError(f"{run}: the run is called '{result.name}', which no file can be")
     try:
         with JournalReader(run) as reader:
             for name, table in TABLES.items():
@@ -65,9 +65,9 @@ def _export(run: Path, out: Path) -> Iterator[Path]:
                 _write(path, result.name, table, table.rows(reader, result))
                 yield path
     except OSError as error:
-        raise UserError(f"{visible(str(out))}: cannot write the export: {error.strerror or error}") from error
+        raise UserError(f"{out}: cannot write the export: {error.strerror or error}") from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{visible(str(run))}: the journal has what is no figure in table {name}: {error}") from error
+        raise UserError(f"{run}: the journal has what is no figure in table {name}: {error}") from error
 
 
 def _write(path: Path, run: str, table: Table, rows: Rows) -> None:

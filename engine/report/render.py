@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable
 
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine.core.text import csv_text, visible, visible_lines
+from engine.core.text import Visible, csv_text, visible, visible_json, visible_lines
 from engine.report import (
     attribution_tables,
     beside_tables,
@@ -84,12 +83,12 @@ def _print_lines(lines: Iterable[str], console: Console, plain: bool) -> None:
         console.print(Text(_spelled(visible(line), plain)), soft_wrap=False)
 
 
-def to_json(comparison: Comparison) -> str:
+def to_json(comparison: Comparison) -> Visible:
     """The documented JSON."""
-    return json.dumps(msgspec.to_builtins(comparison), indent=1, allow_nan=False).replace("\x7f", "\\u007f")
+    return visible_json(msgspec.to_builtins(comparison), indent=1)
 
 
-def to_csv(comparison: Comparison) -> str:
+def to_csv(comparison: Comparison) -> Visible:
     """One line per step, subject and metric, the base included: medians, ratios, verdicts."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -114,10 +113,10 @@ def to_csv(comparison: Comparison) -> str:
                 median = comparison.median(subject.name, step, metric.name)
                 row = (*place, len(values), median, *judged, comparison.design, subject.workload)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
-    return out.getvalue()
+    return visible_lines(out.getvalue())
 
 
-def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> str:
+def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> Visible:
     """The same tables as on the terminal, and further ones, for a ticket or a page."""
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
@@ -125,15 +124,15 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
     shown = (*all_sections(comparison, notes, published=published), *further)
     parts += [_markdown_table(section) for section in shown]
     parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison)))
-    return "\n\n".join(parts) + "\n"
+    return visible_lines("\n\n".join(parts) + "\n")
 
 
-def slices_to_markdown(step: SlicedStep) -> str:
+def slices_to_markdown(step: SlicedStep) -> Visible:
     """The blocks of a step that was driven in slices, as on the terminal."""
     parts = ["\n".join(f"{_markdown(line)}  " for line in slice_tables.header(step))]
     parts += [_markdown_table(section) for section in slice_tables.sections(step)]
     parts.append("\n".join(f"- {_markdown(line)}" for line in slice_tables.footer(step)))
-    return "\n\n".join(parts) + "\n"
+    return visible_lines("\n\n".join(parts) + "\n")
 
 
 def _markdown_table(section: Section) -> str:

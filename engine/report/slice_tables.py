@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 import msgspec
 
-from engine.core.text import csv_text
+from engine.core.text import Visible, csv_text, visible_json, visible_lines
 from engine.report.section import Section, number, percent
 from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
@@ -68,12 +67,12 @@ def check_text(check: SlicedCheck) -> str:
     )
 
 
-def to_json(step: SlicedStep) -> str:
+def to_json(step: SlicedStep) -> Visible:
     """The documented JSON, in one line: there may be thousands of blocks."""
-    return json.dumps(msgspec.to_builtins(step), allow_nan=False).replace("\x7f", "\\u007f")
+    return visible_json(msgspec.to_builtins(step))
 
 
-def to_csv(step: SlicedStep) -> str:
+def to_csv(step: SlicedStep) -> Visible:
     """One line for each block of each pair."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -85,7 +84,7 @@ def to_csv(step: SlicedStep) -> str:
     for pair in step.pairs:
         place = [csv_text(text) for text in (step.step, pair.run, str(pair.repeat), pair.subject, pair.base)]
         writer.writerows((*place, *_csv_row(block)) for block in pair.blocks)
-    return out.getvalue()
+    return visible_lines(out.getvalue())
 
 
 def _csv_row(block: SlicedBlock) -> Iterable[object]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.core.text import visible
-
 # The parts, in the order in which they are listed; those of server CPU by phase stand in its place.
 TITLES = {
     "server_cpu": "server CPU",
@@ -52,7 +50,7 @@ class Part:
         """What it is called; a wait with its event."""
         if self.name.startswith(PHASE):
             return f"{TITLES['server_cpu']} in {self.name.removeprefix(PHASE)}"
-        event = visible(self.event.partition(":")[2])
+        event = self.event.partition(":")[2]
         return f"{TITLES.get(self.name, self.name)}{f' ({event})' if event else ''}"
 
     @property

@@ -30,7 +30,6 @@ from engine.core.errors import UserError
 from engine.core.kernel import BOOT
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted, parsed
-from engine.core.text import visible
 from engine.guest import kernels, store_image, tools
 from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
@@ -197,17 +196,17 @@ class GuestAttempt:
                 self._booted_s = time.monotonic() - self._begun_s
                 self._guest.pin(self._machine.pins)
             case {"ended": str(state)}:
-                self._ended = visible(state)
+                self._ended = state
             case {"status": int(status)}:
                 self._status = status
             case _:
-                raise UserError(f"the guest sent a line of no known kind: {visible(str(record))[:200]}")
+                raise UserError(f"the guest sent a line of no known kind: {str(record)[:200]}")
 
     def _keep(self, name: str, text: str) -> None:
         """Adds a piece to a file of the cell's folder."""
         parts = name.split("/")
         if not all(map(is_name, parts)) or len(parts) > 2 or parts[0] in (CONSOLE, DISK, "data", "socket"):
-            raise UserError(f"the guest sent a file of a name that it may not have: {visible(name)[:100]}")
+            raise UserError(f"the guest sent a file of a name that it may not have: {name[:100]}")
         try:
             data = base64.b64decode(text, validate=True)
         except binascii.Error:
@@ -230,9 +229,9 @@ class GuestAttempt:
             self._hear(POLL_S)
         match self._answer:
             case {"ok": str(text)}:
-                return visible(text)
+                return text
             case {"error": str(text)}:
-                raise UserError(visible(text))
+                raise UserError(text)
         raise UserError("the guest did not answer; it hears nothing while it starts a server")
 
     def _record(self, reason: str) -> None:

@@ -19,7 +19,7 @@ from engine.core.errors import UserError
 from engine.core.kernel import Kernel
 from engine.core.model import Manifest
 from engine.core.record import converted
-from engine.core.text import visible
+from engine.core.text import visible, write
 from engine.host import kexec, resume_unit
 from engine.host.host_lock import exclusive_run
 from engine.host.kexec import Running
@@ -213,7 +213,7 @@ def end(run: Path, root: Path = resume_unit.ROOT, boot_id: str | None = None) ->
 
 
 def _say(text: str) -> None:
-    print(visible(text), file=sys.stderr, flush=True)
+    write(visible(text), sys.stderr)
 
 
 def _begin(run: Path) -> None:
@@ -295,5 +295,5 @@ def _recorded(reader: JournalReader, manifest: Manifest) -> tuple[int, tuple[Boo
             continue
         boots.append(converted(event.data, Boot, where))
         if boots[-1].cell not in cells:
-            raise UserError(f"{where}: cell {visible(boots[-1].cell)!r} is not in its plan")
+            raise UserError(f"{where}: cell {boots[-1].cell!r} is not in its plan")
     return after, tuple(boots)

@@ -8,7 +8,7 @@ from typing import Self
 
 from engine.core.errors import UserError
 from engine.core.model import Manifest
-from engine.core.text import visible
+from engine.core.text import visible, write
 from engine.plan import routes
 from engine.remote.channel import Lost
 from engine.remote.client_host import ClientHost, connected
@@ -16,7 +16,7 @@ from workloads import workload
 
 
 def _say(text: str) -> None:
-    print(visible(text), file=sys.stderr, flush=True)
+    write(visible(text), sys.stderr)
 
 
 class Elsewhere:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.core.format import short
-from engine.core.text import visible
 from engine.journal.rows import EventRow
 from engine.results.incidents import incidents, most_telling
 
@@ -39,7 +38,7 @@ def stall_seconds(stall: EventRow, at_ns: int) -> float:
 
 def cause(stall: EventRow) -> str:
     """The likeliest cause in words; empty while none is known."""
-    return visible(str(_first_cause(stall).get("text", "")))
+    return str(_first_cause(stall).get("text", ""))
 
 
 def _first_cause(stall: EventRow) -> dict[str, Any]:
@@ -94,8 +93,8 @@ def main_stall(incident: Sequence[EventRow]) -> EventRow:
 
 def roles_words(incident: Sequence[EventRow]) -> str:
     """`insert`, `insert and delete`, `insert and 4 more`: who stalled, first of whom most is known."""
-    main = visible(str(main_stall(incident).role))
-    others = sorted({visible(str(stall.role)) for stall in incident} - {main})
+    main = str(main_stall(incident).role)
+    others = sorted({str(stall.role) for stall in incident} - {main})
     several = others if len(others) <= MOST_ROLES else [f"{len(others)} more"]
     return " and ".join(filter(None, (", ".join([main, *several[:-1]]), *several[-1:])))
 
@@ -141,11 +140,11 @@ def event_words(event: EventRow, at_ns: int) -> str:
     if event.kind == "probe_gap":
         seconds = (until_ns(event, at_ns) - event.started_ns) / 1e9
         lasting = " so far" if lasts(event, at_ns) else ""
-        return visible(f"{data.get('probe')}: no figures for {seconds:.0f} s{lasting}: {data.get('text', '')}")
+        return f"{data.get('probe')}: no figures for {seconds:.0f} s{lasting}: {data.get('text', '')}"
     if lasts(event, at_ns):  # of one that is replayed, what it came to is known, but not yet true
         data = {name: value for name, value in data.items() if name not in _AT_END}
     words = _WORDS.get(event.kind)
-    return visible(words(data) if words else str(data.get("text") or data.get("message") or event.kind))
+    return words(data) if words else str(data.get("text") or data.get("message") or event.kind)
 
 
 def _checkpoint(data: dict[str, Any]) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from textual.pilot import Pilot
 
 from engine.report import follow
+from engine.report.console import PlainConsole
 from tests.support.hostile import EVIL, poison
 from tests.support.journal import growing
 from tests.support.screens import drive
@@ -94,6 +94,6 @@ def test_what_lies_over_a_screen_shows_it_as_text(tmp_path: Path) -> None:
 
 def test_plain_lines_show_it_as_text(hostile: Path) -> None:
     out = io.StringIO()
-    follow.follow(hostile, Console(file=out, width=80, force_terminal=True))
+    follow.follow(hostile, PlainConsole(file=out, force_terminal=True))
     assert "FAILED" in out.getvalue() and "\\x1b[2J" in out.getvalue()
     assert all(row.isprintable() for row in [*out.getvalue().splitlines(), follow.once(hostile, as_json=True)])

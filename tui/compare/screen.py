@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.record import converted, visible_record
+from engine.core.record import converted
 from engine.results.comparison import HEADLINES, Comparison
 from engine.results.comparison import ComparedSubject as Subject
 from engine.view.raw_ratios import finished_cells, measured
@@ -371,7 +371,7 @@ class CompareScreen(BenchScreen):
     async def _ask(self) -> None:
         try:
             answer = await bench.ask_json("compare", *self._asked())
-            self._found = converted(visible_record(answer), Comparison, "bench compare --json")
+            self._found = converted(answer, Comparison, "bench compare --json")
         except UserError as error:
             self._busy = False
             self._tell(str(error))

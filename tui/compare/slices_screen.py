@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.record import converted, visible_record
+from engine.core.record import converted
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from engine.results.sliced_step import SlicedPair, SlicedStep
@@ -112,7 +112,7 @@ class SlicesScreen(BenchScreen):
     async def _ask(self) -> None:
         try:
             answer = await bench.ask_json("compare", *self._asked, "--slices", self._step)
-            self._found = converted(visible_record(answer), SlicedStep, "bench compare --slices --json")
+            self._found = converted(answer, SlicedStep, "bench compare --slices --json")
         except UserError as error:
             self._problem = str(error)
         self.draw()

@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.record import converted, visible_record
+from engine.core.record import converted
 from engine.results.flame import FlameGraph
 from tui import bench
 from tui.flame import text, tree
@@ -116,7 +116,7 @@ class FlameScreen(BenchScreen):
         for way in ways:
             try:
                 answer = await bench.ask_json(*way.arguments(role))
-                self._take(converted(visible_record(answer), FlameGraph, "bench flame --json"))
+                self._take(converted(answer, FlameGraph, "bench flame --json"))
                 self._answered = way
                 break
             except UserError as error:

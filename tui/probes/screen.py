@@ -10,7 +10,7 @@ from textual import work
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.record import converted, visible_record
+from engine.core.record import converted
 from engine.journal.rows import EventRow
 from engine.journal.run_lock import is_locked
 from engine.results.flame import FlameGraph
@@ -165,7 +165,7 @@ class ProbesScreen(BenchScreen):
     async def _ask_stacks(self, asked: Asked) -> None:
         try:
             answer = await bench.ask_json(*asked.arguments(asked.roles[0]))
-            self._stacks[asked] = converted(visible_record(answer), FlameGraph, "bench flame --json")
+            self._stacks[asked] = converted(answer, FlameGraph, "bench flame --json")
         except UserError as error:
             self._stacks[asked] = str(error)
         self.draw()

@@ -12,7 +12,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from engine.core.text import visible
+from engine.core.text import Visible, visible
 from tui.marks import STYLES, Line, fit
 
 
@@ -49,7 +49,7 @@ class Plain(Widget):
         cells, (base, _) = self.size.width, self.colours
         styles = STYLES[self.app.theme]
         few = self.app.console.color_system not in ("256", "truecolor")
-        segments = [Segment(visible(text), base + _style(styles, mark, base, few)) for text, mark in fit(spans, cells)]
+        segments = [_segment(visible(text), base + _style(styles, mark, base, few)) for text, mark in fit(spans, cells)]
         return Strip(segments).adjust_cell_length(cells, base)
 
 
@@ -117,6 +117,10 @@ def changed(before: Sequence[Line], after: Sequence[Line], size: Size) -> list[R
         else:
             found.append(Region(0, y, size.width, 1))
     return found
+
+
+def _segment(text: Visible, style: Style) -> Segment:
+    return Segment(text, style)
 
 
 def _style(styles: Mapping[str, Style], mark: str, base: Style, few: bool) -> Style:

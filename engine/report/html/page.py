@@ -22,8 +22,7 @@ from engine.analysis.cells import METRICS
 from engine.analysis.trend import Series
 from engine.analysis.trend_changes import FEWEST, levels
 from engine.core.errors import UserError
-from engine.core.record import visible_record
-from engine.core.text import visible
+from engine.core.text import Visible, visible, visible_record
 from engine.core.version import version
 from engine.report import flame, origins, percentile_tables, render, statistics_tables
 from engine.report.html import flames
@@ -86,7 +85,7 @@ class StepPart:
     tables: tuple[Part, ...]
 
 
-def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
+def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     """The whole page. Raises UserError when the libraries cannot be found, or a journal is damaged."""
     notes = Notes()
     sections = [
@@ -132,7 +131,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> str:
     )
 
 
-def trend_page(series: Sequence[Series], by: str) -> str:
+def trend_page(series: Sequence[Series], by: str) -> Visible:
     """A page of figures over many runs, with a chart of each series. Raises UserError as `page` does."""
     scripts = [*_library(), *(_own(name) for name in OWN)]
     metric = series[0].metric
@@ -167,17 +166,17 @@ def trend_page(series: Sequence[Series], by: str) -> str:
     )
 
 
-def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **values: Any) -> str:
+def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **values: Any) -> Visible:
     """A page of a template, with the data that its scripts draw."""
     environment = Environment(
         loader=DictLoader({name: _own(f"{name}.html") for name in ("frame", "parts", template)}),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
-    return environment.get_template(template).render(
+    text = environment.get_template(template).render(
         policy=policy(scripts),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
@@ -185,6 +184,12 @@ def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **
         version=version(),
         **values,
     )
+    return Visible(text)  # each value of it is
+
+
+def _shown(value: object) -> Visible | Markup:
+    """What stands in a page for a value of its template; markup is our own."""
+    return value if isinstance(value, Markup) else visible(str(value))
 
 
 def in_script(record: Any) -> str:

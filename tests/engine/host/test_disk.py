@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.text import visible
 from engine.host import disk
 
 
@@ -16,7 +17,7 @@ def test_a_pipe_is_written_to_when_somebody_reads_and_not_waited_for(tmp_path: P
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(OSError, match="No such device or address"):
-        disk.write_text(fifo, "text")
+        disk.write_text(fifo, visible("text"))
     with os.fdopen(os.open(fifo, os.O_RDWR), "rb") as reader:
         writing = threading.Thread(target=disk.write_text, args=(fifo, "x" * 200_000))
         writing.start()
@@ -26,7 +27,7 @@ def test_a_pipe_is_written_to_when_somebody_reads_and_not_waited_for(tmp_path: P
 
 def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
-        disk.write_text(Path("/dev/full"), "text")
+        disk.write_text(Path("/dev/full"), visible("text"))
     assert Path("/dev/full").exists()
 
 
@@ -35,14 +36,14 @@ def test_a_link_stays_one_and_an_open_file_keeps_its_place(tmp_path: Path) -> No
     file.write_text("before")
     link.symlink_to(file)
     disk.check_writable(link)
-    disk.replace_text(link, "after")
+    disk.replace_text(link, visible("after"))
     assert link.is_symlink() and file.read_text() == "after" and len(list(tmp_path.iterdir())) == 2
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    disk.replace_text(loop, "a file now")
+    disk.replace_text(loop, visible("a file now"))
     assert loop.read_text() == "a file now"
     with file.open("r+") as opened:
         standing = Path(f"/proc/self/fd/{opened.fileno()}")
         disk.check_writable(standing)
-        disk.replace_text(standing, "through")
+        disk.replace_text(standing, visible("through"))
         assert os.fstat(opened.fileno()).st_ino == file.stat().st_ino and opened.read() == "through"

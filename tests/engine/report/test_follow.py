@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond
 from engine.journal.writer import JournalWriter
 from engine.observe.stalls import Stall
 from engine.report import follow
+from engine.report.console import PlainConsole
 from engine.view.events import stall_words
 from engine.view.player import Player
 from tests.support.journal import growing, interleaved, make_run
@@ -170,7 +170,7 @@ def test_origins_are_not_read_by_who_only_watches(tmp_path: Path) -> None:
 def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list[UnderWay]) -> None:
     opened.append(run := UnderWay(tmp_path / "r", 1))
     out = io.StringIO()
-    told = threading.Thread(target=follow.follow, args=(run.run, Console(file=out, width=80)))
+    told = threading.Thread(target=follow.follow, args=(run.run, PlainConsole(file=out)))
     told.start()
     reason = "the server was killed by signal 9 [while inserting]"
     run.journal.end_attempt(run.attempt, time.monotonic_ns(), "failed", reason)
@@ -313,7 +313,7 @@ def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path, monkeypat
         stall = live.stall("query", side=0)
         live.journal.update_event(stall, live.hand.at_ns, {})
         live.journal.commit()
-        told = threading.Thread(target=follow.follow, args=(live.run, Console(file=out, width=80)))
+        told = threading.Thread(target=follow.follow, args=(live.run, PlainConsole(file=out)))
         told.start()
         deadline = time.monotonic() + 60
         while looks < 4 and time.monotonic() < deadline:

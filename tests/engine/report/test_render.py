@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow, RoleSecond
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
-from engine.report import export, render, tables
+from engine.report import document, export, gate, render, tables
+from engine.report.gate import Judged
 from engine.report.section import Notes, number
 from engine.results.comparison import Comparison
 from tests.support.journal import make_run
@@ -217,14 +219,20 @@ def hostile(tmp_path: Path) -> Comparison:
     return compare([run])
 
 
-@pytest.mark.parametrize("form", ["terminal", "markdown", "csv", "json"])
+@pytest.mark.parametrize("form", ["terminal", "markdown", "csv", "json", "junit", "mail", "ticket", "page"])
 def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Comparison, form: str) -> None:
-    text = {
+    folders = [Path(folder) for folder in hostile.folders.values()]
+    shown: dict[str, Callable[[], str]] = {
         "terminal": lambda: printed(hostile, width=200, published=True),
         "markdown": lambda: render.to_markdown(hostile, published=True),
         "csv": lambda: render.to_csv(hostile),
         "json": lambda: render.to_json(hostile),
-    }[form]()
+        "junit": lambda: gate.to_junit(hostile, (Judged(HOSTILE, HOSTILE, "failed", f"{HOSTILE}\n"),)),
+        "mail": lambda: document.report(folders, "text"),
+        "ticket": lambda: document.report(folders, "md"),
+        "page": lambda: re.sub(r"(?s)<(script|style)>.*?</\1>", "", document.report(folders, "html")),
+    }
+    text = shown[form]()
     assert all(line.isprintable() for line in text.split("\n"))
     assert "[/red]" in text
 

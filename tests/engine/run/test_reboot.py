@@ -5,6 +5,7 @@ Only the machine is made up.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,7 +18,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from engine.cli.runs import delete
 from engine.cli.start import _boots
@@ -29,6 +29,7 @@ from engine.host.kexec import Running
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.writer import JournalWriter, create_run
+from engine.report.console import PlainConsole
 from engine.run import reboot
 from engine.run.engine import Outcome
 from engine.run.reboot import TRIES, Boot, BootFor, Machine, Over, Planned, RunCell, State, decide, go_on
@@ -235,16 +236,17 @@ def test_a_boot_in_the_journal_that_is_none_is_one_line(
 
 def test_a_run_is_said_to_boot_once_it_does(new_folder: Callable[[], Path], planned: Any) -> None:
     folder, root = new_folder(), new_folder()
-    run, console = folder / planned["run"], Console(record=True, width=500)
+    out = io.StringIO()
+    run, console = folder / planned["run"], PlainConsole(file=out)
     create_run(run, planned)
     (root / resume_unit.UNIT).parent.mkdir(parents=True)
     (run / "engine.log").write_text("booting kernel a\nbench: /none: the kernel is not there any more\n")
     with pytest.raises(UserError, match=r"^/none: the kernel is not there any more"):
         _boots(run, 2, console, root)
     assert _boots(run, STOPPED, console, root) == STOPPED
-    assert "booted" not in console.export_text()
+    assert "booted" not in out.getvalue()
     go_on(run, booted=False, machine=MadeUp(set()).calls(), root=root)
-    assert _boots(run, 0, console, root) == 0 and "booted now" in console.export_text()
+    assert _boots(run, 0, console, root) == 0 and "booted now" in out.getvalue()
 
 
 def test_a_run_that_goes_on_with_the_next_boot_is_not_deleted(

@@ -1,0 +1,69 @@
+"""Text of others: what it is made into, and that mypy lets nobody write it as it is."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+from engine.core.text import csv_text, visible, visible_json, visible_lines, visible_record, write
+
+HOSTILE = "a\nb\x1b[2J\u202e\x9b\x7f\udcff"
+SHOWN = "a\\nb\\x1b[2J\\u202e\\x9b\\x7f\\udcff"
+
+
+def test_text_is_made_visible() -> None:
+    assert visible(HOSTILE) == SHOWN
+    assert visible_lines(HOSTILE) == SHOWN.replace("\\n", "\n")
+    assert visible_record({HOSTILE: [HOSTILE, 1, None]}) == {SHOWN: [SHOWN, 1, None]}
+
+
+def test_json_is_ascii_without_control_characters() -> None:
+    text = visible_json({HOSTILE: HOSTILE})
+    assert text.isascii() and text.isprintable() and json.loads(text) == {HOSTILE: HOSTILE}
+
+
+def test_a_spreadsheet_takes_no_cell_for_a_formula() -> None:
+    assert [csv_text(text) for text in ("=1+1", "-1.5", "+x", "@a", "l.i1", "-")] == [
+        "'=1+1", "-1.5", "'+x", "'@a", "l.i1", "'-",
+    ]  # fmt: skip
+
+
+def test_a_text_is_written_as_a_line() -> None:
+    file = io.StringIO()
+    write(visible("a"), file)
+    assert file.getvalue() == "a\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "wanted"),
+    [
+        ("text.write(foreign, sys.stderr)", "write"),
+        ("text.write(text.visible(foreign) + foreign, sys.stderr)", "write"),
+        ("console.echo_lines(foreign)", "echo_lines"),
+        ("disk.write_text(Path(), foreign)", "write_text"),
+        ("disk.replace_text(Path(), foreign)", "replace_text"),
+        ("lines._segment(foreign, Style())", "_segment"),
+        ("text.write(text.visible(foreign), sys.stderr)", ""),
+    ],
+)
+def test_mypy_refuses_to_write_text_that_is_not_visible(
+    tmp_path: Path, mypy_cache: Path, statement: str, wanted: str
+) -> None:
+    module = tmp_path / "edge.py"
+    imports = (
+        "import sys", "from pathlib import Path", "from rich.style import Style", "from engine.core import text",
+        "from engine.host import disk", "from engine.report import console", "from tui.widgets import lines",
+    )  # fmt: skip
+    module.write_text("\n".join((*imports, "foreign: str = sys.argv[0]", statement, "")))
+    told, complaint, code = api.run(["--cache-dir", str(mypy_cache), "--follow-imports=silent", str(module)])
+    assert complaint == "" and code == (1 if wanted else 0), told
+    assert not wanted or (f'"{wanted}"' in told and 'expected "Visible"' in told)
+
+
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
