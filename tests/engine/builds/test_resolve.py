@@ -224,7 +224,6 @@ def test_local_install_without_a_server_is_refused(tmp_path: Path) -> None:
 def test_local_name_must_be_a_label(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"is not a valid build name") as raised:
         one(f"{name}={tmp_path}")
-    assert str(raised.value).isprintable()
 
 
 def test_local_name_must_not_be_another_builds_label(tmp_path: Path) -> None:
@@ -247,7 +246,6 @@ def test_local_name_must_not_be_another_builds_label(tmp_path: Path) -> None:
 def test_local_program_that_is_no_postgres_is_one_line(prefix: Path, script: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as raised:
         one(f"mine={saying(prefix, script)}")
-    assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize("script", ["sleep 1000 & sleep 1000", "while :; do sleep 1000 & sleep 0.1; done"])

@@ -79,7 +79,6 @@ NO_ROWS = _said(b"C", b"SELECT 0\0") + _said(b"Z", b"I")
 def test_a_server_that_answers_oddly_is_refused_in_a_line(version: str, said: bytes, why: str) -> None:
     with odd_server(version, said) as conninfo, pytest.raises(UserError, match=f"^odd: .*{why}") as raised:
         look("odd", conninfo)
-    assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize("said", [_one_row(b"1", b"2"), NO_ROWS, _one_row(b"")])
