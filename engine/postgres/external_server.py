@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from engine.core.errors import UserError
 from engine.core.model import Attached, Build, Config
-from engine.core.text import NAME, visible
+from engine.core.text import NAME
 from engine.postgres import external_queries
 from engine.postgres.pgstat import question
 
@@ -138,8 +138,7 @@ def refuse_doubles(found: list[Found]) -> None:
         other = by_server.setdefault((each.identifier, each.started), each)
         if other is not each:
             raise UserError(
-                f"{other.name} and {each.name} are the same server ({each.address}); "
-                "use --aa to compare it with itself"
+                f"{other.name} and {each.name} are the same server ({each.address}); use --aa to compare it with itself"
             )
 
 
@@ -251,9 +250,7 @@ def _version(name: str, reported: str) -> str:
     """The first word of a version, by which a server says what it is: `16.3 (Debian 16.3-1)`."""
     word = (reported.split() or [""])[0]
     if not _VERSION.fullmatch(word):
-        raise UserError(
-            f"{name}: what the server reports as its version, '{reported[:40]}', is none of PostgreSQL"
-        )
+        raise UserError(f"{name}: what the server reports as its version, '{reported[:40]}', is none of PostgreSQL")
     return word
 
 

@@ -222,7 +222,7 @@ def test_local_install_without_a_server_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "-x", "x" * 62, "\x1b[2J"])
 def test_local_name_must_be_a_label(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=r"is not a valid build name") as raised:
+    with pytest.raises(UserError, match=r"is not a valid build name"):
         one(f"{name}={tmp_path}")
 
 
@@ -244,7 +244,7 @@ def test_local_name_must_not_be_another_builds_label(tmp_path: Path) -> None:
     ],
 )
 def test_local_program_that_is_no_postgres_is_one_line(prefix: Path, script: str, message: str) -> None:
-    with pytest.raises(UserError, match=message) as raised:
+    with pytest.raises(UserError, match=message):
         one(f"mine={saying(prefix, script)}")
 
 

@@ -279,7 +279,7 @@ def test_auto_is_the_same_when_memory_differs_by_little(memory_gib: float, less:
 )
 def test_a_config_whose_parts_are_of_a_wrong_kind_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError):
         resolve([str(tmp_path / "mine.toml")])
 
 

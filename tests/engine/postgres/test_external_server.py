@@ -77,7 +77,7 @@ NO_ROWS = _said(b"C", b"SELECT 0\0") + _said(b"Z", b"I")
     ],
 )
 def test_a_server_that_answers_oddly_is_refused_in_a_line(version: str, said: bytes, why: str) -> None:
-    with odd_server(version, said) as conninfo, pytest.raises(UserError, match=f"^odd: .*{why}") as raised:
+    with odd_server(version, said) as conninfo, pytest.raises(UserError, match=f"^odd: .*{why}"):
         look("odd", conninfo)
 
 

@@ -61,7 +61,7 @@ def unsafe(path: Path) -> Iterator[str]:
         own_echo = name == "echo" and owner == ""  # of engine.report.console
         printing = name in WRITING and owner in ("", "click", "rich") and not own_echo and not constant(found)
         printing = printing and module != WRITING[name]
-        widget = name in WIDGETS and module.startswith("tui") and owner != "click" and not constant(found) and not told_off
+        widget = name in WIDGETS and module.startswith("tui") and not constant(found) and not told_off
         if printing or name in MARKING or widget or (marked is not None and not told_off):
             yield f"{module}:{found.lineno}: {ast.unparse(found)[:80]}"
 

@@ -61,7 +61,7 @@ def test_a_name_that_is_no_files_is_refused_before_anything_is_done(out: Path, n
         {"cell": record["cells"][0], "build": record["builds"][0], "run": record}[place][
             {"cell": "id", "build": "label", "run": "run"}[place]
         ] = name
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError):
         planned(out / "one")
 
 
