@@ -1,38 +1,42 @@
 """`python -m tui [RUN]`: started by `bench`, which has checked what it hands over."""
 
 import argparse
-import gc
 import os
 import sys
+import threading
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
+from engine.journal.run_lock import is_locked
+from tui import MODES
 from tui.glyphs import NAMES
-from tui.starting import MODES, gently
+
+NICENESS = 10  # while starting beside a run: a tenth of what others get who want the same CPU
 
 
-def _load() -> None:
-    """Imports what the first paint needs."""
-    gc.disable()  # nothing that is imported is garbage: looking for it takes a seventh of the time to the first paint
-    _import_without("ssl", "asyncio")  # it encrypts nothing, and does without; this takes a twentieth of the time
+def _load(run: Path | None) -> None:
+    """Import what the first paint needs; beside a run that is measured by a thread of low priority.
+
+    The imports are nearly all of what starting costs. On Linux each thread has a niceness of its own, so that what is
+    started later, an engine perhaps, has the usual one.
+    """
+    if run is None or not is_locked(run):
+        _import()
+    else:
+        loading = threading.Thread(target=_import_behind, daemon=True)
+        loading.start()
+        loading.join()
+
+
+def _import_behind() -> None:
+    usual = os.getpriority(os.PRIO_PROCESS, 0)  # whoever started it may have lowered it, which nobody can undo
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(usual, NICENESS))
+    _import()
+
+
+def _import() -> None:
     import tui.app
     import tui.live.screen  # noqa: F401
-
-    gc.freeze()
-    gc.enable()
-
-
-def _import_without(unneeded: str, module: str) -> None:
-    """Imports a module that can do without another one, which others may import later."""
-    missing = unneeded not in sys.modules
-    if missing:
-        sys.modules[unneeded] = None  # type: ignore[assignment]  # what an import that fails leaves
-    try:
-        import_module(module)
-    finally:
-        if missing:
-            del sys.modules[unneeded]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--guide", choices=("demo",), help="say what there is to see, and press the keys")
     parser.add_argument("--glyphs", choices=("auto", *NAMES), default="auto")
     asked = parser.parse_args(words)
-    shown = gently(asked.run, _load)
+    _load(asked.run)
     from engine.core.errors import UserError
     from engine.core.text import visible, write
     from tui import glyphs, keys
@@ -74,7 +78,6 @@ def main(words: Sequence[str] | None = None) -> int:
         first = stalled(asked.run)
         app.guide(minute(first))
         app.context.replayed = first[:2]
-    app.call_after_refresh(shown)
     app.run()
     if app.return_code == LOST:
         os._exit(LOST)  # what is left to write to the terminal cannot be, and Python would say 120 for that

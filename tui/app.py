@@ -19,21 +19,18 @@ from textual.widget import Widget
 
 from engine.core.clock import Clock
 from engine.journal.run_lock import is_locked
-from tui import keys, terminal
+from tui import MODES, keys, terminal
 from tui.context import BenchApp, Context
 from tui.glyphs import Glyphs
 from tui.marks import THEMES
-from tui.screens.base import BenchScreen
-from tui.screens.settling import Settling
-from tui.starting import MODES
-from tui.stylesheet import FrugalStylesheet
+from tui.screens.base import BenchScreen, NewestSize
 
 NOT_OWN = ("app.", "screen.copy_text")  # what Textual binds on every screen; the second gives way to our ctrl+c
 PALETTE_COLUMNS, PALETTE_FRAME = 64, 6
 LOOK_S = 2.0  # between two looks whether the run has ended
 
 
-class _Palette(Settling, CommandPalette):
+class _Palette(NewestSize, CommandPalette):
     """The command palette of the framework."""
 
 
@@ -92,7 +89,6 @@ class Bench(BenchApp):
         for known in THEMES:
             self.register_theme(known)
         self.theme = "bench-mono" if self.no_color else theme
-        self.stylesheet = FrugalStylesheet(variables=self.get_css_variables())
         self.set_class(glyphs.name == "ascii", "-ascii")
 
     def on_mount(self) -> None:

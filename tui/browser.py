@@ -34,7 +34,7 @@ from yarl import URL
 
 from engine.core.errors import UserError
 from engine.core.text import visible, write
-from tui.starting import MODES
+from tui import MODES
 
 TOKEN = "PGBED_SERVE_TOKEN"  # in the environment: arguments of a process are seen by all
 ENDING_S = 5.0  # for the interfaces to end, before they are killed

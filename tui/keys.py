@@ -16,7 +16,7 @@ from textual.binding import ActiveBinding, Binding
 from textual.screen import Screen
 
 from engine.core.errors import UserError
-from tui.starting import MODES as MODES  # the screens, by their numbers
+from tui import MODES
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:

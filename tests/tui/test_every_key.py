@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from engine.plan.request import Request
 from tests.support.screens import drive, until
-from tui import keys
+from tui import MODES, keys
 from tui.app import Bench
 from tui.history.screen import HistoryScreen
 from tui.launch.screen import LaunchScreen
@@ -34,7 +34,7 @@ async def back_to(pilot: Pilot[Any], screen: BenchScreen, mode: str) -> None:
         if pilot.app.screen is screen:
             break
         if pilot.app.current_mode != mode:
-            await pilot.press(str(keys.MODES.index(mode) + 1))
+            await pilot.press(str(MODES.index(mode) + 1))
         else:
             await pilot.press("escape")
         await pilot.pause()
@@ -51,7 +51,7 @@ async def back_to(pilot: Pilot[Any], screen: BenchScreen, mode: str) -> None:
     await pilot.pause()
 
 
-@pytest.mark.parametrize("mode", keys.MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_each_key_does_something_and_breaks_nothing(
     recording: Path, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.css import stylesheet
-from textual.css.parse import parse
-from textual.pilot import Pilot
 
 from engine.cli.main import ELSEWHERE
-from tests.support.screens import drive
-from tui.keys import MODES
+from tui import MODES
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("psycopg", "numpy", "scipy")
@@ -42,36 +36,6 @@ def test_live_loads_no_other_screen_and_nothing_heavy(tmp_path: Path) -> None:
     assert not {name for name in modules if name.split(".")[0] in HEAVY}
     assert not {name for name in modules if name.split(".")[0] == "probes"}
     assert "engine.results.comparison" not in modules, "a twentieth of the time to the first paint"
-
-
-def test_the_interface_starts_without_what_it_does_not_use(tmp_path: Path) -> None:
-    modules = loaded_by("from tui.__main__ import _load\n_load()\nimport ssl, sys\ndel sys.modules['ssl']", tmp_path)
-    assert "asyncio" in modules and "importlib.metadata" not in modules
-    assert "asyncio.sslproto" in modules and "ssl" not in modules, "others can still import it"
-
-
-def test_style_sheets_are_read_anew_only_when_the_theme_changes(
-    recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: Counter[str] = Counter()
-
-    def counted(scope: str, css: str, *rest: Any, **more: Any) -> Any:
-        read[css] += 1
-        return parse(scope, css, *rest, **more)
-
-    monkeypatch.setattr(stylesheet, "parse", counted)
-
-    async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("5")
-        await pilot.pause()
-        assert read and sum(read.values()) < 1.5 * len(read), "some are, as they come to stand at another place"
-        known = Counter(read)
-        before = pilot.app.screen.styles.background
-        await pilot.press("t")
-        await pilot.pause()
-        assert all(read[css] > known[css] for css in known) and pilot.app.screen.styles.background != before
-
-    drive(script, recording, recording.parent)
 
 
 def test_no_screen_loads_anything_heavy(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.support.journal import growing
 from tests.support.screens import drive, place_of, until
-from tui import keys
+from tui import MODES, keys
 from tui.app import Bench
 
 
@@ -23,7 +23,7 @@ def top(pilot: Pilot[Any]) -> str:
 @pytest.mark.parametrize("columns", [80, 60])
 def test_the_screens_stand_in_the_top_row_and_are_opened_by_a_click(recording: Path, columns: int) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        for number, mode in enumerate(keys.MODES, 1):
+        for number, mode in enumerate(MODES, 1):
             word = f"{number} {mode.capitalize()}"
             await pilot.click(offset=place_of(pilot, word))
             await pilot.pause()

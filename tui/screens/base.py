@@ -10,16 +10,15 @@ from typing import ClassVar, cast
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.worker import Worker
 
-from tui.compositor import FrugalCompositor
 from tui.context import BenchApp, Context
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
-from tui.screens.settling import Settling
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 from tui.widgets.tabs import Tabs
@@ -45,7 +44,23 @@ class Jump:
     go: Callable[[], object]
 
 
-class BenchScreen(Settling, Screen[None]):
+class NewestSize(MessagePump):
+    """Lets a screen settle on the size of its terminal, however fast that changes; stands before `Screen` as a base.
+
+    Textual sends a screen each of its new sizes once more. A screen that is slower than the terminal's changes would
+    lay itself out for an older size again when that comes back, which sends both of them once more: with two sizes
+    under way it changes between them for ever, and keeps a processor busy. The newest size is the application's, and
+    it always comes last. To be proposed upstream: a screen passes over a `Resize` to a size that its application no
+    longer has (https://github.com/Textualize/textual/issues).
+    """
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Resize) and event.size != self.app.size:
+            return
+        await super().on_event(event)
+
+
+class BenchScreen(NewestSize, Screen[None]):
     """A screen of ours. Subclasses give `parts` (their widgets) and `small` (the page of a small terminal).
 
     Textual calls the event handlers (`on_...`) of base classes too: a subclass only adds to them.
@@ -70,10 +85,6 @@ class BenchScreen(Settling, Screen[None]):
 
     _notice: Timer | None = None  # until the notice goes
     _waiting: tuple[Doing, ...] = ()  # what was asked for while there was nothing to do it with
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._compositor = FrugalCompositor()
 
     @property
     def bench(self) -> BenchApp:

@@ -17,8 +17,7 @@ from tui import glossary, keys
 from tui.context import Answer
 from tui.keys import key
 from tui.marks import Line, folded, hanging, line
-from tui.screens.base import Jump
-from tui.screens.settling import Settling
+from tui.screens.base import Jump, NewestSize
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
@@ -28,7 +27,7 @@ WORD_CELLS, HELP_CELLS = 16, 70  # of the help: the words on its left, and all o
 Choice = tuple[str, str]  # what is given back, what is shown
 
 
-class Over(Settling, ModalScreen[Answer]):
+class Over(NewestSize, ModalScreen[Answer]):
     """A box with a title, `parts` and the keys that hold in it."""
 
     DEFAULT_CSS = """
@@ -296,7 +295,7 @@ class TickScreen(PickScreen, inherit_bindings=False):
             self.dismiss(tuple(name for name, _ in self.choices if name in self.chosen))
 
 
-class JumpScreen(Settling, ModalScreen[None]):
+class JumpScreen(NewestSize, ModalScreen[None]):
     """Letters over the parts of a screen, or its rows; pressing one goes there."""
 
     DEFAULT_CSS = """

@@ -5,7 +5,7 @@ from typing import cast
 
 from textual import events
 
-from tui import keys
+from tui import MODES, keys
 from tui.context import BenchApp
 from tui.marks import Span, width
 from tui.widgets.lines import Lines
@@ -27,12 +27,12 @@ class Tabs(Lines):
         keymap = cast("BenchApp", self.app).context.keymap
         pressed = {
             mode: keys.shown(keymap.get(f"app.{mode}", str(number)).partition(",")[0])
-            for number, mode in enumerate(keys.MODES, 1)
+            for number, mode in enumerate(MODES, 1)
         }
         front = self.app.current_mode
-        words = {mode: f"{pressed[mode]} {mode.capitalize()}" for mode in keys.MODES}
+        words = {mode: f"{pressed[mode]} {mode.capitalize()}" for mode in MODES}
         if sum(len(word) + 2 for word in words.values()) > self.size.width:
-            words |= {mode: pressed[mode] for mode in keys.MODES if mode != front}
+            words |= {mode: pressed[mode] for mode in MODES if mode != front}
         spans: list[Span] = []
         self._places = []
         for mode, word in words.items():
