@@ -1,4 +1,4 @@
-"""Foreign programs that clients are, such as pgbench: one for all servers, so that only these differ.
+"""Programs that run as clients, such as pgbench: one for all servers, so that only the servers differ.
 
 Environment, set by the `bench` wrapper:
     PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_HYPERFINE   the program to use, or the derivation that has it in its bin
@@ -27,10 +27,10 @@ VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 
 
 def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots: Path) -> dict[str, dict[str, str]]:
-    """The record of each program: `path`, `version` as it gives it, `digest` of the file.
+    """The record of each program: `path`, `version` as it reports it, `digest` of the file.
 
-    It is the one that the environment names, else the newest that a build of the run, the search path or the system's
-    PostgreSQL has. Raises UserError where there is none.
+    It is the one that the environment names, else the newest of a build of the run, the search path or the system's
+    PostgreSQL. Raises UserError if there is none.
     """
     for name in names:
         if name not in KNOWN:
@@ -41,7 +41,7 @@ def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots
 def seek(
     names: Sequence[str], optional: Collection[str], found: Sequence[Build], progress: Progress, roots: Path
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """As `find`; of programs that are `optional` those that there are, and why the others are missing."""
+    """Like `find`, but `optional` programs may be missing: the records, and why the others are missing."""
     records: dict[str, dict[str, str]] = {}
     absent: dict[str, str] = {}
     for name in names:
@@ -55,7 +55,7 @@ def seek(
 
 
 def place(name: str) -> str:
-    """Where a program would come from, without a run's builds; empty where there is none."""
+    """Where a program would come from, without a run's builds; empty if there is none."""
     pinned = os.environ.get(variable(name))
     if pinned:
         return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned
@@ -84,7 +84,7 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
 
 
 def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
-    """Programs of that name that are there, with their versions."""
+    """The programs of that name on this machine, with their versions."""
     on_path, of_postgres = shutil.which(name), KNOWN[name]
     candidates = [
         *((build.version, build.bin / name) for build in found if of_postgres and not build.attached),
@@ -95,7 +95,7 @@ def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
 
 
 def _version(path: Path) -> str:
-    """Its version: "18.6"; empty where it does not say one, and it is then the last to be taken."""
+    """The program's version: "18.6"; empty if it reports none, and then it is the last choice."""
     try:
         told = VERSION.search(ask([str(path), "--version"], unprivileged()).output)
     except UserError:

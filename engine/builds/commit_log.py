@@ -12,22 +12,22 @@ from engine.core.text import visible
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Its hash and the first line of its message."""
+    """A commit's hash and the first line of its message."""
 
     hash: str
     subject: str
 
     @property
     def text(self) -> str:
-        """Both on a line."""
+        """Hash and subject on one line."""
         return f"{self.hash[:SHOWN_HEX]} {self.subject}"
 
 
 def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]:
-    """The good commit, then every one up to the bad one.
+    """The good commit, then each one up to the bad one.
 
-    Raises UserError for what is no revision or no source of PostgreSQL, a shallow clone, and a good one that is not
-    before the bad one.
+    Raises UserError for an unknown revision, a tree that is not PostgreSQL's, a shallow clone, or a good commit that is
+    not before the bad one.
     """
     ends = [revision_of(name, repository, revision).commit for name, revision in (("good", good), ("bad", bad))]
     where = str(repository)
@@ -46,5 +46,5 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]
 
 
 def message_of(repository: Path, commit: Commit) -> str:
-    """Who wrote it, when, and the whole message."""
+    """Author, date, and the whole message."""
     return git(repository, "log", "-1", "--format=%an, %as%n%n%B", commit.hash).rstrip()

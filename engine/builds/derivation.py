@@ -1,6 +1,6 @@
-"""A build made of another's derivation: the same recipe, compiler and libraries over another source or other flags.
+"""A build derived from another: the same recipe, compiler and libraries with another source or other flags.
 
-What the wrapper's catalog names is in the store as a derivation, complete with everything that it is made of. That is
+What the wrapper's catalog names is in the store as a derivation, complete with all its inputs. It is
 read, changed and given back to Nix (derivation.nix): no flake is evaluated and no nixpkgs is needed, with Nix 2.8 and
 later, over any package set. Without a change the same derivation comes out.
 """
@@ -30,7 +30,7 @@ HEAD = "Derive("
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A .drv file. `inputs` are derivations with the outputs that are used of them, `sources` other store paths."""
+    """A .drv file. `inputs` are derivations with their outputs that are used, `sources` other store paths."""
 
     outputs: Mapping[str, str]
     inputs: Mapping[str, tuple[str, ...]]
@@ -49,7 +49,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of a derivation. `record` is merged into what the build says of itself in build.json.
+    """What to change in a derivation. `record` is merged into the build's description of itself, build.json.
 
     `tarball` holds the arguments of builtins.fetchurl.
     """
@@ -64,7 +64,7 @@ class Change:
     ccache: Path | None = None
 
     def varied(self, words: Sequence[str]) -> Change:
-        """With variants on top, given by their words. Raises UserError."""
+        """The change with variants on top, given by their words. Raises UserError."""
         added = [variant(word) for word in words]
         return replace(
             self,
@@ -75,7 +75,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A derivation that is in the store, what it makes, and the source that it is made of."""
+    """A derivation in the store, its output path, and the source that it is built from."""
 
     drv: str
     out: str
@@ -83,7 +83,7 @@ class Derived:
 
 
 def read_derivation(drv: Path) -> Derivation:
-    """Raises UserError for a file that is missing or no derivation."""
+    """Parse a .drv file. Raises UserError if it is missing or invalid."""
     try:
         text = drv.read_text()
         if not text.startswith(HEAD):
@@ -121,7 +121,7 @@ def recipe_of(name: str, major: int) -> str:
 
 
 def derive(drv: str, change: Change) -> Derived:
-    """The changed derivation, put into the store with its source. Raises UserError with Nix's reason."""
+    """Apply the change and put the derivation into the store, with its source. Raises UserError with Nix's reason."""
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         request, link = Path(folder) / "request.json", Path(folder) / "derivation"
         request.write_text(json.dumps(_request(read_derivation(Path(drv)), change)))
@@ -174,14 +174,14 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
 
 
 def _forced(name: str, value: str) -> str | bool | list[str]:
-    """What Nix wants otherwise than it writes it: the list of outputs, and switches, which it writes as "1" or ""."""
+    """Values that Nix reads in another form than it writes: the list of outputs, and switches, written as "1" or ""."""
     if name == "outputs":
         return value.split()
     return bool(value) if name.startswith("__") and value in ("", "1") else value
 
 
 def _name(patch: Path) -> str:
-    """A patch file's name as the store can have it."""
+    """A patch file's name in a form that the store accepts."""
     return re.sub(r"[^A-Za-z0-9+._?=-]", "-", patch.name).lstrip(".")[:80] or "patch"
 
 

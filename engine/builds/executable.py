@@ -1,6 +1,6 @@
-"""Which file an install's servers execute in the end, where its bin/postgres is a script or a wrapper around another.
+"""The file that an install's servers finally execute, if its bin/postgres is a script or a wrapper around another.
 
-What a script names is not believed: the program is run, and the process that came of it is looked at.
+What a script names is not trusted: the program is run, and the resulting process is inspected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ELF = b"\x7fELF"
 
 
 def executed(build: Build) -> Path:
-    """The ELF file that a build's servers execute. Raises UserError where an install of the user's own has none."""
+    """The ELF file that a build's servers execute. Raises UserError if none is found for a user's own install."""
     program = build.bin / "postgres"
     return _of_process(build.label, program) if build.provenance == "local" else program.resolve()
 
@@ -69,7 +69,7 @@ def _of_process(label: str, program: Path) -> Path:
 
 
 def _filled(pipe: int, child: subprocess.Popen[bytes]) -> bool:
-    """Waits until the pipe is full, so that whoever writes to it waits; False where the program ended or hangs."""
+    """Wait until the pipe is full, so that its writer blocks; False if the program ended or hangs."""
     until_s = time.monotonic() + TIMEOUT_S
     held = array.array("i", [0])
     while child.poll() is None and time.monotonic() < until_s:
@@ -81,7 +81,7 @@ def _filled(pipe: int, child: subprocess.Popen[bytes]) -> bool:
 
 
 def _writers(pipe: int, session: int) -> Iterator[int]:
-    """The processes of a session that write to the pipe, but for those that only wait for another: a wrapper does."""
+    """The processes of a session that write to the pipe, except those that only wait for another, as a wrapper does."""
     inode = os.fstat(pipe).st_ino
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

@@ -40,9 +40,9 @@ FEATURES: dict[str, Callable[[Build], str]] = {"icu": _icu, "builtin": _builtin}
 
 
 def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Which steps are left out of the cells of which builds, and why. `absent` programs are missed by all builds.
+    """Which steps are left out of which builds' cells, and why. `absent` programs are missing for all builds.
 
-    Raises UserError for a step that was asked for by its name and that no build has.
+    Raises UserError for a step that was asked for by name and that no build has.
     """
     found: dict[str, dict[str, str]] = {}
     for step in steps:
@@ -65,7 +65,7 @@ def sentences(left_out: Lacking) -> tuple[str, ...]:
 
 
 def recorded(workload: Mapping[str, Any]) -> Lacking:
-    """What a manifest's workload says is left out. Raises UserError where that makes no sense."""
+    """The steps that a manifest's workload leaves out. Raises UserError if that is invalid."""
     return converted(workload.get("lacking", {}), dict[str, dict[str, str]], "manifest.json: workload: lacking")
 
 
@@ -79,7 +79,7 @@ def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:
 
 
 def _sentences(why: Mapping[str, str]) -> list[str]:
-    """One for each reason, with the builds that share it before it."""
+    """One for each reason, preceded by the builds that share it."""
     return [
         f"{', '.join(label for label, own in why.items() if own == reason)}: {reason}"
         for reason in dict.fromkeys(why.values())

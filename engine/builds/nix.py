@@ -41,7 +41,7 @@ SILENCE_S = 10.0  # after which an action that lasts is reported again
 
 
 class BuildFailed(UserError):
-    """A builder ended with an error: the source does not compile, a patch does not apply. `lines` end its `log`."""
+    """A builder failed: the source does not compile, a patch does not apply. `lines` are the end of its `log`."""
 
     def __init__(self, message: str, log: Path, lines: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ def is_valid(store_path: str) -> bool:
 
 
 def fixed_path(sha256: str, name: str) -> str:
-    """The store path that a file of this hash and name has once it is there."""
+    """The store path of a file of this hash and name."""
     command = ["nix-store", "--print-fixed-path", "sha256", sha256, name]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -100,10 +100,10 @@ def add_fixed(file: Path, name: str) -> None:
 def realise(
     label: str, drv: str, on_progress: Progress, link: Path | None, *, visible_to_build: Path | None = None
 ) -> Path:
-    """The store path that `drv` makes, built or fetched unless it is there and kept by `link`.
+    """The store path that `drv` makes, built or fetched unless it exists, and kept by `link`.
 
     `label` is for messages. A sandbox shows the build the folder `visible_to_build`, if this user may ask for it.
-    Raises BuildFailed with the log's end where a builder ends with an error, UserError when it is not available.
+    Raises BuildFailed with the log's end if a builder fails, UserError if the path is not available.
     """
     if _of_another_user():
         return _there(label, Path(drv))
@@ -129,17 +129,17 @@ def realise(
 
 
 def _of_another_user() -> bool:
-    """Whether this user may only read the store: it is another's, who has no daemon for it."""
+    """Whether this user can only read the store: it belongs to another user, who runs no daemon for it."""
     return STATE.exists() and not os.access(STATE / "db", os.W_OK) and not (STATE / "daemon-socket" / "socket").exists()
 
 
 def _finished(store_path: Path) -> bool:
-    """Whether a path of the store is there, and nobody is building it."""
+    """Whether a store path exists and is not being built."""
     return store_path.exists() and not store_path.with_name(f"{store_path.name}.lock").exists()
 
 
 def _there(label: str, drv: Path) -> Path:
-    """What a derivation makes, if it is in the store already."""
+    """The output of a derivation, if it is in the store already."""
     made = OUTPUT.search(drv.read_text()) if drv.is_file() else None
     if made is None or not _finished(Path(made[1])):
         if shutil.which("nix") is None:
@@ -163,7 +163,7 @@ def realise_command(drv: str, link: Path | None) -> list[str]:
 
 
 def fetch_bpftrace(on_progress: Progress, roots: Path) -> None:
-    """See to it that the wrapper's bpftrace is there, kept by a link in `roots`.
+    """Realise the wrapper's bpftrace, kept by a link in `roots`.
 
     A failure is reported, not raised: the machine may have a bpftrace of its own.
     """
@@ -218,7 +218,7 @@ def _followed(process: subprocess.Popen[str], report: int, log: NixLog, text: Te
 
 
 def no_catalogue() -> UserError:
-    """The error for a build that only the wrapper's catalogue could know."""
+    """The error for a build that only the wrapper's catalog could know."""
     return UserError(
         "servers are built with Nix: start bench from its flake (`nix run .#bench`) or by ./bench, "
         "or name an install of your own: --pg NAME=/path/to/postgresql"
@@ -230,7 +230,7 @@ def no_nix() -> UserError:
 
 
 def cache_folder() -> Path:
-    """Where what was fetched and logged for this user is kept."""
+    """Where this user's downloads and logs are kept."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "pgbed"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Source trees of PostgreSQL, and revisions of repositories: what they are, and which files of them count.
+"""Source trees of PostgreSQL, and revisions of repositories: what they are, and which of their files count.
 
 The manual's chapters do not: a commit that changes nothing else is the same server. A repository can name programs that
-git runs, and may be somebody's that was unpacked by root: git is asked so that it runs none of them (`_popen`), and as
-the repository's owner, never as root for somebody else's.
+git runs, and may be somebody else's that root unpacked: git is called so that it runs none of them (`_popen`), and as
+the repository's owner, never as root for another user.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SHOWN_HEX = 12
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tree as it lies on the disk, or, where `revision` is set, a commit of the repository at `path`.
+    """A tree on disk or, if `revision` is set, a commit of the repository at `path`.
 
-    `commit` is empty for a tree outside git; `changes` is the hash of what differs from it, empty for nothing.
+    `commit` is empty for a tree outside git; `changes` is the hash of its uncommitted changes, empty without any.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Source:
 
 
 def is_install(path: Path) -> bool:
-    """Whether a folder is one that PostgreSQL was installed into."""
+    """Whether PostgreSQL was installed into this folder."""
     return (path / "bin" / "postgres").exists()
 
 
@@ -66,7 +66,7 @@ def is_tree(path: Path) -> bool:
 
 
 def tree_at(name: str, path: Path) -> Source:
-    """The source tree in a folder, with its uncommitted changes. Raises UserError for what is none."""
+    """The source tree in a folder, with its uncommitted changes. Raises UserError if it is not one."""
     path = path.resolve()
     try:
         configure = (path / "configure").read_text(errors="replace")
@@ -90,12 +90,12 @@ def tree_at(name: str, path: Path) -> Source:
 
 
 def _is_marked(line: str) -> bool:
-    """Whether a line of `git ls-files -v` is of a file whose changes git passes over."""
+    """Whether a line of `git ls-files -v` is of a file whose changes git ignores."""
     return line[:1].islower() or line.startswith("S ")
 
 
 def revision_of(name: str, repository: Path, revision: str) -> Source:
-    """A commit of a repository, by any name that git has for it. Raises UserError for what there is not."""
+    """A commit of a repository, by any name that git has for it. Raises UserError for an unknown one."""
     repository = repository.expanduser().absolute()
     if not repository.is_dir():
         raise UserError(f"build '{name}': there is no folder {repository}")
@@ -118,7 +118,7 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
 
 @contextmanager
 def files_of(source: Source) -> Iterator[Folder]:
-    """The files that count, as a folder; of a revision in one of its own, which goes with the block."""
+    """The files that count, as a folder; for a revision, a temporary one that goes with the block."""
     if not source.revision:
         yield Folder(source.path, tuple(_files(source.path)))
         return
@@ -135,7 +135,7 @@ def _version(name: str, where: str, configure: str) -> str:
 
 
 def _files(path: Path) -> Iterator[str]:
-    """Relative paths: with git what it tracks and what it does not ignore, without it everything."""
+    """Relative paths: with git, tracked files and those that it does not ignore; without git, all files."""
     if _in_git(path):
         listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WITHOUT)
         yield from (file for file in dict.fromkeys(listed.split("\0")) if file and os.path.lexists(path / file))
@@ -157,7 +157,7 @@ def _in_git(path: Path) -> bool:
 
 
 def _changes(path: Path) -> str:
-    """The hash of what differs from HEAD, files that git does not know included; empty for nothing."""
+    """The hash of all differences from HEAD, untracked files included; empty without any."""
     difference = hashlib.sha256()
     shown = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--binary")
     changed = git(path, "diff", *shown, "HEAD", "--", *_WITHOUT)
@@ -182,7 +182,7 @@ def _extract(source: Source, folder: Path) -> None:
 
 
 def git(path: Path, *arguments: str, failing: bool = False) -> str:
-    """What git prints; `failing` takes an error for no answer. Raises UserError with git's words."""
+    """Run git and return its output; if `failing`, an error gives an empty text. Raises UserError with git's words."""
     with _popen(path, arguments) as child:
         output, errors = child.communicate()
     if child.returncode == 0:
@@ -194,7 +194,7 @@ def git(path: Path, *arguments: str, failing: bool = False) -> str:
 
 
 def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    """Git, with whatever the repository's configuration would have it run switched off."""
+    """Run git with everything switched off that the repository's configuration would have it run."""
     with _started(path, ("config", "--list", "--name-only", "-z")) as child:
         names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
     filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
@@ -221,7 +221,7 @@ def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = (
 
 
 def _as_owner(path: Path) -> dict[str, Any]:
-    """Arguments of Popen. No variable of git's own says that another repository is meant."""
+    """Arguments of Popen. No variable of git's own may name another repository."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))}
     environ = kept | NO_FETCH | {"LC_ALL": "C"}
     if os.geteuid() != 0 or (owner := path.stat()).st_uid == 0:

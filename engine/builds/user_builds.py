@@ -36,7 +36,7 @@ TIMEOUT_S = 20.0
 
 
 class OwnBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One entry: a release by its tarball's hash, or a build made of another one."""
+    """One entry: a release by its tarball's hash, or a build derived from another."""
 
     source: str = ""
     base: str = msgspec.field(default="", name="from")
@@ -50,7 +50,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A major version, as postgresql.org lists it: its newest minor, and whether it still gets new ones."""
+    """A major version, as postgresql.org lists it: its newest minor, and whether it is still supported."""
 
     major: str
     newest: str
@@ -63,7 +63,7 @@ def table_path() -> Path:
 
 
 def own_builds() -> dict[str, OwnBuild]:
-    """The table's entries by label; none without a table. Raises UserError with the file and what is wrong in it."""
+    """The table's entries by label; empty without a table. Raises UserError with the file and the invalid entry."""
     path = table_path()
     try:
         text = path.read_text()
@@ -78,9 +78,9 @@ def own_builds() -> dict[str, OwnBuild]:
 
 
 def pin(version: str, sha256: str = "") -> tuple[Path, str]:
-    """Adds a release to the table, by its published checksum unless one is given; returns the table and the checksum.
+    """Add a release to the table, by its published checksum unless one is given; returns the table and the checksum.
 
-    Raises UserError for what is no release, or where its checksum cannot be had.
+    Raises UserError for an unknown release, or if its checksum is not available.
     """
     if not RELEASE.fullmatch(version):
         raise UserError(f"'{version}' is no release of PostgreSQL: expected 18.7 or 19beta1, for example")
@@ -101,12 +101,12 @@ def pin(version: str, sha256: str = "") -> tuple[Path, str]:
 
 
 def tarball_url(version: str) -> str:
-    """Where a release's source is; $PGBED_RELEASES names a mirror of postgresql.org's pub/source."""
+    """The URL of a release's source; $PGBED_RELEASES names a mirror of postgresql.org's pub/source."""
     return f"{_mirror() or RELEASES}/v{version}/postgresql-{version}.tar.bz2"
 
 
 def releases() -> tuple[Release, ...]:
-    """What is released, newest major first, asked of postgresql.org. Raises UserError where it cannot be reached."""
+    """The releases that postgresql.org lists, newest major first. Raises UserError if it cannot be reached."""
     url = f"{_mirror()}/versions.json" if _mirror() else VERSIONS
     rows = converted(parsed(_fetched(url), url), list[dict[str, object]], url)
     found = []

@@ -1,4 +1,4 @@
-"""What everything stands on: errors, the clock, text, number formats, and the values of a plan.
+"""The ground: errors, clock, text, number formats, and the values of a plan.
 
 Imports nothing of the project.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One instant on both clocks, in ns; and on CLOCK_BOOTTIME, which goes on while the machine is suspended."""
+    """One instant on both clocks in ns, and on CLOCK_BOOTTIME, which advances while the machine is suspended."""
 
     monotonic_ns: int
     wall_ns: int
@@ -18,7 +18,6 @@ class Anchor:
 
     @classmethod
     def now(cls) -> Anchor:
-        """The instant of the call."""
         return cls(time.monotonic_ns(), time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
     def monotonic(self, wall_ns: int) -> int:
@@ -30,7 +29,7 @@ class Anchor:
         return self.wall_ns + monotonic_ns - self.monotonic_ns
 
     def step_ns(self, later: Anchor) -> int:
-        """By how much the wall clock was set forward (or back, negative) between two anchors."""
+        """How far the wall clock was set forward (or back, if negative) between two anchors."""
         return (later.wall_ns - self.wall_ns) - (later.monotonic_ns - self.monotonic_ns)
 
     def suspended_ns(self, later: Anchor) -> int:
@@ -39,13 +38,13 @@ class Anchor:
 
 
 def patient(seconds: float) -> float:
-    """A time-out of that long, or as many times as long as PGBED_PATIENCE says: in an emulated guest all is slow."""
+    """The timeout in seconds, multiplied by PGBED_PATIENCE if set: everything is slow in an emulated guest."""
     return seconds * float(os.environ.get("PGBED_PATIENCE", "1"))
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where a reader takes the time from, so that tests can hold it still: both clocks, in ns."""
+    """The time for readers: both clocks, in ns; a test can replace it."""
 
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     wall_ns: Callable[[], int] = time.time_ns

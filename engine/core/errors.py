@@ -9,9 +9,9 @@ class UserError(Exception):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is not in a table: says which names come nearest.
+    """The error for a name that is not in a table, with the names that come closest.
 
-    `kind` is the thing's word in the vocabulary ("build", "config", "step").
+    `kind` is the word of the vocabulary for it ("build", "config", "step").
     """
     choices = sorted(set(known))
     near = get_close_matches(name, choices, n=3, cutoff=0.5)

@@ -11,7 +11,7 @@ _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|kB|MB|GB|TB)?")
 
 
 def short(value: float | None) -> str:
-    """`950`, `28.4k`, `1.2M`; small ones with decimals (`0.34`), `-` for none."""
+    """`950`, `28.4k`, `1.2M`; small values with decimals (`0.34`), `-` for None."""
     if value is None:
         return "-"
     size = abs(value)
@@ -38,7 +38,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`4.41 s`, `117 ms`, `103 us`; `-` for none."""
+    """`4.41 s`, `117 ms`, `103 us`; `-` for None."""
     if seconds is None:
         return "-"
     for limit, divisor, unit in ((0.9995, 1.0, "s"), (0.0009995, 1e-3, "ms")):
@@ -54,7 +54,7 @@ def clock(seconds: float) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """`943 MB`, `1.5 GB`: binary units, called as PostgreSQL calls them."""
+    """`943 MB`, `1.5 GB`: binary units, named as PostgreSQL names them."""
     for limit, unit in ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
         if size_bytes >= limit:
             return f"{three(size_bytes / limit)} {unit}"
@@ -70,7 +70,7 @@ def seconds_of(text: str) -> float:
 
 
 def size_bytes(value: str, default_unit: str) -> int:
-    """A size as PostgreSQL writes it (`40GB`); a bare number is in the setting's own unit. UserError if it is none."""
+    """Parse a size as PostgreSQL writes it (`40GB`); a bare number is in `default_unit`. Raises UserError."""
     match = _SIZE.fullmatch(value.strip())
     if match is None:
         raise UserError(f"'{value}' is not a size such as 40GB")
@@ -78,7 +78,7 @@ def size_bytes(value: str, default_unit: str) -> int:
 
 
 def number(text: str) -> int | float:
-    """A number as a server prints it; whole ones stay whole."""
+    """Parse a number as a server prints it; integers stay integers."""
     try:
         return int(text)
     except ValueError:

@@ -18,12 +18,12 @@ Share = Literal["9p", "erofs", "erofs+9p"]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel image and its modules. `label` is what `--kernel` names: `6.12`, `6.12-distro`, or a name of one's own.
+    """A kernel image and its modules. `label` is what `--kernel` names: `6.12`, `6.12-distro`, or the user's own name.
 
     `folder` holds `lib/modules/RELEASE`, `image` is the file that is booted, `digest` its sha256 and `config_digest`
-    that of the whole configuration, empty where none came with it. `options` are those of the configuration that move
-    processes about (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from.
-    One that this machine is booted into has its `version` (uname -v), `initrd` and `command_line`, too.
+    that of the whole configuration, empty without one. `options` are those of the configuration that affect where
+    processes run (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from.
+    A kernel that this machine is booted into has its `version` (uname -v), `initrd` and `command_line`, too.
     """
 
     label: str
@@ -48,12 +48,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class GuestMachine:
-    """The machine that all guests of a run are: what it has, what runs it, where its clusters lie, who holds its files.
+    """The virtual machine of all guests of a run: size, emulator, disk, and how it reaches the host's files.
 
-    `share` is how programs reach the guest: those of the Nix store in an erofs image, others by `9p`, the host's file
-    system, read-only, which threads beside the guest's CPUs serve. `pins` are the host's CPUs that its
-    own are bound to, in order; without them they are where the host puts them. `huge_pages` are the host's that back
-    its memory.
+    `share` is how programs reach the guest: in an erofs image of paths of the Nix store, or by `9p`, the host's file
+    system, read-only, which threads of the host serve next to the guest's CPUs. `pins` are the host's CPUs to which the
+    guest's are bound, in order; without them the host places them. `huge_pages`: the host's huge pages back its memory.
     """
 
     accelerator: Accelerator
@@ -68,12 +67,12 @@ class GuestMachine:
 
     @property
     def emulated(self) -> bool:
-        """Whether its processors are emulated: times then say nothing."""
+        """Whether its CPUs are emulated, so that times mean nothing."""
         return self.accelerator == "tcg"
 
 
 def version_of(release: str) -> tuple[int, int]:
-    """The series of a release: (6, 12) of `6.12.95+deb12-amd64`; (0, 0) where it begins with no number."""
+    """The series of a release: (6, 12) of `6.12.95+deb12-amd64`; (0, 0) if it does not begin with a number."""
     found = re.match(r"(\d+)\.(\d+)", release)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

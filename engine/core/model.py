@@ -1,4 +1,4 @@
-"""Values that all packages share: builds, configs, cells, the plan, what was counted. Immutable, JSON in and out."""
+"""Values that all packages share: builds, configs, cells, the plan. Immutable, JSON in and out."""
 
 from __future__ import annotations
 

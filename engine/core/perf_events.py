@@ -19,7 +19,7 @@ OTHERS = "server"  # the role of server processes that are no connection's
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event by perf's name. `key` is its name in records of figures; these are in `unit`s of the count."""
+    """An event by perf's name. `key` is its name in records of figures, which are in `unit`s of the count."""
 
     name: str
     key: str
@@ -48,10 +48,10 @@ IPC = "instructions_per_cycle"
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """How often an event was counted, of `task-clock` the ns.
+    """How often an event was counted; for `task-clock`, its ns.
 
-    Where there are more events than counters they take turns: it was counted for `running_ns` of `enabled_ns`, in which
-    its processes were on a CPU, and `count` is what that comes to in all of these.
+    If there are more events than hardware counters, perf multiplexes them: this one was counted for `running_ns` of the
+    `enabled_ns` in which its processes were on a CPU, and `count` is scaled up to all of these.
     """
 
     count: float
@@ -59,7 +59,6 @@ class EventCount:
     running_ns: int
 
     def __add__(self, other: EventCount) -> EventCount:
-        """Both together."""
         return EventCount(
             self.count + other.count, self.enabled_ns + other.enabled_ns, self.running_ns + other.running_ns
         )
@@ -69,7 +68,7 @@ Counts = Mapping[str, EventCount]  # by event
 
 
 def per_op(counts: Counts, ops: float) -> dict[str, float]:
-    """The figures of a role by their keys: each event for one of so many operations, and instructions per cycle."""
+    """A role's figures by key: each event per operation, and instructions per cycle."""
     if ops <= 0:
         return {}
     found = {BY_NAME[name].key: each.count / BY_NAME[name].unit / ops for name, each in counts.items()

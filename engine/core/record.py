@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def parsed(text: str | bytes, where: str) -> Any:
-    """The value of a JSON text. Raises UserError, which names `where` it stands."""
+    """Parse JSON. Raises UserError, which names the source (`where`)."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:  # DecodeError and UnicodeDecodeError are ValueErrors
@@ -25,7 +25,7 @@ def parsed(text: str | bytes, where: str) -> Any:
 
 
 def parsed_toml(text: str, where: str) -> dict[str, Any]:
-    """What TOML says. Raises UserError with `where` and the line for what is none."""
+    """Parse TOML. Raises UserError with the source (`where`) and the line."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -37,7 +37,7 @@ def parsed_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def converted(value: Any, of: type[T], where: str) -> T:
-    """A parsed value as a type. Raises UserError, which names `where` it stands and what is wrong in which place."""
+    """Convert a parsed value to a type. Raises UserError, which names the source (`where`) and the wrong entry."""
     try:
         return msgspec.convert(value, of)
     except (ValueError, RecursionError) as error:  # ValidationError is a ValueError

@@ -1,4 +1,4 @@
-"""What is closed on leaving a `with` block."""
+"""Things that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager over itself."""
+    """A context manager that closes itself."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of all that is held."""
+        """Release everything that is held."""
 
     def __enter__(self) -> Self:
         return self

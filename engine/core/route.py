@@ -13,10 +13,11 @@ _HOST = re.compile(r"(?!-)[\w.@:%/\[\]+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`address` is the one that servers listen on besides their socket; empty: on none. `client` is the one that
-    clients come from; no other may connect. Servers side by side have ports one after another; `port` 0: any free one.
+    """How clients reach their server; the default is its Unix socket.
 
-    `host` is what ssh calls the machine on which the clients run, `name` what that calls itself; empty: this machine.
+    Servers listen on `address` besides their socket (empty: on none), and only `client` may connect. Servers side by
+    side have consecutive ports; `port` 0 means any free one. `host` is the machine of remote clients as ssh names it,
+    `name` what it calls itself; both are empty for clients on this machine.
     """
 
     address: str = ""
@@ -33,7 +34,7 @@ class Route:
 
     @property
     def words(self) -> str:
-        """How clients connect, in words; what must be the same for runs to be compared."""
+        """How clients connect, in words; runs are comparable only if they agree in it."""
         if self.host:
             return f"TCP from {self.name or self.host}"
         if self.tcp:
@@ -45,7 +46,7 @@ SOCKET = Route()
 
 
 def check_route(route: Route) -> None:
-    """Raises ValueError for a route that cannot be meant: a record of somebody else's could hold any."""
+    """Raises ValueError for an invalid route, which a record from elsewhere may hold."""
     for name, text in (("address", route.address), ("client", route.client)):
         if not text:
             continue
@@ -68,6 +69,6 @@ def check_route(route: Route) -> None:
 
 
 def check_host(host: str) -> None:
-    """Raises ValueError for what ssh would not take for a host: an option, say."""
+    """Raises ValueError for a host that ssh would take for something else, such as an option."""
     if not _HOST.fullmatch(host):
         raise ValueError(f"{host!r} is no name of a host: give one as for ssh, such as user@example.org")

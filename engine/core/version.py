@@ -7,7 +7,7 @@ import re
 
 
 def version() -> str:
-    """As it was installed; `uninstalled` where it runs from a source checkout."""
+    """The installed version; `uninstalled` in a source checkout."""
     from importlib.metadata import PackageNotFoundError  # here: these load a parser of mails
     from importlib.metadata import version as installed_version
 
@@ -18,11 +18,11 @@ def version() -> str:
 
 
 def order_of(postgres: str) -> tuple[int, ...]:
-    """By what versions of PostgreSQL are ordered: 17beta1 comes before 17.0."""
+    """A key that sorts versions of PostgreSQL: 17beta1 before 17.0."""
     first, *more = [int(part) for part in re.findall(r"\d+", postgres)] or [0]
     return (first, -1, *more) if re.search("[a-z]", postgres) else (first, *more)
 
 
 def revision() -> str:
-    """The revision of the flake that it was built from; empty where there is none."""
+    """The revision of the flake that pgbed was built from; empty if there is none."""
     return os.environ.get("PGBED_REVISION", "")

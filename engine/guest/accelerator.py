@@ -1,4 +1,4 @@
-"""What runs a guest's instructions: KVM where it really does, else emulation.
+"""What runs a guest's instructions: KVM where it works, else emulation.
 
 That /dev/kvm can be opened proves nothing: there are hosts whose KVM runs none but specially built guests. So a guest
 is booted, once per boot of the host.
@@ -24,7 +24,7 @@ RUNS = "a guest runs"
 
 
 def choose(wanted: Wanted, kernel: Kernel, tools: Tools, progress: Progress) -> tuple[Accelerator, str]:
-    """The accelerator, and for emulation the reason. Raises UserError where KVM is wanted and runs no guest."""
+    """The accelerator and, for emulation, the reason. Raises UserError if KVM is required and runs no guest."""
     if wanted == "tcg":
         return "tcg", "asked for"
     found = _known(kernel, tools, progress)
@@ -36,7 +36,7 @@ def choose(wanted: Wanted, kernel: Kernel, tools: Tools, progress: Progress) -> 
 
 
 def _known(kernel: Kernel, tools: Tools, progress: Progress) -> str:
-    """RUNS, or why not; as it was found since the host was booted."""
+    """RUNS, or why KVM does not; remembered until the host is booted again."""
     if not KVM.exists():
         return f"there is no {KVM}"
     if not os.access(KVM, os.R_OK | os.W_OK):

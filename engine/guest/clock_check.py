@@ -1,4 +1,4 @@
-"""Whether a guest's clock goes as this machine's does: else rates and times of the guest say nothing."""
+"""Whether a guest's clock runs as fast as the host's: otherwise rates and times of the guest mean nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ALLOWED_S, ALLOWED_PART = 1.0, 0.01  # by how much they may part, and by what pa
 
 
 class GuestClock:
-    """Readings of a guest's clock, about one a second, each beside this machine's at its arrival.
+    """Readings of a guest's clock, about one a second, each with the host's clock at its arrival.
 
-    A reading may arrive late, which looks as if the guest's clock were behind, but never early. So of several the one
-    that is least late is taken.
+    A reading may arrive late, which looks as if the guest's clock were behind, but never early. So of several readings
+    the least late is taken.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class GuestClock:
         self._began_ns = 0
 
     def read(self, guest_ns: int, here_ns: int) -> None:
-        """Takes a reading. Raises UserError once the guest's clock has jumped, or goes too fast or too slowly."""
+        """Take a reading. Raises UserError once the guest's clock has jumped, or runs too fast or too slowly."""
         self._recent.append(here_ns - guest_ns)
         least = min(self._recent)
         if self._first_ns is None:

@@ -36,7 +36,7 @@ MEMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a series is found: the suites that may have it, in the order in which they are asked."""
+    """Where a kernel series is found: the suites that may have it, in the order in which they are tried."""
 
     series: str
     suites: tuple[str, ...]
@@ -50,14 +50,14 @@ DEBIAN = {
 
 
 def known() -> dict[str, Source]:
-    """The kernels that can be fetched here: none where this is no Debian."""
+    """The kernels that can be fetched here: none unless this is a Debian."""
     return DEBIAN if shutil.which("apt-get") and KEYRING.exists() else {}
 
 
 def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -> Path:
     """The folder of a distribution's kernel, fetched unless it is in the cache; `whole` with all its modules.
 
-    Raises UserError where no suite has it.
+    Raises UserError if no suite has it.
     """
     folder = cache / label
     if (folder / "kernel.json").is_file():
@@ -78,7 +78,7 @@ def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -
 
 
 class _Failed(Exception):
-    """A suite that has it not."""
+    """Raised for a suite that lacks the kernel."""
 
 
 def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
@@ -113,7 +113,7 @@ def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
 
 
 def newest(names: Sequence[str], series: str) -> str | None:
-    """The newest of the packages of a series; None where there is none. `names` may hold other flavours."""
+    """The newest package of a series, or None. `names` may include other flavours."""
     of_series = re.compile(rf"linux-image-{re.escape(series)}(?![0-9])[0-9.+a-z-]*-amd64")
     found = [
         name for name in names if of_series.fullmatch(name) and not re.search(r"-(cloud|rt)-|-dbg|-unsigned", name)
@@ -126,7 +126,7 @@ def _order(name: str) -> list[int]:
 
 
 def _mirror(suite: str) -> str:
-    """The mirror that this machine installs from."""
+    """The mirror from which this machine installs packages."""
     lines = [line.split() for line in _run(INDEX, Path("/")).splitlines()]
     for part in lines:
         if len(part) == 3 and part[0] == "main" and not re.search(r"[-/]", part[1]):
@@ -147,7 +147,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 
 def _unpack(archive: Path, into: Path, whole: bool) -> None:
-    """Puts the image, its configuration and the modules, all or those that guests need, into the kernel's folder."""
+    """Put the image, its configuration and the modules (all, or those that guests need) into the kernel's folder."""
     with (
         subprocess.Popen(("dpkg-deb", "--fsys-tarfile", archive), stdout=subprocess.PIPE) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as files,
@@ -166,7 +166,7 @@ def _unpack(archive: Path, into: Path, whole: bool) -> None:
 
 
 def place_of(name: str, *, whole: bool = False) -> str | None:
-    """Where a file of a package comes to lie in the kernel's folder; None for one that is left out."""
+    """The path of a package's file within the kernel's folder; None for a file that is left out."""
     match = MEMBER.fullmatch(name)
     if match is None or ".." in name.split("/"):
         return None

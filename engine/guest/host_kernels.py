@@ -36,7 +36,7 @@ NOT_PASSED = re.compile(rf"(BOOT_IMAGE|initrd|init)=.*|{re.escape(kexec.MARK)}")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A kernel that can be booted: its files; `origin` is the word of the module's head."""
+    """A kernel that can be booted: its files; `origin` is one of the words in the module's docstring."""
 
     label: str
     origin: str
@@ -53,7 +53,7 @@ def known(root: Path = ROOT) -> tuple[Found, ...]:
 
 
 def resolve(label: str, root: Path = ROOT) -> Kernel:
-    """The kernel of a label. Raises UserError for one that is not known, or is none."""
+    """The kernel of a label. Raises UserError for an unknown label, or a file that is not a kernel."""
     there = known(root)
     found = next((each for each in there if each.label == label), None)
     if found is None:
@@ -78,7 +78,7 @@ def resolve(label: str, root: Path = ROOT) -> Kernel:
 
 
 def check_install(labels: Sequence[str], root: Path = ROOT) -> None:
-    """Raises UserError for what cannot be installed here; changes nothing."""
+    """Raises UserError for kernels that cannot be installed here; changes nothing."""
     if (root / "etc/NIXOS").exists():
         wanted = " ".join(f'"{label}"' for label in labels)
         raise UserError(
@@ -102,7 +102,7 @@ def check_install(labels: Sequence[str], root: Path = ROOT) -> None:
 
 
 def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
-    """Fetches one of the distribution's kernels, and makes what it needs to boot this machine. Raises UserError."""
+    """Fetch one of the distribution's kernels, and prepare this machine to boot into it. Raises UserError."""
     folder = distribution.fetch(label, root / PLACE, progress, whole=True)
     try:
         release, _ = kernels.told_by(folder / "bzImage")
@@ -127,7 +127,7 @@ def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
 
 
 def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:
-    """Raises UserError for a kernel that pgbed has not installed, or that runs."""
+    """Raises UserError for a kernel that pgbed has not installed, or that runs now."""
     for label in labels:
         if label not in {path.name for path in (root / PLACE).glob("*") if path.is_dir()}:
             raise unknown("installed kernel", label, [each.label for each in _installed(root)])
@@ -137,7 +137,7 @@ def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:
 
 
 def remove(label: str, root: Path = ROOT) -> None:
-    """Takes away what `install` has made."""
+    """Remove what `install` made."""
     _take_away(root / PLACE / label, root)
 
 

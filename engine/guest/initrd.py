@@ -1,4 +1,4 @@
-"""A guest's first file system: busybox, one init script, and just the modules that lead to the root.
+"""A guest's first file system: busybox, one init script, and only the modules that are needed to mount the root.
 
 What depmod would say is read from the modules themselves, since distributions' packages lack modules.dep. A kernel
 takes several archives one after another as one, so what is the same for all cells of a kernel is made once.
@@ -35,7 +35,7 @@ Entry = tuple[str, int, bytes]  # name, mode, content
 
 
 def unpacked(path: Path) -> bytes:
-    """A module's bytes, whatever it is packed with."""
+    """A module's bytes, decompressed."""
     data = path.read_bytes()
     match path.suffix:
         case ".xz":
@@ -56,12 +56,12 @@ def _zstd(data: bytes, path: Path) -> bytes:
 
 
 def module_files(folder: Path) -> dict[str, Path]:
-    """The modules below lib/modules/RELEASE by their names, which the kernel spells with underscores."""
+    """The modules below lib/modules/RELEASE by name, which the kernel spells with underscores."""
     return {path.name.split(".ko")[0].replace("-", "_"): path for path in (folder / "kernel").rglob("*.ko*")}
 
 
 def built_in(folder: Path) -> set[str]:
-    """The names of what is part of the image, by the list that comes with the modules."""
+    """The names of modules that are part of the image, from the list that comes with the modules."""
     try:
         lines = (folder / "modules.builtin").read_text(errors="replace").splitlines()
     except OSError:
@@ -70,9 +70,9 @@ def built_in(folder: Path) -> set[str]:
 
 
 def in_order(folder: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
-    """The modules and all that they need, each after what it needs: (name, bytes).
+    """The modules and their dependencies, each after those that it needs: (name, bytes).
 
-    What a kernel has built in, or does not have, is passed over.
+    Modules that are built in, or that the kernel lacks, are left out.
     """
     there = module_files(folder)
     found: dict[str, bytes] = {}
@@ -105,7 +105,7 @@ def cpio(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 @cache
 def base(modules: Path, busybox: Path) -> bytes:
-    """The archive for the kernel whose modules lie in `modules`."""
+    """The archive for the kernel whose modules are in `modules`."""
     entries: list[Entry] = [(name, DIRECTORY, b"") for name in ("bin", "dev", "mod", "proc", "sys", "root", "host")]
     entries += [("dev/console", DEVICE, b""), ("bin/busybox", FILE, busybox.read_bytes())]
     entries += [(f"bin/{name}", LINK, b"busybox") for name in APPLETS]

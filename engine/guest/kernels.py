@@ -1,4 +1,4 @@
-"""From the labels of `--kernel` to kernels on this machine. What is not there yet is fetched.
+"""From the labels of `--kernel` to kernels on this machine. Missing ones are fetched.
 
 Environment:
     PGBED_KERNELS   the kernels that the flake knows, a JSON file; set by the `bench` wrapper over nixpkgs
@@ -38,7 +38,7 @@ RELEASE = re.compile(rb"(\d+\.\d+[A-Za-z0-9.+~_-]{0,80})[ \0]")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel that can be named. `drv` makes its folder `out`; both are empty where a distribution's is fetched."""
+    """A kernel of the catalog. `drv` makes its folder `out`; both are empty for a distribution's, which is fetched."""
 
     label: str
     version: str
@@ -54,14 +54,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What `kernel.json` says."""
+    """The content of `kernel.json`."""
 
     package: str = ""
     archives: dict[str, str] = field(default_factory=dict)
 
 
 def catalog() -> tuple[Entry, ...]:
-    """Every kernel that can be named beside `host`: the flake's, else those of the machine's distribution."""
+    """Every kernel that has a label besides `host`: the flake's, else those of the machine's distribution."""
     path = os.environ.get("PGBED_KERNELS")
     if path:
         where = f"the list of kernels in {path}"
@@ -73,7 +73,7 @@ def catalog() -> tuple[Entry, ...]:
 
 
 def check_names(specs: Sequence[str]) -> None:
-    """Raises UserError for a kernel that is not known or given twice; fetches nothing."""
+    """Raises UserError for a kernel that is unknown or given twice; fetches nothing."""
     if not specs:
         raise UserError("no kernel given: use --kernel host,… (bench list kernels shows the labels)")
     names = [label_of(spec) for spec in specs]
@@ -91,14 +91,14 @@ def check_names(specs: Sequence[str]) -> None:
 
 
 def label_of(spec: str) -> str:
-    """How a kernel is called: its label, or the name of one's own."""
+    """What a kernel is called: its label, or the user's own name."""
     return spec.partition("=")[0]
 
 
 def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kernel:
-    """The kernel of a label, or of NAME=PATH: an image, or a folder with one and its modules.
+    """The kernel of a label, or of NAME=PATH: an image, or a folder with an image and its modules.
 
-    Raises UserError where it is not available, or no guest could be made of it.
+    Raises UserError if it is not available, or a guest cannot run it.
     """
     name, is_own, path = spec.partition("=")
     if is_own:
@@ -117,7 +117,7 @@ def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kern
 
 
 def read(label: str, place: Path, provenance: Provenance) -> Kernel:
-    """The kernel of a folder, or of an image with the folder around it. Raises UserError for what is none."""
+    """The kernel in a folder, or an image with the folder around it. Raises UserError."""
     where = f"kernel '{label}': {place}"
     image = place if place.is_file() else _image_in(place)
     if image is None:
@@ -151,7 +151,7 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
 
 
 def modules_of(kernel: Kernel) -> Path:
-    """Its modules' folder."""
+    """The folder of its modules."""
     found = _modules(Path(kernel.folder), kernel.release)
     if found is None:
         raise UserError(f"kernel '{kernel.label}': {kernel.folder}/lib/modules/{kernel.release} is gone")
@@ -159,19 +159,19 @@ def modules_of(kernel: Kernel) -> Path:
 
 
 def modules(kernel: Kernel) -> set[str]:
-    """The names of the modules that it has, built in or not."""
+    """The names of its modules, built in or not."""
     folder = modules_of(kernel)
     return {*initrd.module_files(folder), *initrd.built_in(folder)}
 
 
 def config_of(kernel: Kernel) -> bytes:
-    """The whole configuration; empty where none came with it."""
+    """The whole configuration; empty without one."""
     paths = _configs(Path(kernel.folder), Path(kernel.image), kernel.release)
     return next((path.read_bytes() for path in paths if path.is_file()), b"")
 
 
 def options_of(config: str) -> dict[str, str]:
-    """Those of a configuration that are in OPTIONS: value, or `n`. None of them where there is no configuration."""
+    """The entries of a configuration that are in OPTIONS: their value, or `n`. Empty without a configuration."""
     if not config:
         return {}
     said = dict(re.findall(r"^CONFIG_(\w+)=(\S+)", config, re.M))
@@ -179,13 +179,13 @@ def options_of(config: str) -> dict[str, str]:
 
 
 def release_of(image: Path) -> str | None:
-    """The release that an x86 image says it is; None for no image."""
+    """The release that an x86 image reports; None for a file that is not an image."""
     found = RELEASE.match(_said(image))
     return found[1].decode() if found else None
 
 
 def told_by(image: Path) -> tuple[str, str]:
-    """Release and version (uname -r and -v) that an x86 image says it is. Raises UserError for none."""
+    """Release and version (uname -r and -v) that an x86 image reports. Raises UserError."""
     release = release_of(image)
     said = _said(image).split(b"\0")[0].decode(errors="replace")
     if release is None:
@@ -194,7 +194,7 @@ def told_by(image: Path) -> tuple[str, str]:
 
 
 def _said(image: Path) -> bytes:
-    """What an x86 image says of itself (Documentation/arch/x86/boot.rst: kernel_version); empty where it is none."""
+    """The version string of an x86 image (Documentation/arch/x86/boot.rst: kernel_version); empty for another file."""
     try:
         with image.open("rb") as file:
             head = file.read(HEADER_BYTES)
@@ -207,7 +207,7 @@ def _said(image: Path) -> bytes:
 
 
 def _checked(kernel: Kernel) -> Kernel:
-    """The same, if a guest can be made of it."""
+    """The kernel, if a guest can run it."""
     there = modules(kernel)
     lacking = [name for name in initrd.REQUIRED if name not in there]
     if lacking:
@@ -235,6 +235,5 @@ def _configs(folder: Path, image: Path, release: str) -> tuple[Path, ...]:
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -52,9 +52,9 @@ TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount r
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a guest does: `command` is a shell script, `binds` the folders it needs, `files` are beside it.
+    """What a guest does: `command` is a shell script, `binds` the folders it needs, `files` are put next to it.
 
-    `disk` is what init.sh takes; `image` is the descriptor of that disk's image, None without one, and `store` that of
+    `disk` is what init.sh takes; `image` is the descriptor of that disk's image, or None, and `store` that of
     the programs' (engine.guest.store_image).
     """
 
@@ -85,7 +85,7 @@ def command(
     disk: str | None = None,
     store: str | None = None,
 ) -> list[str]:
-    """How qemu is started; `fds` are its ends of channel and console, `disk` and `store` paths of images."""
+    """The command line of qemu; `fds` are its ends of channel and console, `disk` and `store` paths of images."""
     channel, console = fds
     words = [
         str(tools.qemu), "-nodefaults", "-no-user-config", "-display", "none", "-name", "pgbed,debug-threads=on",
@@ -113,7 +113,7 @@ def command(
 
 @contextmanager
 def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
-    """An empty file system for a guest, as the descriptor of an image that takes no more space than is written to it.
+    """An empty file system for a guest, as the descriptor of a sparse image.
 
     It has no name any more, so nothing is left of it, however guest and engine end. Raises UserError.
     """
@@ -135,9 +135,9 @@ def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
 
 
 class Guest:
-    """A guest that runs, as a context manager: left, it is gone. To be made by a thread that outlives it.
+    """A running guest, as a context manager that ends it. To be made by a thread that outlives it.
 
-    `console_log` gets what its kernel says, up to a limit; `tail` are the last lines of it.
+    `console_log` gets what its kernel prints, up to a limit; `tail` are the last lines of it.
     """
 
     def __init__(self, kernel: Kernel, machine: GuestMachine, tools: Tools, job: Job, console_log: Path) -> None:
@@ -192,9 +192,9 @@ class Guest:
         self._log.close()
 
     def lines(self, timeout_s: float) -> list[bytes]:
-        """The whole lines that have come over the channel; waits for some. Half a line of a dead guest is nothing.
+        """The complete lines that have come over the channel; waits for some. A dead guest's incomplete line is lost.
 
-        Raises UserError for a line without end.
+        Raises UserError for a line that is too long.
         """
         for key, _ in self._selector.select(timeout_s):
             received = _received(key.fileobj)  # type: ignore[arg-type]
@@ -218,14 +218,14 @@ class Guest:
         return not self._selector.get_map()
 
     def send(self, line: bytes) -> None:
-        """Sends a line, in one piece: lines to a guest are short. Raises UserError where it does not take it."""
+        """Send a line, in one piece: lines to a guest are short. Raises UserError if it does not take the line."""
         try:
             self._channel.sendall(line + b"\n")
         except OSError as error:
             raise UserError(f"the guest takes no words: {error.strerror}") from None
 
     def pin(self, cpus: Sequence[int]) -> None:
-        """Binds each of its CPUs to one of this machine's; qemu's other threads stay where they are put."""
+        """Bind each of its CPUs to one of the host's; qemu's other threads stay where they are."""
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             with suppress(OSError):
                 found = re.match(r"CPU (\d+)/", (task / "comm").read_text())
@@ -233,13 +233,13 @@ class Guest:
                     os.sched_setaffinity(int(task.name), {cpus[int(found[1])]})
 
     def kill(self) -> None:
-        """Ends it at once, if it runs."""
+        """End it at once, if it runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
 
     def ending(self, status: int | None) -> str:
-        """Why nothing more comes of a guest that did not say so; `status` is that of its program, if it told."""
+        """Why the guest ended without reporting; `status`: its program's exit code, if reported."""
         try:
             code = self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -257,11 +257,11 @@ class Guest:
         return " | ".join([why, *(trouble or self.last_message())])
 
     def trouble(self) -> list[str]:
-        """The first of the console's last lines that tells of trouble, if any does."""
+        """The first of the console's last lines that reports trouble, if any."""
         return [line for line in self.tail if any(word in line for word in TROUBLE)][:1]
 
     def last_message(self) -> list[str]:
-        """The last line of the console that says something, if any does."""
+        """The last line of the console that has text, if any."""
         return [line for line in self.tail if line.strip() and not any(word in line for word in NOISE)][-1:]
 
     def _keep(self, received: bytes) -> None:
@@ -277,7 +277,7 @@ class Guest:
 
 
 def _identity(machine: GuestMachine) -> dict[str, Any]:
-    """Popen's arguments for the account that runs servers; it may also open the accelerator's device."""
+    """Popen's arguments for the account that runs servers, with access to the accelerator's device."""
     identity = unprivileged().identity()
     if identity and machine.accelerator == "kvm":
         identity["extra_groups"] = [KVM.stat().st_gid]
@@ -285,7 +285,7 @@ def _identity(machine: GuestMachine) -> dict[str, Any]:
 
 
 def _received(end: socket.socket) -> bytes | None:
-    """What has come; None for nothing yet, empty at the end."""
+    """What has arrived; None for nothing yet, empty at the end."""
     try:
         return end.recv(1 << 20)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What a guest runs of the Nix store, as one read-only image: read as a disk is, with no thread of the host beside it.
+"""What a guest runs of the Nix store, as one read-only image: read like a disk, without a thread of the host.
 
 What lies elsewhere, as this machine's own Python over hostpkgs does, comes by 9p.
 """
@@ -25,19 +25,19 @@ SHELL = Path("/bin/sh")  # init.sh runs the cell's script by it, and initdb its 
 
 
 def share() -> Share:
-    """How programs reach a guest that has such an image: all by it, if Python itself is in the store."""
+    """How programs reach a guest that has such an image: all by the image, if Python itself is in the store."""
     return "erofs" if Path(sys.base_prefix).resolve().is_relative_to(STORE) else "erofs+9p"
 
 
 def unavailable(mkfs: Path | None) -> str:
-    """Why no image can be made here; empty when it can."""
+    """Why no image can be made here; empty if it can."""
     if mkfs is None:
         return "mkfs.erofs is missing (erofs-utils)"
     return "" if shutil.which("nix-store") else "there is no nix-store here"
 
 
 def image(needed: Iterable[Path], mkfs: Path) -> Path:
-    """The image of all that these programs need of the store, made unless it is there. Raises UserError."""
+    """The image of everything in the store that these programs need, made unless it exists. Raises UserError."""
     places = (part for path in (*needed, SHELL) for part in (path.absolute(), path.resolve()))
     names = sorted({path.parts[3] for path in places if path.is_relative_to(STORE) and len(path.parts) > 3})
     told = _run(["nix-store", "--query", "--requisites", *(str(STORE / name) for name in names)]) if names else ""

@@ -29,7 +29,7 @@ HEAD_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs, and qemu's version; `erofs`, which makes images of programs, need not be there."""
+    """The programs, and qemu's version; `erofs`, which makes images of programs, may be absent."""
 
     qemu: Path
     busybox: Path
@@ -58,7 +58,7 @@ def find(progress: Progress, roots: Path) -> Tools:
 
 
 def provide(progress: Progress) -> None:
-    """Has those of the machine's own installed that are not there, where that can be done."""
+    """Have missing programs installed by the machine's package manager, if possible."""
     wanted = {} if os.environ.get("PGBED_GUEST_TOOLS") else PACKAGES | OPTIONAL
     packages.install({name: wanted[name] for name in wanted if shutil.which(name, path=_system()) is None}, progress)
 

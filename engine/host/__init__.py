@@ -1,4 +1,4 @@
-"""The machine: what its kernel counts, how it is set, what changed, who runs servers, free disk, the host's lock.
+"""The machine: its counters, settings and changes, the account that runs servers, free disk, locks, and `doctor`.
 
 Hands out readings as plain values. Knows nothing of PostgreSQL.
 """

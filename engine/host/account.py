@@ -1,4 +1,4 @@
-"""Who runs servers and clients, and how their processes are tied to the engine's life."""
+"""The account that runs servers and clients, and how their processes end with the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of the system. `switch` is true when child processes must change to it (the engine is root)."""
+    """A user of the system. `switch` is true if child processes must change to it (the engine is root)."""
 
     name: str
     uid: int
@@ -34,7 +34,7 @@ class Account:
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
 
     def own(self, path: Path) -> None:
-        """Give `path` to this user; nothing to do when the engine already is this user."""
+        """Give `path` to this user; nothing to do if the engine already is this user."""
         if self.switch:
             os.lchown(path, self.uid, self.gid)
 
@@ -67,10 +67,10 @@ class Account:
 
 
 def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
-    """The account for servers and clients: the engine's own, or an unprivileged one when the engine is root.
+    """The account for servers and clients: the engine's own, or an unprivileged one if the engine is root.
 
-    As root it is PGBED_USER, else `postgres` if there is such a user, else `nobody`. Raises UserError when
-    PGBED_USER does not exist or is root, or when none of them exists.
+    As root it is PGBED_USER, else `postgres` if that user exists, else `nobody`. Raises UserError if
+    PGBED_USER does not exist or is root, or if none of them exists.
     """
     if os.geteuid() != 0:
         entry_name = _name_of(os.geteuid())
@@ -92,7 +92,7 @@ def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
 
 
 def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
-    """A `preexec_fn` after which the child gets `death` as soon as the thread that started it is gone.
+    """A `preexec_fn` after which the child gets signal `death` as soon as the thread that started it is gone.
 
     Python runs it after the change of user, which is needed: the kernel forgets the request when the
     credentials change. The kernel counts the starting *thread* as the parent, so the caller must be a
@@ -111,8 +111,8 @@ def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
 def own_folder(folder: Path) -> Path:
     """The resolved path of a folder to write in, which need not exist yet.
 
-    Raises UserError when another user could put something else in its place: in a folder like /var/tmp, in which
-    anybody may make entries, each name on the way, symlinks before all, must be this user's own or root's.
+    Raises UserError if another user could put something else in its place: in a folder like /var/tmp, in which
+    anybody may make entries, each name on the way, symlinks above all, must be this user's own or root's.
     """
     trusted, shown = {0, os.geteuid()}, str(folder)
     place, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
@@ -145,7 +145,7 @@ def own_folder(folder: Path) -> Path:
 
 
 def make_passable(folder: Path) -> None:
-    """Makes a folder, and what is missing above it, such that any user can pass through, whatever the umask says.
+    """Make a folder, and missing parents, so that any user can pass through, whatever the umask.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""Addresses and ports of this machine: which there are, which are free."""
+"""Addresses and ports of this machine, and which of them are free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IFNAMSIZ = 16
 
 
 def own_address(text: str) -> str:
-    """An address of this machine, given as such or as the name of its interface. Raises UserError for another."""
+    """An address of this machine, given as such or as the name of its interface. Raises UserError for any other."""
     address = text
     try:
         if ip_address(text).is_unspecified:
@@ -30,13 +30,13 @@ def own_address(text: str) -> str:
 
 
 def free_port(address: str, wanted: int = 0) -> int:
-    """A port that nobody listens on: the one that is wanted, or any. Raises OSError where there is none."""
+    """A port on which nobody listens: `wanted`, or any. Raises OSError if there is none."""
     with _bound(address, wanted) as bound:
         return int(bound.getsockname()[1])
 
 
 def check_free(address: str, port: int, count: int) -> None:
-    """Raises UserError where one of so many ports, one after another, is taken."""
+    """Raises UserError if one of `count` consecutive ports is taken."""
     for each in range(port, port + count):
         try:
             free_port(address, each)
@@ -50,7 +50,7 @@ def check_free(address: str, port: int, count: int) -> None:
 
 
 def listening(address: str, port: int = 0) -> socket.socket:
-    """A socket that takes connections there; the caller closes it. Raises OSError."""
+    """A socket that accepts connections there; the caller closes it. Raises OSError."""
     bound = _bound(address, port)
     bound.listen()
     return bound

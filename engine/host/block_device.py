@@ -1,4 +1,4 @@
-"""What can be set of the block device under a cluster, as a part of a config: set for a while, and restored.
+"""Tunables of the block device under a cluster, as a part of a config: set for a while, then restored.
 
 What was there before is kept in a file that an engine holds a lock on, so that the next start restores it where nobody
 else did: neither the engine nor its reaper (`engine.run.reaper`).
@@ -25,7 +25,7 @@ Settings = Sequence[tuple[str, str]]
 
 
 def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
-    """NAME = NUMBER each, of a config's table. Raises UserError for another name, or a number out of bounds."""
+    """NAME = NUMBER pairs of a config's table. Raises UserError for an unknown name, or a number out of bounds."""
     if not isinstance(record, Mapping):
         raise UserError(f"{where}: [device] must be a table such as read_ahead_kb = 128")
     found = []
@@ -41,7 +41,7 @@ def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def check(settings: Settings, path: Path) -> None:
-    """Raises UserError where the device under a path cannot be set so: no device, no such setting, not as root."""
+    """Raises UserError if the device under a path cannot be set: no device, no such setting, not root."""
     for name, place in _places(settings, path).items():
         try:
             place.open("r+").close()
@@ -52,7 +52,7 @@ def check(settings: Settings, path: Path) -> None:
 
 
 def values(settings: Settings, path: Path) -> dict[str, str]:
-    """What is there now, by the file. Raises UserError where it cannot be read."""
+    """The current values, by file. Raises UserError if one cannot be read."""
     found = {}
     for name, place in _places(settings, path).items():
         try:
@@ -64,7 +64,7 @@ def values(settings: Settings, path: Path) -> dict[str, str]:
 
 @contextmanager
 def tuned(settings: Settings, path: Path) -> Iterator[None]:
-    """While it lasts the device under a path is set so. Raises UserError where it does not take a value."""
+    """Set the device under a path within the block. Raises UserError if it refuses a value."""
     before = values(settings, path)
     with _kept(before):
         try:
@@ -79,7 +79,7 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
 
 
 def restore(before: Mapping[str, str]) -> None:
-    """Gives devices back the values of `values`; of other files nothing is written."""
+    """Write the values of `values` back; no other file is written."""
     for path, value in before.items():
         match = QUEUE.fullmatch(path)
         if match and match[1] in KNOBS and re.fullmatch("[0-9]{1,9}", value):
@@ -88,7 +88,7 @@ def restore(before: Mapping[str, str]) -> None:
 
 
 def restore_left(folder: Path = LEFT) -> list[str]:
-    """Restores what engines have left that are gone; says what, a line each."""
+    """Restore what engines that are gone have left; returns what was restored, a line each."""
     told = []
     for file in sorted(folder.glob("device-*.json")) if _is_ours(folder) else ():
         with suppress(OSError, ValueError), file.open("r+") as opened:
@@ -103,7 +103,7 @@ def restore_left(folder: Path = LEFT) -> list[str]:
 
 @contextmanager
 def _kept(before: Mapping[str, str]) -> Iterator[None]:
-    """Only root can set anything, so only root's record is ever read. Raises UserError where another run has set it."""
+    """Record the values; only root can set them, so only root's record is read. Raises UserError if another run has."""
     with ExitStack() as opened:
         if before:
             LEFT.mkdir(mode=0o700, exist_ok=True)

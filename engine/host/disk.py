@@ -1,4 +1,4 @@
-"""Disks: what is free, what a folder takes, and files that a user wants written."""
+"""Disks: free space, the size of folders, and files that a user wants written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def free_bytes(path: Path) -> int:
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or the nearest folder above it that is there."""
+    """The path itself, or its nearest parent that exists."""
     place = path.absolute()
     while not os.path.exists(place):  # noqa: PTH110 (false for a name that is too long)
         place = place.parent
@@ -30,7 +30,7 @@ def existing(path: Path) -> Path:
 
 
 def check(path: Path, needed_bytes: int) -> None:
-    """Raises UserError, saying need and have, when there is not that much free space for `path`."""
+    """Raises UserError, with need and have, if there is too little free space for `path`."""
     free = free_bytes(path)
     if free < needed_bytes:
         raise UserError(
@@ -40,12 +40,12 @@ def check(path: Path, needed_bytes: int) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The apparent size of all files below a folder; what vanishes meanwhile is not counted."""
+    """The apparent size of all files below a folder; files that vanish meanwhile are not counted."""
     return sum(entry.st_size for entry in _entries(folder) if not stat.S_ISDIR(entry.st_mode))
 
 
 def occupied_bytes(folder: Path) -> int:
-    """What a folder and all in it take on the disk; less than the sizes where files have holes."""
+    """The disk space of a folder and its contents; less than the sizes if files have holes."""
     return sum(entry.st_blocks * 512 for entry in _entries(folder))
 
 
@@ -57,9 +57,9 @@ def _entries(folder: Path) -> Iterator[os.stat_result]:
 
 
 def write_text(path: Path, text: Visible) -> None:
-    """Writes a file that the user names, or to a pipe that somebody reads from: it does not wait for a reader.
+    """Write a file that the user names, or to a pipe that somebody reads from; does not wait for a reader.
 
-    Raises OSError, and then leaves no file that has only a part of the text.
+    Raises OSError, and then leaves no partial file.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEVER_WAIT, 0o666)
     os.set_blocking(descriptor, True)
@@ -73,7 +73,7 @@ def write_text(path: Path, text: Visible) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises UserError where a file that the user names cannot be made: before the work that it takes."""
+    """Raises UserError if a file that the user names cannot be created: before the work that it takes."""
     folder = path.absolute().parent
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file")
@@ -88,12 +88,12 @@ def check_writable(path: Path) -> None:
 
 
 def _is_written_to(path: Path) -> bool:
-    """Whether a file is a device or a pipe, or stands for one that is open (/dev/stdout): it keeps its place."""
+    """Whether a file is a device or a pipe, or stands for an open one (/dev/stdout), and must not be replaced."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",)))
 
 
 def replace_text(path: Path, text: Visible) -> int:
-    """Writes a file that the user names, whole or not at all: beside it, then in its place. Returns its bytes.
+    """Write a file that the user names, all or nothing: under a temporary name, then renamed. Returns its bytes.
 
     A device or a pipe is written to, and a symlink stays one. Raises OSError.
     """

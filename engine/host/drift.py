@@ -1,4 +1,4 @@
-"""What changed on the machine between two records, by rules that say from when on it matters."""
+"""What changed on the machine between two records, by rules that say how much matters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ STEADY_GOVERNORS = (None, "performance")  # with others the clock of an idle mac
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A measured quantity: the change from which on it counts, and the message for it."""
+    """A measured quantity: the change that counts, and its message."""
 
     section: str
     key: str
@@ -82,10 +82,10 @@ GAUGES: tuple[Gauge, ...] = (
 def drift(
     before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bool = False, gauges: bool = True
 ) -> tuple[str, ...]:
-    """A sentence for each thing that changed enough to move a result; none when nothing did.
+    """A sentence for each change that is large enough to move a result.
 
-    What only one of the records knows (a newer minor schema, a sensor that went) is passed over; so are temperatures
-    where the second was taken right after a load and the first was not: a load heats. Without `gauges` only settings
+    Values that only one of the records has are skipped; so are temperatures
+    if the second was taken right after a load and the first was not: a load heats. Without `gauges` only settings
     count.
     """
     found: list[str] = []
@@ -110,13 +110,13 @@ def drift(
 
 
 def value(record: EnvironmentRecord, section: str, key: str) -> Any:
-    """What a record says; None where it does not."""
+    """A record's value, or None."""
     part = record.get(section)
     return part.get(key) if isinstance(part, dict) else None
 
 
 def number(record: EnvironmentRecord, section: str, key: str) -> float | None:
-    """What a gauge showed; None where there is no such number."""
+    """A record's value, or None unless it is a number."""
     found = value(record, section, key)
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 

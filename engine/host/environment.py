@@ -59,7 +59,7 @@ _BUSY = tuple(name for name in CPU_COLUMNS if name not in ("idle_ns", "iowait_ns
 def record(path: Path) -> EnvironmentRecord:
     """The record of this machine, its storage section for the filesystem that holds, or will hold, `path`.
 
-    Takes about a third of a second: it looks how fast the CPUs compute, and how busy they are with other things.
+    Takes about a third of a second: it measures how fast the CPUs compute, and how busy they are with other things.
     """
     path = existing(path)
     try:
@@ -87,9 +87,9 @@ def record(path: Path) -> EnvironmentRecord:
 def _machine() -> str | None:
     """The name that its owner gave it in a file, else a digest of its id.
 
-    A machine without an id is known by its network adapters, which other boots and kernels find again; one without
-    these by nothing. A sandbox shows neither file nor adapters unless it was told to: there it is the id of this boot,
-    since two builders must not be taken for one.
+    A machine without an id is known by its network adapters, which other boots and kernels find again; without
+    adapters it has no identity. A sandbox shows neither file nor adapters unless it was told to: there it is the id of
+    this boot, because two builders must not be taken for one.
     """
     name = _text(MACHINE_NAME)
     if name:
@@ -100,7 +100,7 @@ def _machine() -> str | None:
 
 
 def _adapters() -> str:
-    """The addresses that network adapters were made with, not those that a boot or a container was given."""
+    """The built-in addresses of network adapters, not those that a boot or a container assigned."""
     adapters = (path for path in NETWORK.glob("*") if (path / "device").exists())
     addresses = (_text(path / "address") for path in adapters if _text(path / "addr_assign_type") == "0")
     return " ".join(sorted(address for address in addresses if address and address.strip("0:")))
@@ -108,14 +108,14 @@ def _adapters() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a config may be scaled to. Memory is what the bench may use (a cgroup's limit if it is lower)."""
+    """What a config may be scaled to. Memory is what pgbed may use (a cgroup's limit if it is lower)."""
 
     memory_bytes: int
     free_disk_bytes: int
 
 
 def machine(path: Path) -> Machine:
-    """What configs are scaled to: the memory that the bench may use, and the free space for `path`."""
+    """What configs are scaled to: the memory that pgbed may use, and the free space for `path`."""
     memory = _memory()
     total = memory["total_bytes"] or 0
     return Machine(min(total, memory["limit_bytes"] or total), free_bytes(path))
@@ -168,8 +168,8 @@ def _boost() -> bool | None:
 def _speed_and_load() -> tuple[float, float | None]:
     """How long a piece of work takes in us, and the share of all CPUs' time that others used meanwhile.
 
-    The time is the shortest of many: what disturbs one only ever makes it longer. They come in bursts, since who shares
-    the core, another virtual machine say, often does so for tens of milliseconds. None where /proc/stat cannot be read.
+    The time is the shortest of many: disturbances only ever make it longer. They come in bursts, because what shares
+    the core, another virtual machine say, often does so for tens of milliseconds. None if /proc/stat cannot be read.
     """
     before, own_ns = _host_stat(), time.process_time_ns()
     shortest_ns = _timed_hash_ns()
@@ -314,7 +314,7 @@ def _flag(path: str | Path) -> bool | None:
 
 
 def _chosen(path: str | Path) -> str | None:
-    """The word in brackets of `always [madvise] never`; the whole text where there are none."""
+    """The word in brackets of `always [madvise] never`; the whole text without brackets."""
     text = _text(path)
     match = re.search(r"\[([^\]]+)\]", text or "")
     return match[1] if match else text

@@ -19,7 +19,7 @@ NAME_MAX_BYTES = 255
 
 
 def is_name(text: str) -> bool:
-    """Whether a text that somebody else wrote can be a file's name: one part of a path, printable, not too long."""
+    """Whether a text from an untrusted source can be a file's name: one part of a path, printable, not too long."""
     return (
         text.isprintable()
         and "/" not in text
@@ -29,9 +29,9 @@ def is_name(text: str) -> bool:
 
 
 def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | None:
-    """The first symlink, FIFO, device or socket below a folder, which is not entered where `passed_over` says so.
+    """The first symlink, FIFO, device or socket below a folder, unless `passed_over` says that it belongs there.
 
-    `passed_over` gets paths relative to the folder.
+    `passed_over` gets paths relative to the folder; folders that it passes over are not entered.
     """
     for place, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -47,7 +47,7 @@ def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | Non
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
     """A descriptor of a regular file; the caller closes it. A symlink as the last part is refused unless `follow`.
 
-    Raises OSError, also for what is no regular file.
+    Raises OSError, also for anything but a regular file.
     """
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW), 0o644)
     mode = os.fstat(fd).st_mode
@@ -58,7 +58,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) ->
 
 
 def read_plain(path: Path, limit: int = TEXT_MAX_BYTES, *, follow: bool = False) -> bytes:
-    """What a regular file holds. Raises OSError as `open_plain`, and for a file of more than `limit` bytes."""
+    """The content of a regular file. Raises OSError like `open_plain`, and for a file of more than `limit` bytes."""
     with os.fdopen(open_plain(path, follow=follow), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -71,7 +71,7 @@ def read_plain(path: Path, limit: int = TEXT_MAX_BYTES, *, follow: bool = False)
 
 
 def forget_cached(folder: Path) -> None:
-    """Takes what is clean of a folder's files out of the page cache."""
+    """Drop the clean pages of a folder's files from the page cache."""
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # it went meanwhile, or is no file of its own
@@ -83,7 +83,7 @@ def forget_cached(folder: Path) -> None:
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file that the user hands in; `what` it is ("plan") stands in the error. Raises UserError."""
+    """The text of a file that the user names; `what` is its kind ("plan") for the error. Raises UserError."""
     try:
         return read_plain(path, follow=True).decode()
     except (OSError, ValueError) as error:  # bytes that are no text, or a path with a null byte

@@ -1,4 +1,4 @@
-"""One run of a user at a time measures on a machine; of other users' runs one is told: nobody keeps another one off.
+"""One run of a user at a time measures on a machine; runs of other users are reported, and nobody can lock them out.
 
 The lock is on files that their owner alone can open, so that nobody else can hold it, and it goes with the process that
 does, however that ends. Other network namespaces have the same files. A container has them where it has these folders;
@@ -25,7 +25,7 @@ _HELD = re.compile(r"^\d+: FLOCK +ADVISORY +WRITE +\S+ ([0-9a-f]+):([0-9a-f]+):(
 
 
 def is_held() -> bool:
-    """Whether a run of this user's has the lock. It is only looked at: who tried it would keep a run off meanwhile."""
+    """Whether a run of this user holds the lock. Only looks: trying the lock would keep a run off meanwhile."""
     return os.geteuid() in _measuring()
 
 
@@ -39,9 +39,9 @@ def others() -> tuple[str, ...]:
 
 @contextmanager
 def exclusive_run(*, concurrent: bool) -> Iterator[None]:
-    """Keeps the user's other runs off this machine for as long as this one measures, unless it may be `concurrent`.
+    """Keep the user's other runs off this machine while this one measures, unless it may be `concurrent`.
 
-    Raises UserError when another run is under way.
+    Raises UserError if another run is under way.
     """
     with ExitStack() as kept:
         for folder in _folders(os.geteuid()):
@@ -66,7 +66,7 @@ def exclusive_run(*, concurrent: bool) -> Iterator[None]:
 
 
 def _folders(uid: int) -> list[Path]:
-    """Those in which nobody else can take a file away."""
+    """Folders from which nobody else can remove a file."""
     found = []
     for folder in (Path(each.format(uid)) for each in FOLDERS):
         with suppress(OSError):
@@ -78,7 +78,7 @@ def _folders(uid: int) -> list[Path]:
 
 
 def _opened(path: Path) -> int | None:
-    """The user's own lock file, which is made where it is not there; None where it cannot be, or is another's."""
+    """The user's own lock file, created if missing; None if it cannot be, or belongs to another user."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     except OSError:

@@ -1,4 +1,4 @@
-"""This machine booted into another kernel from the one that runs: what hinders that, and how it is done.
+"""Booting this machine into another kernel by kexec: what prevents it, and how it is done.
 
 The kernel is loaded by kexec_file_load(2), which needs no program; then systemctl takes the system down in good order.
 """
@@ -28,7 +28,7 @@ NOT_TRUSTED = (errno.EKEYREJECTED, errno.ENOKEY, errno.EBADMSG)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The kernel that runs: release and version (uname -r and -v), this boot's id, whether it was booted by MARK."""
+    """The running kernel: release and version (uname -r and -v), this boot's id, whether it was booted by MARK."""
 
     release: str
     version: str
@@ -37,13 +37,12 @@ class Running:
 
 
 def running() -> Running:
-    """What runs now."""
     told = os.uname()
     return Running(told.release, told.version, BOOT_ID.read_text().strip(), MARK in COMMAND_LINE.read_text().split())
 
 
 def hindrance(root: Path = Path("/")) -> str:
-    """Why this machine cannot be booted into another kernel, and what to do; empty where it can."""
+    """What keeps this machine from booting into another kernel, and what to do about it; empty if nothing does."""
     inside = next((name for name in CONTAINERS if (root / name).exists()), None)
     locked = _text(root / "sys/kernel/security/lockdown")
     if platform.machine() not in KEXEC_FILE_LOAD:
@@ -64,14 +63,14 @@ def hindrance(root: Path = Path("/")) -> str:
 
 
 def check() -> None:
-    """Raises UserError where this machine cannot be booted into another kernel."""
+    """Raises UserError if this machine cannot be booted into another kernel."""
     why = hindrance()
     if why:
         raise UserError(f"--kernel-by reboot: {why}")
 
 
 def load(image: Path, initrd: Path, command_line: str) -> None:
-    """Makes a kernel ready to be booted. Raises UserError where the one that runs does not take it."""
+    """Load a kernel for the next kexec. Raises UserError if the running kernel refuses it."""
     text = f"{command_line} {MARK} {AFTER_PANIC}".encode() + b"\0"
     try:
         kernel, first = image.open("rb"), initrd.open("rb")
@@ -89,17 +88,17 @@ def load(image: Path, initrd: Path, command_line: str) -> None:
 
 
 def boot() -> None:
-    """Goes down, and into the kernel that was loaded. Returns at once."""
+    """Shut down, and boot into the loaded kernel. Returns at once."""
     systemctl("kexec")
 
 
 def reboot() -> None:
-    """Goes down, and is booted by the firmware, into the boot loader's default. Returns at once."""
+    """Shut down, and boot through the firmware, into the boot loader's default. Returns at once."""
     systemctl("reboot")
 
 
 def systemctl(*words: str) -> None:
-    """Tells systemd. Raises UserError with what it says where it refuses, or is not there."""
+    """Run systemctl. Raises UserError with its words if it fails or is missing."""
     try:
         done = subprocess.run(["systemctl", *words], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:

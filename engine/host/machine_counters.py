@@ -1,4 +1,4 @@
-"""What the kernel counts of the whole machine and of the block device that holds the database.
+"""Counters of the kernel for the whole machine and for the block device that holds the database.
 
 Counters are cumulative; `engine.host.procfs.difference` makes intervals of them. Keys that end in `_now` are states.
 """
@@ -27,9 +27,9 @@ class Host(HeldFiles):
         switches, forks                          context switches and processes begun, whole machine
         running_now, blocked_now                 tasks on CPU or run queue; tasks waiting for I/O
         dirty_bytes_now, writeback_bytes_now     page cache waiting for, and under, write-back
-        pressure_{cpu,io,memory}_some_ns, pressure_{io,memory}_full_ns   where the kernel keeps them
+        pressure_{cpu,io,memory}_some_ns, pressure_{io,memory}_full_ns   if the kernel keeps them
 
-    `device()` gives, or {} when the folder is on no block device (tmpfs, network),
+    `device()` gives, or {} if the folder is on no block device (tmpfs, network),
         reads, read_kb, read_ns, writes, written_kb, write_ns   completed requests; ns added over requests
         io_ns                                    time with at least one request in flight (utilisation)
         weighted_ns                              time integral of requests in flight (mean queue = / interval)
@@ -71,7 +71,7 @@ BUSY_COLUMNS = ("user_ns", "nice_ns", "system_ns", "irq_ns", "softirq_ns")  # vm
 
 
 def cpu_busy_ns(host: Mapping[str, int]) -> int | None:
-    """CPU time of everything on the host, clients included; None when it was not sampled."""
+    """CPU time of everything on the host, clients included; None if it was not sampled."""
     return sum(host.get(key, 0) for key in BUSY_COLUMNS) if "user_ns" in host else None
 
 
@@ -87,7 +87,7 @@ def parse_host_stat(data: bytes) -> dict[str, int]:
 
 
 def parse_meminfo(data: bytes) -> dict[str, int]:
-    """What of `/proc/meminfo` tells of write-back."""
+    """The write-back entries of `/proc/meminfo`."""
     return {
         "dirty_bytes_now": number_after(data, b"\nDirty:") * 1024,
         "writeback_bytes_now": number_after(data, b"\nWriteback:") * 1024,
@@ -129,7 +129,7 @@ def device_of(path: Path) -> str | None:
     """The name of the disk that holds a path, such as `nvme0n1`; None for tmpfs, network and the like.
 
     A partition gives its disk, a logical volume or encrypted device with one disk below it gives that disk;
-    one that spans several stays itself.
+    a device over several disks is returned itself.
     """
     numbers = path.stat().st_dev
     node = Path(f"/sys/dev/block/{os.major(numbers)}:{os.minor(numbers)}")
@@ -163,7 +163,7 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: Path) -> Mount | None:
-    """The mount that holds a path; None when the mount table cannot be read."""
+    """The mount that holds a path; None if the mount table cannot be read."""
     wanted = os.fspath(path.resolve())
     best: Mount | None = None
     try:

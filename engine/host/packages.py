@@ -1,4 +1,4 @@
-"""Packages of this machine's own that only some plans need: installed by the first plan that does.
+"""Packages of the machine's distribution that only some plans need: installed by the first plan that does.
 
 Environment:
     PGBED_INSTALL   the program that installs them, called with PROGRAM=PACKAGE…; ./bench sets it where what it runs is
@@ -15,9 +15,9 @@ VARIABLE = "PGBED_INSTALL"
 
 
 def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> None:
-    """Installs the packages, by their programs, if that can be done here.
+    """Install the packages, given by their programs, if that can be done here.
 
-    A failure is reported, not raised: whoever looks for the programs says what it means.
+    A failure is reported, not raised: the caller that looks for a program says what its absence means.
     """
     installer = os.environ.get(VARIABLE)
     if not installer or not packages:

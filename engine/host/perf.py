@@ -1,4 +1,4 @@
-"""`perf stat` over running processes: how it is started, switched and ended, and what it prints.
+"""`perf stat` over running processes: starting, switching and ending it, and parsing what it prints.
 
 perf counts as whoever the engine is: root counts all, others what runs outside the kernel, where the kernel permits
 even that (kernel.perf_event_paranoid). Events are counted for each process by itself; what a process begins later
@@ -43,7 +43,7 @@ OF_KERNEL = frozenset({"context-switches", "cpu-migrations"})  # there are none 
 
 
 class Line(msgspec.Struct, frozen=True, rename="kebab"):
-    """One of perf's lines, as far as it is needed; further figures that newer versions derive have no event."""
+    """The entries of perf's lines that are used; figures that newer versions derive have no event."""
 
     counter_value: str | None = None
     unit: str = ""
@@ -54,13 +54,13 @@ class Line(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def find() -> str:
-    """The program; empty where there is none, or it has yet to be realised."""
+    """The program; empty if there is none, or if it is not realised yet."""
     named = os.environ.get(VARIABLE, "")
     return (shutil.which("perf") or "") if not named or named.endswith(".drv") else named
 
 
 def trial(program: str, account: Account) -> frozenset[str]:
-    """The events that can be counted here. Raises UserError, which says why, where that is none."""
+    """The events that can be counted here. Raises UserError, with the reason, if none can."""
     answer = ask([program, "stat", "-j", "--no-scale", "-e", _names(), "--", "true"], account)
     if answer.code:
         raise UserError(f"perf stat: {_refusal(answer)}")
@@ -73,10 +73,10 @@ def trial(program: str, account: Account) -> frozenset[str]:
 
 
 def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
-    """What was counted: by process (0 where lines do not name one), then by event. Unsupported ones are not there.
+    """What was counted: by process (0 if lines do not name one), then by event. Unsupported events are absent.
 
-    One whose process was never on a CPU has been counted 0 times. On machines with several kinds of CPU there is a line
-    for each: together they are the whole. Raises UserError for what perf does not print.
+    An event whose process was never on a CPU has been counted 0 times. On machines with several kinds of CPU there is a
+    line for each: their sum is the whole. Raises UserError for output that perf does not print.
     """
     raw: dict[tuple[int, str], list[tuple[float, int, float]]] = {}
     for text in lines:
@@ -105,7 +105,7 @@ def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
 
 
 def _counted(events: dict[str, EventCount]) -> dict[str, EventCount]:
-    """Without those for which a process that ran had no counter: what they came to is not known."""
+    """Without events that had no counter while a process ran: their counts are unknown."""
     ran = "task-clock" in events and events["task-clock"].count > 0
     return {name: event for name, event in events.items() if event.enabled_ns or not ran}
 
@@ -120,7 +120,7 @@ def _together(parts: Sequence[tuple[float, int, float]]) -> EventCount:
 
 
 def _event(line: Line, text: str) -> str | None:
-    """The event's plain name; None of one that says nothing without the kernel's part."""
+    """The event's plain name; None for one that says nothing without the kernel's part."""
     found = EVENT.fullmatch(line.event or "")
     if found is None or found[1] not in BY_NAME:
         raise _odd(text, "an event that was not asked for")
@@ -145,7 +145,7 @@ def _names() -> str:
 
 
 def _refusal(answer: Answer) -> str:
-    """Why perf did not count: what it says first, and what the kernel is set to."""
+    """Why perf did not count: its first message, and the kernel's setting."""
     return f"{_first_line(answer.errors or answer.output)}{_paranoia()}"
 
 
@@ -166,7 +166,7 @@ def _paranoia() -> str:
 class Counting:
     """perf over some processes, attached and not counting yet. A context manager: it ends perf.
 
-    Raises UserError where perf does not start, or refuses. perf goes with the thread that started it, and by itself
+    Raises UserError if perf does not start, or refuses. perf ends with the thread that started it, and on its own
     when all that it counts have ended.
     """
 
@@ -208,15 +208,15 @@ class Counting:
         self.close()
 
     def start(self) -> None:
-        """Counts from now on. Raises UserError where perf has ended."""
+        """Count from now on. Raises UserError if perf has ended."""
         self._tell("enable")
 
     def stop(self) -> None:
-        """Counts no more. Raises UserError where perf has ended."""
+        """Stop counting. Raises UserError if perf has ended."""
         self._tell("disable")
 
     def end(self) -> dict[int, dict[str, EventCount]]:
-        """Ends perf: what it has counted, as of `parse`. Raises UserError where it does not say."""
+        """End perf and return what it has counted, as `parse` does. Raises UserError if it reports nothing."""
         self._process.send_signal(signal.SIGINT)
         try:
             output, errors = self._process.communicate(timeout=PATIENCE_S)
@@ -233,7 +233,7 @@ class Counting:
         return found
 
     def close(self) -> None:
-        """Ends it without asking what it has counted; may be called again."""
+        """End perf without its counts; may be called again."""
         kill_group(self._process)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -244,7 +244,7 @@ class Counting:
         self._orders = self._answers = -1
 
     def _tell(self, order: str) -> None:
-        """Gives an order and waits until perf has followed it."""
+        """Give an order and wait until perf has followed it."""
         with suppress(BrokenPipeError):
             os.write(self._orders, f"{order}\n".encode())
         until_s, answer = time.monotonic() + PATIENCE_S, b""
@@ -261,7 +261,7 @@ class Counting:
                 answer += part
 
     def _end_words(self) -> str:
-        """Why it has ended by itself."""
+        """Why perf has ended on its own."""
         try:
             _, errors = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:

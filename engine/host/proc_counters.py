@@ -1,4 +1,4 @@
-"""What the kernel counts of processes anyway, read from /proc at the begin and the end of a time: free in between.
+"""Counters of processes that the kernel keeps anyway, read from /proc at the begin and the end: free in between.
 
 These are perf's events of the kernel (`engine.core.perf_events`), for machines without a PMU, where perf counts no
 others but costs time at each switch between processes. A process's first thread is counted: those of PostgreSQL have no
@@ -19,7 +19,7 @@ REAPED = ("task-clock", "minor-faults", "major-faults")  # what a process is tol
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A process at one moment: what was counted of it, and of its children that have ended, by event."""
+    """A process at one moment: its counters, and those of its children that have ended, by event."""
 
     start_ticks: int
     own: Mapping[str, int]
@@ -27,7 +27,7 @@ class Look:
 
 
 def look(pid: int) -> Look | None:
-    """One process now; None when it is gone. Events that this kernel does not count are not there."""
+    """One process now; None if it is gone. Events that this kernel does not count are absent."""
     folder = Path(f"/proc/{pid}")
     try:
         stat, status = (folder / "stat").read_bytes(), (folder / "status").read_bytes()
@@ -61,7 +61,8 @@ def _read(path: Path) -> bytes:
 class ProcCounting:
     """Counts some processes from `start` to `stop`, as `engine.host.perf.Counting` does; nothing is raised.
 
-    What they begin meanwhile is counted with them: of what has ended by `stop` CPU time, to a clock tick, and faults.
+    Processes that they start meanwhile are included: of those that have ended by `stop`, CPU time (to a clock tick) and
+    faults.
     """
 
     user_only = False
@@ -73,12 +74,12 @@ class ProcCounting:
         self._counts: dict[int, dict[str, int]] = {}
 
     def start(self) -> None:
-        """Counts from now on."""
+        """Count from now on."""
         self._before = {pid: found for pid in self._pids if (found := look(pid))}
         self._known = {child for pid in self._before for child in children(pid)}
 
     def stop(self) -> None:
-        """Counts no more."""
+        """Stop counting."""
         after = {pid: found for pid in self._before if (found := look(pid))}
         after = {pid: found for pid, found in after.items() if found.start_ticks == self._before[pid].start_ticks}
         gone = [self._before[pid].own for pid in self._before.keys() - after.keys()]
@@ -104,4 +105,4 @@ class ProcCounting:
         return found
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Nothing to end."""

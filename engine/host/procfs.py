@@ -1,4 +1,4 @@
-"""What the kernel counts of processes.
+"""Counters of processes from /proc.
 
 Parsers take bytes and are pure; readers keep their files open and use `pread`, which is cheaper than opening
 and cannot fall for a reused pid: a file below `/proc/PID` belongs to that very process and reads as ESRCH
@@ -33,11 +33,11 @@ class Task(NamedTuple):
     """The counters of one process, all its threads together. Times in ns since it began.
 
     `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced,
-    Z ended and not yet reaped. `cpu_ns` and `runq_ns` (ready, waiting for a CPU) are of the scheduler;
-    `runq_ns` is 0 on kernels without scheduler information. I/O is 0 when it may not be read (another user's
+    Z ended and not yet reaped. `cpu_ns` and `runq_ns` (ready, waiting for a CPU) come from the scheduler;
+    `runq_ns` is 0 on kernels without scheduler information. I/O is 0 if it may not be read (another user's
     process). `read_bytes` were fetched from the device; `write_bytes` were made dirty in the page cache, less what
-    was cut off or removed before it was written (proc(5): write_bytes - cancelled_write_bytes), also when another
-    process had written it, so that it can go back. What the device writes is counted by `engine.host.machine_counters`.
+    was truncated or removed before it was written (proc(5): write_bytes - cancelled_write_bytes), also if another
+    process had written it, so it can decrease. What the device writes is counted by `engine.host.machine_counters`.
     """
 
     pid: int
@@ -67,7 +67,7 @@ COUNTERS = ("cpu_ns", "runq_ns", "timeslices", "voluntary", "involuntary", "read
 
 
 def added_up(tasks: Collection[Task]) -> dict[str, int]:
-    """The counters of processes together: `Task.counters` of them all."""
+    """The sum of processes' counters: `Task.counters` of them all."""
     sums = dict.fromkeys(COUNTERS, 0) | {
         name: sum(values)
         for name, values in zip(Task._fields, zip(*tasks, strict=True), strict=False)
@@ -78,7 +78,7 @@ def added_up(tasks: Collection[Task]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is used of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` since boot names the process."""
+    """Fields of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` tells processes of one pid apart."""
 
     state: str
     parent: int
@@ -103,7 +103,7 @@ def parse_schedstat(data: bytes) -> tuple[int, int, int]:
 
 
 def number_after(data: bytes, label: bytes) -> int:
-    """The number that follows a label such as `b"\\nThreads:"`; 0 when the label is not there."""
+    """The number that follows a label such as `b"\nThreads:"`; 0 without the label."""
     start = data.find(label)
     if start < 0:
         return 0
@@ -112,9 +112,9 @@ def number_after(data: bytes, label: bytes) -> int:
 
 
 def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
-    """A task of its three files' texts; `io` may be empty.
+    """A task from the texts of its three files; `io` may be empty.
 
-    Each label is looked for behind the one before, and the last from the end: it is done for hundreds each second.
+    Each label is searched for behind the one before, and the last from the end: it is done for hundreds each second.
     """
     cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
     at = status.index(b"\nState:") + 7
@@ -129,7 +129,7 @@ def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
 
 
 def _number_from(data: bytes, label: bytes, start: int) -> tuple[int, int]:
-    """The number that follows a label which is looked for from `start` on, and where that is; 0 where there is none."""
+    """The number that follows a label, searched for from `start` on, and its position; 0 if it is absent."""
     at = data.find(label, start)
     if at < 0:
         return 0, start
@@ -178,8 +178,8 @@ class HeldFiles(Closing):
 class TaskReader(HeldFiles):
     """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
 
-    Without `io` two, and its I/O is 0. Of a process that has not run since the last sample, one: the rest is the same.
-    One is enough, too, for the time of a process that has run (`read_time`).
+    Without `io`, two reads, and its I/O is 0. One read if the process has not run since the last sample: the rest is
+    the same. One read, too, for only the CPU time of a process that has run (`read_time`).
 
     Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
     value seen. `start_ticks` tells two processes of the same pid apart.
@@ -207,9 +207,9 @@ class TaskReader(HeldFiles):
         return self._read()
 
     def read_time(self) -> Task | None:
-        """The process now, but where it has run since the last time only its CPU time, run-queue wait and timeslices.
+        """The process now; if it has run since the last time, only CPU time, run-queue wait and timeslices are current.
 
-        The rest is then as it was when it was read last. One that waits or is stopped is never told that way twice.
+        The rest is as of the last full read. A process that waits or is stopped is never reported that way twice.
         """
         return self._read(time_only=True)
 
@@ -240,7 +240,7 @@ class TaskReader(HeldFiles):
         return task
 
     def stat(self) -> Stat | None:
-        """The tick-based times, which hold the reaped children's; None once it is gone."""
+        """The times in ticks, which include reaped children; None once it is gone."""
         try:
             return parse_stat(self._text("stat"))
         except (OSError, ValueError):
@@ -270,7 +270,7 @@ class TaskReader(HeldFiles):
 
 
 def children(pid: int) -> list[int]:
-    """The pids of a process's children, those not yet reaped included; empty when it is gone."""
+    """The pids of a process's children, including those not yet reaped; empty if it is gone."""
     pids: list[int] = []
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():

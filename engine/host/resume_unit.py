@@ -1,4 +1,4 @@
-"""A unit of systemd that goes on with a run at every boot, for as long as the run needs boots.
+"""A systemd unit that continues a run at every boot, for as long as the run needs boots.
 
 Root runs it unasked: so it has a Python, modules and programs that root alone can change, or the run does not begin.
 """
@@ -46,7 +46,7 @@ TEXT = _text()
 
 
 def check_place(run: Path) -> None:
-    """Raises UserError where anybody else could change what every boot goes on with, by root, unasked."""
+    """Raises UserError if any other user could change what every boot continues, as root and unasked."""
     place, trusted = run.resolve(), (0, os.geteuid())
     for folder in (place, *place.parents):
         found = folder.stat()
@@ -56,7 +56,7 @@ def check_place(run: Path) -> None:
 
 
 def check_code() -> None:
-    """Raises UserError where anybody but root could change what root would run at every boot."""
+    """Raises UserError if anybody but root could change the code that root would run at every boot."""
     exports = _exports()
     _check_roots(Path(sys.executable))
     asked = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
@@ -74,7 +74,7 @@ def check_code() -> None:
 
 
 def _check_roots(path: Path, *, below: bool = False) -> None:
-    """Raises UserError unless root alone can change what a path leads to; with `below` also all that is in it."""
+    """Raises UserError unless root alone can change what a path leads to and, with `below`, everything in it."""
     todo, seen, walked = [path], set[tuple[Path, bool]](), set[Path]()
     while todo:
         asked = todo.pop()
@@ -102,7 +102,7 @@ def _check_roots(path: Path, *, below: bool = False) -> None:
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """All that decides what a path leads to, from / on, over symlinks; it ends before what is not there."""
+    """Everything that decides what a path leads to, from / on, over symlinks; ends at the first missing part."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at
     while left:
@@ -120,7 +120,7 @@ def _way(path: Path) -> Iterator[Path]:
 
 
 def check_free(run: Path, root: Path = ROOT) -> None:
-    """Raises UserError where another run goes on with the next boot; one that is not there any more does not."""
+    """Raises UserError if another run continues at the next boot; a run that no longer exists does not count."""
     going = run_of(root)
     if going is not None and going != run.resolve() and (going / "manifest.json").exists():
         name = str(going)
@@ -130,8 +130,8 @@ def check_free(run: Path, root: Path = ROOT) -> None:
 def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
     """From now on every boot runs a command of pgbed's Python, whose output goes to `log`.
 
-    Raises UserError, also where another run goes on with the next boot, or others could change what would be run. What
-    was begun then, `remove` takes away.
+    Raises UserError, also if another run continues at the next boot, or others could change what would be run. `remove`
+    undoes it, even if it failed halfway.
     """
     check_free(run, root)
     if root == ROOT:
@@ -155,7 +155,7 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
 
 
 def _exports() -> dict[str, str]:
-    """The environment of what is run. Whoever began the run may have had Python look anywhere: that is left out."""
+    """The environment of the command, without the user's own search path for Python."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -165,7 +165,7 @@ def _exports() -> dict[str, str]:
 
 
 def remove(run: Path, root: Path = ROOT) -> None:
-    """Later boots do not go on with this run. That of another run stays."""
+    """Later boots do not continue this run. Another run's unit stays."""
     if run_of(root) != run.resolve():
         return
     unit = root / UNIT
@@ -180,7 +180,7 @@ def remove(run: Path, root: Path = ROOT) -> None:
 
 
 def run_of(root: Path = ROOT) -> Path | None:
-    """The run that the next boot goes on with."""
+    """The run that the next boot continues."""
     try:
         return Path((root / RUN).read_text().strip())
     except OSError:

@@ -30,7 +30,7 @@ START_TIMEOUT_S, END_TIMEOUT_S, POLL_S = patient(20.0), patient(10.0), 0.1
 
 
 def loaded(place: Path = PLACE) -> str | None:
-    """The scheduler that runs, as it calls itself; empty without one, None where the kernel knows of none."""
+    """The running scheduler's own name; empty without one, None if the kernel has no sched_ext."""
     try:
         state = (place / "state").read_text().strip()
         return (place / "root" / "ops").read_text().strip() if state != "disabled" else ""
@@ -41,7 +41,7 @@ def loaded(place: Path = PLACE) -> str | None:
 
 
 def program(name: str) -> Path:
-    """The program of a scheduler. Raises UserError where there is none."""
+    """The program of a scheduler. Raises UserError if it is missing."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
         raise UserError(f"--sched {TUNABLE}={name}: there is no program {name}: nix shell nixpkgs#scx.full has it")
@@ -49,7 +49,7 @@ def program(name: str) -> Path:
 
 
 def check_here(name: str, place: Path = PLACE) -> None:
-    """Raises UserError where this kernel cannot have that scheduler, or has one."""
+    """Raises UserError if this kernel cannot load that scheduler, or has one loaded."""
     here = loaded(place)
     if here is None:
         raise UserError(f"--sched {TUNABLE}: Linux {os.uname().release} here has no sched_ext (CONFIG_{OPTION})")
@@ -62,7 +62,7 @@ def check_here(name: str, place: Path = PLACE) -> None:
 
 @contextmanager
 def running(name: str, place: Path = PLACE) -> Iterator[None]:
-    """While it lasts that scheduler decides. Raises UserError where it does not come up."""
+    """Run that scheduler within the block. Raises UserError if it does not start."""
     check_here(name, place)
     with TemporaryFile() as said:
         process = subprocess.Popen(

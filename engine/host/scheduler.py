@@ -1,4 +1,4 @@
-"""What can be tuned of the kernel's scheduler: by which kernels, where, and set for a while."""
+"""Tunables of the kernel's scheduler: which kernels have them, where, and setting them for a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tunables = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where kernels from `since` to before `until` have a tunable."""
+    """The path of a tunable in kernels from `since` to before `until`."""
 
     since: tuple[int, int]
     until: tuple[int, int]
@@ -44,7 +44,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
 
 
 def known(release: str) -> dict[str, Path]:
-    """The tunables of a kernel, and where it has them."""
+    """The tunables of a kernel, and their paths."""
     version = version_of(release)
     found = {
         name: Path(place.path)
@@ -56,7 +56,7 @@ def known(release: str) -> dict[str, Path]:
 
 
 def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """NAME=VALUE each: a number, or of `ext` a scheduler. Raises UserError for what no kernel has, or given twice."""
+    """NAME=VALUE pairs: a number or, for `ext`, a scheduler. Raises UserError for an unknown or repeated name."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -75,7 +75,7 @@ def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def check_recorded(tunables: Tunables) -> None:
-    """Raises UserError for what could not have been asked for."""
+    """Raises UserError for tunables that could not have been requested."""
     parsed([f"{name}={value}" for name, value in tunables])
 
 
@@ -90,7 +90,7 @@ def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = 
 
 
 def check_here(tunables: Tunables) -> None:
-    """Raises UserError where this machine's own kernel cannot be tuned so."""
+    """Raises UserError if this machine's own kernel cannot be tuned so."""
     check(tunables, platform.release())
     for name in _schedulers(tunables):
         sched_ext.check_here(name)
@@ -103,7 +103,7 @@ def check_here(tunables: Tunables) -> None:
 
 
 def values(tunables: Tunables) -> dict[str, str]:
-    """What this machine's own kernel has now, by the path. Raises UserError where it cannot be read."""
+    """The current values of this machine's own kernel, by path. Raises UserError if one cannot be read."""
     found = {}
     for name, path in _here(tunables).items():
         try:
@@ -117,7 +117,7 @@ def values(tunables: Tunables) -> dict[str, str]:
 
 @contextmanager
 def tuned(tunables: Tunables) -> Iterator[None]:
-    """While it lasts the tunables have these values. Raises UserError where the kernel does not take one."""
+    """Give the tunables these values within the block. Raises UserError if the kernel refuses one."""
     check(tunables, platform.release())
     before, asked = values(tunables), dict(tunables)
     try:
@@ -135,7 +135,7 @@ def tuned(tunables: Tunables) -> Iterator[None]:
 
 
 def restore(before: Mapping[str, str]) -> None:
-    """Gives tunables back the values of `values`."""
+    """Write the values of `values` back."""
     allowed = {place.path for places in PLACES.values() for place in places}
     for path, value in before.items():
         if path in allowed:

@@ -1,4 +1,4 @@
-"""Where a server may be: folders that its user can enter, and one for its socket."""
+"""Places for a server: folders that its user can enter, and one for its socket."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
 
 
 class ServerError(UserError):
-    """A server that does not start, or is no more; holds the end of its log."""
+    """A server that does not start, or has ended; holds the end of its log."""
 
 
 def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
-    """Raises ServerError when `account` could not run `build` over a cluster in `folder`, which need not exist yet.
+    """Raises ServerError if `account` could not run `build` over a cluster in `folder`, which need not exist yet.
 
-    Without a build: when it could not run clients there.
+    Without a build: if it could not run clients there.
     """
     barred = account.barred_at(folder)
     if barred is not None:
@@ -39,7 +39,7 @@ def check_places(build: Build | None, account: Account, folder: Path, sockets: P
 
 
 def check_sockets(base: Path) -> None:
-    """Raises ServerError when no private socket folder can be made in `base`, or its path would be too long."""
+    """Raises ServerError if no private socket folder can be made in `base`, or its path would be too long."""
     if not base.is_dir():
         raise ServerError(f"folder for sockets {base} does not exist; set PGBED_SOCKETS to one that does")
     length = len(os.fsencode(f"{base.absolute()}/{SOCKET_DIR_PREFIX}xxxxxxxx/.s.PGSQL.{PORT}"))

@@ -22,7 +22,7 @@ SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a program ended, and what it printed; bytes that are no UTF-8 stand as U+FFFD."""
+    """How a program ended, and what it printed; bytes that are not UTF-8 become U+FFFD."""
 
     code: int
     output: str
@@ -30,15 +30,15 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """The beginning of what it printed, as one line for a message."""
+        """The beginning of its output, as one line for a message."""
         text = (self.errors if self.code else self.output).strip() or self.output.strip() or "nothing"
         return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
 
 
 def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> Answer:
-    """Runs a program as `account` until it ends, then kills what is left of its process group.
+    """Run a program as `account` until it ends, then kill what is left of its process group.
 
-    Raises UserError when it cannot be started, prints more than a megabyte, or has not ended in time.
+    Raises UserError if it cannot be started, prints more than a megabyte, or does not end in time.
     """
     program = command[0]
     try:
@@ -65,7 +65,7 @@ def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) 
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a child that leads a process group and to all in the group; nothing once it was waited for."""
+    """Send SIGKILL to a child that leads a process group and to its whole group; nothing once it was waited for."""
     if child.returncode is None:  # until then its id is nobody else's
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -73,7 +73,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _read(child: subprocess.Popen[bytes], program: str, timeout_s: float) -> tuple[str, str]:
-    """Both outputs, until the child has ended and there is nothing to read; a grandchild may keep a pipe open."""
+    """Both outputs, until the child has ended and nothing is left to read; a grandchild may keep a pipe open."""
     assert child.stdout is not None and child.stderr is not None
     until_s = time.monotonic() + timeout_s
     parts: dict[int, bytearray] = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}

@@ -1,4 +1,4 @@
-"""What the server's backends wait for, once a second, in one cheap question."""
+"""What the server's backends wait for, sampled once a second by one cheap query."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OF_RELATION = re.compile(r"relation (\d+) of database (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a backend does at one moment.
+    """What a backend waits for at one moment.
 
-    `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' when it runs.
+    `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' while it runs.
     `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`.
     """
 
@@ -32,7 +32,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Vacuum:
-    """A vacuum at work: `phase` as in pg_stat_progress_vacuum, `done` the part of the heap scanned, 0 to 1."""
+    """A vacuum in progress: `phase` as in pg_stat_progress_vacuum, `done` the fraction of the heap scanned, 0 to 1."""
 
     pid: int
     relation: str
@@ -42,10 +42,10 @@ class Vacuum:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One answer: client backends of the database by pid, and vacuums (manual ones and autovacuum's).
+    """One sample: client backends of the database by pid, and vacuums (manual ones and autovacuum's).
 
-    `wal_bytes` is how much WAL there is, from its first byte on; None of a standby, which writes none. `ages_ns` is how
-    long each backend has been in its state, or at its statement. Backends that do the same share a `Wait`.
+    `wal_bytes` is the WAL position in bytes; None on a standby, which writes none. `ages_ns` is how long each backend
+    has been in its state, or running its statement. Backends that do the same share a `Wait`.
     """
 
     waits: dict[int, Wait]
@@ -56,9 +56,9 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """How many connections were seen waiting, by role and event, which is as `Wait` has it.
+    """How many connections were waiting, by role and by event (see `Wait`).
 
-    `old` are those that have done what they do for long; who blocks them is not asked.
+    `old` are those that have been in their state for long; their blockers are not looked up.
     """
 
     counts: Mapping[tuple[int, str], int]
@@ -66,14 +66,14 @@ class Looked:
 
 
 class Doing(NamedTuple):
-    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and all that is known of what it does."""
+    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and all that is known about what it does."""
 
     who: str
     what: str
 
 
 class Activity:
-    """Samples activity over a monitor's connection; its query is prepared when this is made."""
+    """Samples activity over a monitor's connection; the query is prepared on construction."""
 
     def __init__(self, monitor: Monitor) -> None:
         """Raises MonitorError."""
@@ -84,9 +84,9 @@ class Activity:
             monitor.prepare(statement, question(statement, monitor.version) or "")
 
     def sample(self, least_age_s: float = 0.0) -> Observed:
-        """What the backends are doing now, those that began it less than an age ago left out.
+        """What the backends are doing now, without those that began it less than `least_age_s` ago.
 
-        Raises MonitorError when there is no answer within `PATIENCE_S`.
+        Raises MonitorError if there is no answer within `PATIENCE_S`.
         """
         waits: dict[int, Wait] = {}
         ages_ns: dict[int, int] = {}
@@ -107,9 +107,9 @@ class Activity:
         return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int], least_age_s: float = 0.0) -> Looked:
-        """What connections wait for now, where `roles` has a number for each of the pids.
+        """What the connections in `roles`, a role number for each of the pids, wait for now.
 
-        With a least age also those that have done what they do for longer. Raises MonitorError when there is no answer
+        With a least age, also those that have been in their state for longer. Raises MonitorError if there is no answer
         within `PATIENCE_S`.
         """
         least_age_us = str(round(least_age_s * 1e6))
@@ -127,12 +127,12 @@ class Activity:
         return Looked(counts, Observed(waits, (), None, ages_ns))
 
     def doing(self, pids: Sequence[int]) -> dict[int, Doing]:
-        """What other server processes are doing, for those that hold a lock. Raises MonitorError."""
+        """What other server processes, such as lock holders, are doing. Raises MonitorError."""
         rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (_array(pids),), patience_s=PATIENCE_S)
         return {int(pid or 0): Doing(who or "", what or "") for pid, who, what in rows}
 
     def with_name(self, target: str) -> str:
-        """What a lock is on, with the name of its relation: `relation pi1`. Raises MonitorError."""
+        """The target of a lock with its relation's name: `relation pi1`. Raises MonitorError."""
         found = OF_RELATION.search(target)
         if found is None or found[2] != self._database:
             return target

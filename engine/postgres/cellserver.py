@@ -1,4 +1,4 @@
-"""The server of a cell, as whoever runs its steps knows it: one of pgbed's own, or one that was running already."""
+"""The server of a cell as its steps use it: one that pgbed started, or an external server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workloads.base import Kit
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What of a server is visible only on its machine, and to its owner: the postmaster's pid, its cluster, its log."""
+    """What only the server's owner sees, on its machine: the postmaster's pid, its cluster, its log."""
 
     pid: int
     data_dir: Path
@@ -31,7 +31,7 @@ class CellServer(Protocol):
 
     @property
     def inside(self) -> Inside | None:
-        """None of a server that was running already: nothing but what it says itself is known of it."""
+        """What is seen on the server's machine; None for an external server, which is known only by its own answers."""
         ...
 
     @property
@@ -41,48 +41,48 @@ class CellServer(Protocol):
 
     @property
     def data_folder(self) -> Path | None:
-        """A folder on the disk of the cluster, where the server reads and keeps files; None where it is not ours."""
+        """A folder on the cluster's disk, where the server reads and writes files; None for an external server."""
         ...
 
     @property
     def client_fds(self) -> tuple[int, ...]:
-        """Descriptors that clients must inherit, to connect."""
+        """File descriptors that clients must inherit to connect."""
         ...
 
     @property
     def may_checkpoint(self) -> bool:
-        """Whether its role may do a CHECKPOINT."""
+        """Whether the role may run CHECKPOINT."""
         ...
 
     def record(self) -> dict[str, Any]:
-        """How it is run, for the journal."""
+        """How the server is run, for the journal."""
         ...
 
     def create_database(self) -> None:
-        """Creates the database that the cell works in."""
+        """Create the database that the cell works in."""
         ...
 
     def dsn(self) -> str:
-        """The connection string of that database. There is no password in it."""
+        """The connection string of that database, without a password."""
         ...
 
     @property
     def pass_line(self) -> str:
-        """The line of a password file that clients on another host need; empty where they need none."""
+        """The line of the password file that remote clients need; empty if they need none."""
         ...
 
     def kit(self) -> Kit:
-        """What a step makes clusters of its own with. Raises ServerError where it was running already."""
+        """What a step needs to make clusters of its own. Raises ServerError for an external server."""
         ...
 
     def client_dsn(self, passfile: str = "") -> str:
-        """The connection string of clients, with the password, where they need one, in `passfile`."""
+        """The connection string of clients; their password, if they need one, is in `passfile`."""
         ...
 
     def connect(self) -> psycopg.Connection[Any]:
-        """An autocommit connection to that database."""
+        """Open an autocommit connection to that database."""
         ...
 
     def died_reason(self) -> str | None:
-        """How it ended, as far as that can be known; None while it is alive."""
+        """How the server ended, as far as known; None while it is alive."""
         ...

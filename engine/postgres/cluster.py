@@ -1,4 +1,4 @@
-"""A cluster's folder: who runs over it, what its log says at the end, how it is removed."""
+"""A cluster's folder: which processes run over it, the end of its log, how it is removed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wait_until(
     progress: Progress = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Whether something is `done` in time. `progress` gets `what` now and then; `check` may raise to give it up."""
+    """Wait until `done`; returns False after `timeout_s`. `progress` gets `what` now and then, `check` may raise."""
     begun = reported = time.monotonic()
     while not done():
         now = time.monotonic()
@@ -59,7 +59,7 @@ def wait_until(
 def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
     """End a server of the build in `bin` that user `uid` still runs over the cell's cluster; remove all but its logs.
 
-    For a cell whose engine was killed, or that is run again. Does nothing where there is nothing.
+    For a cell whose engine was killed, or that is run again. Does nothing if nothing is left.
     """
     data_dir, files_dir, link = (cell_dir.absolute() / name for name in (DATA, FILES, "socket"))
     for folder in (data_dir, files_dir):
@@ -83,7 +83,7 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
 
 
 def remove_clusters(folder: Path, bin: Path, uid: int) -> None:
-    """End the servers of the build in `bin` over the clusters in a folder, and remove these; none where it is not."""
+    """End the servers of the build in `bin` over the clusters in a folder, and remove the clusters."""
     if folder.is_symlink():
         folder.unlink()
     if not folder.is_dir():
@@ -96,7 +96,7 @@ def remove_clusters(folder: Path, bin: Path, uid: int) -> None:
 
 
 def living_server(data_dir: Path) -> int | None:
-    """The process id of a postmaster that runs over `data_dir`, if there is one."""
+    """The process id of the postmaster that runs over `data_dir`, if there is one."""
     lines = pidfile(data_dir)
     if not lines or not lines[0].lstrip("-").isdecimal():
         return None
@@ -105,13 +105,13 @@ def living_server(data_dir: Path) -> int | None:
 
 
 def servers_in(data_dir: Path, bin: Path) -> tuple[int, ...]:
-    """Processes over a cluster that run the `postgres` or `initdb` of `bin`; a shell that stands there is none."""
+    """Processes in a cluster's folder that run `postgres` or `initdb` of `bin`, not a shell that is there."""
     programs = {str((bin / name).resolve()) for name in ("postgres", "initdb")}
     return tuple(pid for pid in processes_in(data_dir) if _program(pid) in programs)
 
 
 def end_processes(data_dir: Path, bin: Path) -> None:
-    """SIGKILL to all server processes over `data_dir`, and wait until they are gone.
+    """Send SIGKILL to all server processes over `data_dir`, and wait until they are gone.
 
     Backends outlive a killed postmaster for a moment, and would write into a folder that is being removed.
     """
@@ -126,7 +126,7 @@ def end_processes(data_dir: Path, bin: Path) -> None:
 
 
 def remove_shared_memory(data_dir: Path, uid: int) -> None:
-    """Remove what a killed server left in shared memory, once none of its processes is left."""
+    """Remove what a killed server left in shared memory, once none of its processes remains."""
     words = " ".join(pidfile(data_dir)[6:7]).split()  # key and id
     if len(words) == 2 and words[1].isdecimal():
         segment = int(words[1])
@@ -146,9 +146,9 @@ def _program(pid: int) -> str:
 
 
 def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
-    """Removes a server's socket folder with what server and clients made there, unless it is of other than `data_dir`.
+    """Remove a server's socket folder, unless it belongs to another cluster than `data_dir`.
 
-    The folder's name comes from a run directory, where somebody could have put any other.
+    The folder's name comes from a run directory, in which somebody could have put any other.
     """
     with contextlib.suppress(OSError):
         if not folder.name.startswith(SOCKET_DIR_PREFIX) or folder.is_symlink() or folder.stat().st_uid != uid:
@@ -175,7 +175,7 @@ def pidfile(data_dir: Path) -> list[str]:
 
 
 def remove_folder(folder: Path, progress: Progress = lambda _: None) -> None:
-    """Remove a folder and all in it; `progress` is called every two seconds while that takes."""
+    """Remove a folder and its contents; `progress` is called every two seconds while that takes."""
     with ThreadPoolExecutor(1) as worker:
         removal = worker.submit(shutil.rmtree, folder)
         wait_until(removal.done, math.inf, f"removing {folder}", progress)
@@ -186,7 +186,7 @@ def remove_folder(folder: Path, progress: Progress = lambda _: None) -> None:
 
 
 def last_words(log_path: Path, lines: int = 4) -> str:
-    """The telling lines at the end of a server's log as one line, without their prefix."""
+    """The last lines of a server's log that explain its end, as one line, without their prefix."""
     try:
         with os.fdopen(open_plain(log_path), "rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))

@@ -51,7 +51,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class ConfigSpec:
-    """A config before it meets a server version: name, value and the first major version it is for (0: all)."""
+    """A config before it is applied to a version: name, value, and the first major version that takes it (0: all)."""
 
     name: str
     description: str
@@ -61,15 +61,15 @@ class ConfigSpec:
 
 
 def catalog() -> tuple[ConfigSpec, ...]:
-    """The built-in configs in the order of configs.toml; those that set a device come last."""
+    """The built-in configs in the order of configs.toml; those that set a block device come last."""
     return tuple(_built_in().values())
 
 
 def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
-    """The configs named, or the files given, by the user.
+    """The configs or config files that the user names.
 
-    A built-in name wins over a file of that name; anything with a slash or ending in .conf or .toml is a
-    file. Raises UserError for an unknown name, an unreadable file, a bad line (file:line), or two configs of
+    A built-in name takes precedence over a file of that name; anything with a slash or ending in .conf or .toml is a
+    file. Raises UserError for an unknown name, an unreadable file, an invalid line (file:line), or two configs of
     one name.
     """
     found = tuple(_resolve_one(spec) for spec in specs)
@@ -81,7 +81,7 @@ def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
 
 
 def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Name and value of each `NAME=VALUE` of the command line. Raises UserError for one that is not."""
+    """Name and value of each `NAME=VALUE` of the command line. Raises UserError for any other form."""
     found: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -98,7 +98,7 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
     """The config as `build` takes it: scaled to `machine` where it says `auto`, with `changes` on top.
 
     `Config.dropped` names what was left out: settings that this server does not know (it is asked), and those
-    that the bench sets itself. Raises UserError for a value that the server refuses.
+    that pgbed sets itself. Raises UserError for a value that the server refuses.
     """
     values: dict[str, str] = {}
     dropped: list[str] = []
@@ -126,10 +126,7 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
 
 
 def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None:
-    """Raises UserError when a config of somebody else's plan has what no config could have, or runs a program.
-
-    `confirmed` are settings that the user has named again, which may.
-    """
+    """Raises UserError if a recorded config is invalid, or has a setting that runs a program and is not `confirmed`."""
     block_device.parsed(dict(config.device), f"config '{config.name}' of this run")
     for name, value in config.settings:
         shown = f"{name}={value}"
@@ -145,7 +142,7 @@ def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    """Whether a setting starts nothing but what comes with the server itself."""
+    """Whether a setting starts only what comes with the server."""
     if name in _PRELOADS or name in _LIBRARIES:
         return all(re.fullmatch(r'\s*"?(\$libdir/)?[A-Za-z0-9_]*"?\s*', part) for part in value.split(","))
     runs = (
@@ -158,8 +155,8 @@ def scale(machine: Machine) -> dict[str, str]:
     """The values that `auto` stands for: shared_buffers, max_wal_size and min_wal_size for a machine.
 
     shared_buffers: 62 % of memory from 16 GiB up (the reference's small servers), 25 % at 4 GiB and below
-    (a laptop with a desktop on it), in a straight line between. max_wal_size: twice that (the reference has
-    1.7 to 4 times), from 4 to 40 GB, and at most a quarter of the free disk: the data of the cell and of one
+    (a laptop with a desktop on it), linear in between. max_wal_size: twice that (the reference has
+    1.7 to 4 times), from 4 to 40 GB, and at most a quarter of the free disk: the data of this cell and of one
     that was kept need the rest. min_wal_size: half of it, as in the reference. All are rounded down to coarse
     steps, so that a machine gets the same config tomorrow although some files have come or gone.
     """
@@ -188,7 +185,7 @@ def _built_in() -> dict[str, ConfigSpec]:
 
 
 def is_file(spec: str, folder: Path) -> bool:
-    """Whether a spec stands for a file, in a folder, rather than for a built-in config."""
+    """Whether a spec names a file, relative to a folder, rather than a built-in config."""
     named = "/" in spec or Path(spec).suffix in _SUFFIXES
     return spec not in _built_in() and (named or os.path.isfile(folder / spec))  # noqa: PTH113 (false, however long)
 
@@ -238,7 +235,7 @@ def _from_record(
 
 
 def _flat(table: Any, where: str, config: str) -> list[tuple[str, Any]]:
-    """Settings of a TOML table; `pg_stat_statements.track = …` arrives as a table in the table."""
+    """Settings of a TOML table; `pg_stat_statements.track = …` is parsed as a table within the table."""
     if not isinstance(table, dict):
         raise UserError(f"{where}: the settings of config '{config}' must be a table of name = value")
     pairs: list[tuple[str, Any]] = []
@@ -260,7 +257,7 @@ def _text(value: Any, name: str, where: str) -> str:
 
 
 def _parse_conf(text: str, path: Path) -> tuple[tuple[str, str, int], ...]:
-    """A postgresql.conf fragment by the server's own grammar, except that it may not include others."""
+    """Parse a postgresql.conf fragment by the server's own grammar, except that it may not include other files."""
     settings: list[tuple[str, str, int]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -282,12 +279,12 @@ def _unquoted(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value as it is written in postgresql.conf."""
+    """A value as postgresql.conf takes it."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"
 
 
 def _of_absent_libraries(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Settings of extensions (`pg_stat_statements.track`) whose library is not among those preloaded."""
+    """Settings of extensions (`pg_stat_statements.track`) whose library is not preloaded."""
     listed = ",".join(values.get(key, "") for key in _PRELOADS).split(",")
     loaded = {Path(library.strip().strip('"')).stem for library in listed} | {"plpgsql"}
     return tuple(name for name in values if "." in name and name.partition(".")[0] not in loaded)
@@ -295,10 +292,10 @@ def _of_absent_libraries(values: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.cache
 def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str) -> tuple[str, ...]:
-    """The names that a server does not know, found by letting it read the settings without starting.
+    """The names that a server does not know, found by having it read the settings without starting.
 
     `postgres -C` reads the configuration as a start does and needs no cluster. (`--describe-config` would
-    leave out the developer's settings, and says nothing of values.) Raises UserError for a refused value.
+    leave out the developer's settings, and does not check values.) Raises UserError for a refused value.
     """
     account = unprivileged()
     with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp") as folder:

@@ -59,12 +59,12 @@ WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema') AND 
 
 
 class LeftBehind(UserError):
-    """A database that could not be dropped."""
+    """Raised for a database that could not be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a cell has made on a server: a database, or tables in one that it was given. `mark` is its comment."""
+    """What a cell created on a server: a database, or tables in a given one. `mark` is its comment."""
 
     build: str
     database: str
@@ -154,9 +154,9 @@ class AttachedServer:
         }
 
     def create_database(self) -> None:
-        """Makes the cell's database from template0, and marks it; one that was given is marked.
+        """Create the cell's database from template0 and mark it; a given database is only marked.
 
-        Raises UserError where there is one of that name, or the one that was given is not empty.
+        Raises UserError if a database of that name exists, or the given one is not empty.
         """
         token = f"pgbed run {self.run}, cell {self.cell}: {secrets.token_hex(8)}"
         made = Made(self.build.label, self.database, token, bool(self.attached.scratch_database))
@@ -190,7 +190,7 @@ class AttachedServer:
     # -- the parts
 
     def _look(self) -> Found:
-        """The server again, which must be the one that the run began with."""
+        """The server again; it must be the one that the run began with."""
         found, label = look(self.build.label, self.conninfo), self.build.label
         if found.build.digest != self.build.digest:
             raise UserError(f"{label}: this is not the server, or not the version, that the run began with")
@@ -201,7 +201,7 @@ class AttachedServer:
         return found
 
     def _prepare(self) -> None:
-        """The clients' folder, and the password where they alone can read it: in memory, for those who inherit it."""
+        """Make the clients' folder, and keep the password where only they can read it: in memory that they inherit."""
         try:
             self._folder = Path(tempfile.mkdtemp(prefix=SOCKET_DIR_PREFIX, dir=socket_base(self.account)))
             link = self.cell_dir / "socket"  # by it `kill_leftover` finds the folder after a crash
@@ -252,7 +252,7 @@ class AttachedServer:
                 connection.execute(sql.SQL("COMMENT ON TABLE public.{} IS {}").format(table, made.mark))
 
     def _drop(self) -> None:
-        """Drops what was made; what cannot be dropped is `left`. A server that has gone may come back in a moment."""
+        """Drop what was created; what cannot be dropped is `left`. A server that has gone may come back in a moment."""
         until_s = time.monotonic() + AGAIN_S
         while True:
             try:
@@ -266,20 +266,20 @@ class AttachedServer:
 
 
 def database_name(run: str, cell: str) -> str:
-    """The name of a cell's database: when its run began, a hash, the number of the cell."""
+    """The name of a cell's database: the run's start, a hash, the cell's number."""
     began, number = re.sub(r"\D", "_", run[:15]), re.sub(r"\D", "", cell.partition("-")[0])
     return f"pgbed_{began}_{hashlib.sha256(run.encode()).hexdigest()[:8]}_{number}"
 
 
 def left_in(run: Path) -> dict[Path, Made]:
-    """What cells of a run have made on servers and not dropped, by the cells' folders. Raises UserError."""
+    """What cells of a run created on servers and did not drop, by the cells' folders. Raises UserError."""
     return {path.parent: _made(path) for path in sorted((run / "cells").glob(f"*/{RECORD}"))}
 
 
 def clear(cell_dir: Path, conninfo: str) -> str:
-    """Drops what a cell has made, if it bears the cell's mark; returns what was dropped, in words: nothing, too.
+    """Drop what a cell created, if it bears the cell's mark; returns what was dropped, in words, or an empty string.
 
-    Raises LeftBehind where it cannot be dropped.
+    Raises LeftBehind if it cannot be dropped.
     """
     path = cell_dir / RECORD
     if not path.exists():
@@ -353,7 +353,7 @@ def _made(path: Path) -> Made:
 
 
 def _keep(cell_dir: Path, made: Made) -> None:
-    """Records what is about to be made: from now on it is known to whoever clears up."""
+    """Record what is about to be created, so that any clean-up knows of it."""
     path = cell_dir / RECORD
     path.unlink(missing_ok=True)
     with path.open("xb") as file:

@@ -1,4 +1,4 @@
-"""Questions to servers that others run: one not answered in time, or oddly, is an error in one line."""
+"""Queries to external servers: an answer that is late or malformed is an error in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Connection(psycopg.Connection[Any]):
-    """One whose server has `answer_s` for each answer: psycopg would wait for ever."""
+    """A connection that waits at most `answer_s` for each answer; psycopg would wait for ever."""
 
     answer_s = ANSWER_S
 
@@ -50,14 +50,14 @@ class Connection(psycopg.Connection[Any]):
 
 
 def connect(conninfo: str, answer_s: float | None = None) -> Connection:
-    """A connection that commits by itself. Raises psycopg.Error."""
+    """Open an autocommit connection. Raises psycopg.Error."""
     connection = Connection.connect(conninfo, autocommit=True, application_name="pgbed")
     connection.answer_s = answer_s or ANSWER_S
     return connection
 
 
 def rows(connection: psycopg.Connection[Any], name: str, question: str, of: type[T], *values: object) -> list[T]:
-    """The rows of an answer, each a dataclass or a tuple. Raises psycopg.Error, and UserError for what are none."""
+    """The rows of an answer, each a dataclass or a tuple. Raises psycopg.Error, and UserError for invalid rows."""
     cursor = connection.execute(question, values or None)
     found: list[Any] = cursor.fetchall()
     if is_dataclass(of):
@@ -67,7 +67,7 @@ def rows(connection: psycopg.Connection[Any], name: str, question: str, of: type
 
 
 def row(connection: psycopg.Connection[Any], name: str, question: str, of: type[T], *values: object) -> T:
-    """The only row of an answer, as `rows`."""
+    """The only row of an answer; see `rows`."""
     found = rows(connection, name, question, of, *values)
     if len(found) != 1:
         raise UserError(f"{name}: the server answers with {len(found)} rows, not 1, to: {_shown(question, connection)}")

@@ -1,9 +1,4 @@
-"""Servers that were running already: who they are, what their role may do there, and whether a run can use them.
-
-A connection string is looked up once, with the user's own environment (PGPASSFILE, ~/.pgpass, service files, PGSSLMODE
-…), and completed by what that says, so that the engine and its clients need none of it. Passwords are in the completed
-string only, which is handed on through pipes and never written.
-"""
+"""External servers: who they are, what their role may do there, and whether a run can use them."""
 
 from __future__ import annotations
 
@@ -44,7 +39,7 @@ _COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What question `external_facts` is answered with."""
+    """The answer to question `external_facts`."""
 
     version: str
     built: str
@@ -61,10 +56,10 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A server as it was found. `conninfo` is complete and may hold a password; `address` is for showing.
+    """An external server. `conninfo` is complete and may hold a password; `address` is for printing.
 
-    `identifier` is the cluster's, where the role may see it; `started` when the postmaster was, by which two ways to
-    one server are told. `free_connections` are left for the role now.
+    `identifier` is the cluster's, if the role may see it, and `started` is the postmaster's start: by these two, two
+    connection strings are known to lead to one server. `free_connections` are left for the role now.
     """
 
     name: str
@@ -84,7 +79,7 @@ class Found:
 
     @property
     def build(self) -> Build:
-        """What it is in a plan."""
+        """The server as a build of the plan."""
         compiler = _COMPILED.search(self.built)
         return Build(
             label=self.name,
@@ -102,7 +97,7 @@ class Found:
         return Config(CONFIG, self.settings, "the server's own")
 
     def check(self, attached: Attached, connections: int, *, schemas: bool = False) -> None:
-        """Raises UserError where a plan with steps of so many connections, or `schemas` of its own, cannot be run."""
+        """Raises UserError if a plan that needs so many connections, or `schemas` of its own, cannot run here."""
         needed = connections + NEEDED_BESIDES
         if self.free_connections < needed:
             raise UserError(
@@ -119,7 +114,7 @@ class Found:
 
 
 def look(name: str, conninfo: str) -> Found:
-    """Connects to a server and asks who it is. Raises UserError, in one line, for one that cannot be compared."""
+    """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared."""
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
@@ -132,7 +127,7 @@ def look(name: str, conninfo: str) -> Found:
 
 
 def refuse_doubles(found: list[Found]) -> None:
-    """Raises UserError where two names lead to one server."""
+    """Raises UserError if two names lead to one server."""
     by_server: dict[tuple[str, str], Found] = {}
     for each in found:
         other = by_server.setdefault((each.identifier, each.started), each)
@@ -143,7 +138,7 @@ def refuse_doubles(found: list[Found]) -> None:
 
 
 def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> None:
-    """Raises UserError unless a database is empty and its role may make tables in schema public; and `schemas`."""
+    """Raises UserError unless a database is empty and its role may create tables in schema public, and `schemas`."""
     try:
         with external_queries.connect(make_conninfo(conninfo, dbname=database)) as connection:
             check_empty(name, connection, database)
@@ -158,7 +153,7 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
-    """The same over a connection to that database."""
+    """Raises UserError unless the connection's database is empty and its role may create tables there."""
     asked = question("contents", connection.info.server_version) or ""
     contents = external_queries.rows(connection, name, asked, tuple[str])
     if contents:
@@ -171,7 +166,7 @@ def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -
 
 
 def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
-    """Raises UserError unless tables without a schema's name come into schema public, and may be made there."""
+    """Raises UserError unless unqualified tables are created in schema public, and may be."""
     asked = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
     schema, may = external_queries.row(connection, name, asked, tuple[str | None, bool | None])
     if schema != "public" or not may:
@@ -181,7 +176,7 @@ def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What libpq or the server says, without hints."""
+    """The words of libpq or the server, without hints."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
@@ -247,7 +242,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
 
 
 def _version(name: str, reported: str) -> str:
-    """The first word of a version, by which a server says what it is: `16.3 (Debian 16.3-1)`."""
+    """The first word of a server's version: `16.3` of `16.3 (Debian 16.3-1)`."""
     word = (reported.split() or [""])[0]
     if not _VERSION.fullmatch(word):
         raise UserError(f"{name}: what the server reports as its version, '{reported[:40]}', is none of PostgreSQL")
@@ -255,7 +250,7 @@ def _version(name: str, reported: str) -> str:
 
 
 def _identifier(name: str, connection: psycopg.Connection[Any]) -> str:
-    """The cluster's own; empty where the role may not ask for it."""
+    """The cluster's identifier; empty if the role may not ask for it."""
     try:
         asked = "SELECT system_identifier::text FROM pg_control_system()"
         return external_queries.row(connection, name, asked, tuple[str])[0]

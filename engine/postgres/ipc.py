@@ -36,9 +36,9 @@ def is_of(segment: int, data_dir: Path, uid: int) -> bool:
 
 
 def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
-    """Removes a System V segment and the dynamic ones that go with it.
+    """Remove a System V segment and the dynamic segments that go with it.
 
-    None unless the segment is that of the cluster in `data_dir`, and no process is attached to it.
+    Removes nothing unless the segment is that of the cluster in `data_dir`, and no process is attached to it.
     """
     if is_attached(segment, uid) or not is_of(segment, data_dir, uid):
         return
@@ -56,7 +56,7 @@ def is_attached(segment: int, uid: int) -> bool:
 
 
 def _attached(uid: int) -> dict[int, int]:
-    """How many processes are attached to each System V segment of a user, by its id."""
+    """The number of processes attached to each System V segment of a user, by its id."""
     try:
         lines = Path("/proc/sysvipc/shm").read_text().splitlines()
     except OSError:
@@ -77,7 +77,7 @@ def _header(segment: int) -> tuple[int, ...] | None:
 
 
 def _dynamic(control: int, old: bool) -> list[int]:
-    """The handles of all dynamic segments, the one that lists the others last."""
+    """The handles of all dynamic segments; the control segment, which lists the others, comes last."""
     if not control:
         return []
     handles: list[int] = []

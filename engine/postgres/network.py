@@ -1,7 +1,7 @@
-"""What lets clients connect to a server over TCP: one address to listen on, one host that may, one generated password.
+"""Clients over TCP: one address that a server listens on, one host that may connect, one generated password.
 
-The superuser connects over the private socket as before. Nobody learns the password but by its file: the server gets
-what it checks it by (the SCRAM verifier), so that it stands in no statement either.
+The superuser connects over the private socket as before. The password is in a file only: the server is given its SCRAM
+verifier, so that no statement contains it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Network:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The server's settings. Before 14 the default of the second was another."""
+        """The server's settings; password_encryption because its default was another before 14."""
         return {"listen_addresses": self.address, "password_encryption": METHOD}
 
     def hba(self, database: str, user: str) -> str:
-        """pg_hba.conf: the socket, which only its owner can reach, and this one client."""
+        """The text of pg_hba.conf: the socket, which only its owner can reach, and this one client."""
         one = f"{self.client}/{ip_address(self.client).max_prefixlen}"
         return f"local all all trust\nhost {database} {user} {one} {METHOD}\n"
 
@@ -58,12 +58,12 @@ class Network:
         )
 
     def pass_line(self, database: str, user: str) -> str:
-        """The line of the password's file."""
+        """The line of the password file."""
         host = self.address.replace(":", "\\:")
         return f"{host}:{self.port}:{database}:{user}:{self.password}\n"
 
     def write_passfile(self, folder: Path, database: str, user: str, account: Account) -> Path:
-        """Makes the password's file in a private folder, for `account` to read and nobody else."""
+        """Write the password file into a private folder; only `account` can read it."""
         path = folder / PASSFILE
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(self.pass_line(database, user))
@@ -71,7 +71,7 @@ class Network:
         return path
 
     def set_password(self, connection: psycopg.Connection[Any], user: str) -> dict[str, Any]:
-        """Gives the role its password; returns what is recorded of it."""
+        """Give the role its password; returns what is recorded of it."""
         shown = connection.execute("SELECT current_setting('scram_iterations', true)").fetchone()
         iterations = int(shown[0]) if shown and shown[0] else OLD_ITERATIONS
         verifier = connection.pgconn.encrypt_password(self.password.encode(), user.encode(), METHOD.encode())
@@ -90,9 +90,9 @@ class Network:
 
 
 def network_of(route: Route, place: int = 0) -> Network | None:
-    """That of the server in this place among those side by side; None where it listens on its socket only.
+    """The network of a server, by its `place` among those side by side; None if it listens on its socket only.
 
-    Raises OSError where no port is free.
+    Raises OSError if no port is free.
     """
     if not route.tcp:
         return None

@@ -50,12 +50,12 @@ Sent = TypeVar("Sent", bytes, Sequence[bytes])
 
 
 class MonitorError(Exception):
-    """The server could not be queried. The run continues; the sampler that got it may give up."""
+    """The server could not be queried. The run continues; the caller may give up sampling."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All statistics views at one moment: `views[view][object]` are its counters; `resets` when they began."""
+    """All statistics views at one moment: `views[view][object]` are counters; `resets` say when they began."""
 
     views: dict[str, dict[str, Counters]]
     resets: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of a relation of schema public; `kind` is heap, index, toast (by its owner's name) or sequence."""
+    """The size of a relation of schema public; `kind` is heap, index, toast (under its owner's name) or sequence."""
 
     relation: str
     kind: str
@@ -80,8 +80,8 @@ class Size(NamedTuple):
 class Monitor(Closing):
     """The engine's own connection to the server; a context manager. Raises MonitorError, nothing else.
 
-    No question blocks the engine: an answer that does not come in time is given up, and picked up and thrown
-    away later. Until then each further question fails at once.
+    No question blocks the engine: it stops waiting for a late answer, which is read and dropped
+    afterwards. Until then each further question fails at once.
     """
 
     def __init__(self, conninfo: str, *, connect_timeout_s: int = CONNECT_TIMEOUT_S) -> None:
@@ -106,24 +106,24 @@ class Monitor(Closing):
             raise
 
     def ask(self, sql: str, parameters: Sequence[str] = (), *, patience_s: float | None = None) -> list[Row]:
-        """The answer's rows, each value as text."""
+        """The rows of an answer, each value as text."""
         return _rows(self._ask(self._pgconn.send_query_params, sql, _encoded(parameters), patience_s=patience_s))
 
     def ask_named(self, sql: str) -> list[dict[str, str | None]]:
-        """The answer's rows by column name."""
+        """The rows of an answer by column name."""
         result = self._ask(self._pgconn.send_query_params, sql, [])
         names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
         return [dict(zip(names, row, strict=True)) for row in _rows(result)]
 
     def prepare(self, name: str, sql: str) -> None:
-        """Prepares a question for `ask_prepared`."""
+        """Prepare a question for `ask_prepared`."""
         self._ask(self._pgconn.send_prepare, name, sql.encode())
 
     @contextmanager
     def patient(self, patience_s: float, check: Callable[[], None]) -> Iterator[None]:
-        """Questions in here may take their time: nothing is measured. `check` is called meanwhile and may raise.
+        """Allow slow answers within the block, outside of measurement. `check` is called meanwhile and may raise.
 
-        Waits first for the answer to a question that was given up, whatever it says.
+        Waits first for the answer to a question that was given up, whatever it is.
         """
         self._patience_s, usual_s, self._check = patience_s, self._patience_s, check
         try:
@@ -162,7 +162,7 @@ class Monitor(Closing):
         return _checked(self._last_result(patience_s))
 
     def _last_result(self, patience_s: float | None) -> PGresult | None:
-        """The last result of what was sent, be it an error; waits for as long as is usual when no patience is given."""
+        """The last result of what was sent, even an error; waits for the usual time if no patience is given."""
         patience_s = self._patience_s if patience_s is None else patience_s
         deadline = time.monotonic() + patience_s
         last: PGresult | None = None
@@ -186,7 +186,7 @@ class Monitor(Closing):
 
 @cache
 def question(topic: str, server_version: int) -> str | None:
-    """The SQL of a topic for a server version (170004 for 17.4); None when that server has no such view."""
+    """The SQL of a topic for a server version (170004 for 17.4); None if that server has no such view."""
     found = [
         (int(entry.name.split(".")[1]), entry)
         for entry in (files("engine.postgres") / "sql").iterdir()
@@ -197,7 +197,7 @@ def question(topic: str, server_version: int) -> str | None:
 
 
 def snapshot(monitor: Monitor, which: Sequence[str] = VIEWS) -> Snapshot:
-    """Those statistics views that this server has."""
+    """The statistics views `which` that this server has."""
     views: dict[str, dict[str, Counters]] = {}
     resets: dict[tuple[str, str], str] = {}
     for view in which:
@@ -218,7 +218,7 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Counter
     """What was counted between two snapshots: view, object, counters.
 
     An object that appeared, or whose counters were reset in between (another `stats_reset`, or a counter that
-    went back, as after a crash), counts from 0. `_now` keys keep their later value. Objects of
+    decreased, as after a crash), counts from 0. `_now` keys keep their later value. Objects of
     many-row views in which nothing was counted are left out.
     """
     result: dict[str, dict[str, Counters]] = {}
@@ -239,9 +239,9 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Counter
 
 
 def settle(monitor: Monitor, *, patience_s: float = SETTLE_S) -> bool:
-    """Waits until the counts of ended sessions are in the views; for use outside the measured interval.
+    """Wait until the counts of ended sessions are in the views; for use outside the measured interval.
 
-    True when every other client backend of the database is gone, hence has handed its counts in; False when
+    Returns True once every other client backend of the database is gone and hence has reported its counts, False if
     some are still there after `patience_s` (their last second may be missing).
     """
     deadline = time.monotonic() + patience_s
@@ -275,12 +275,12 @@ def sizes(monitor: Monitor) -> tuple[Size, ...]:
 
 
 def database_bytes(monitor: Monitor) -> int:
-    """The size of the database's files; walks a folder, so for step ends only."""
+    """The size of the database's files; walks a folder, so only for the end of steps."""
     return _one(monitor, "SELECT pg_database_size(current_database())")
 
 
 def wal_lsn(monitor: Monitor) -> int:
-    """The WAL insert position in bytes; the difference of two is the WAL written, on any version."""
+    """The WAL insert position in bytes; the difference of two is the WAL written, in any version."""
     return _one(monitor, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
 
 

@@ -76,14 +76,14 @@ _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
 class Server:
     """A server of `build` under `config`, its cluster in `cell_dir`/data, its log in `cell_dir`/server.log.
 
-    `files_dir` is a folder of the server's account beside the cluster, empty at first and removed with it.
+    `files_dir` is a folder of the server's account next to the cluster, empty at first and removed with it.
 
-    Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On leaving, the
+    Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On exit, the
     server is stopped; the cluster is removed unless `keep`. `progress` is called with what is waited for
-    when that takes longer than two seconds; `check` is called while it starts, and may raise to give it up.
+    when that takes longer than two seconds; `check` is called during the start, and may raise to abort it.
     `sockets` is the folder in which the private socket folder is made: PGBED_SOCKETS, else $XDG_RUNTIME_DIR when
     the server runs as the engine's own user, else /tmp. `route` is how clients reach it, `place` its place among the
-    servers side by side, which need ports of their own.
+    servers side by side, which need different ports.
     """
 
     build: Build
@@ -148,7 +148,7 @@ class Server:
         self._await_connections()
 
     def _join_network(self) -> None:
-        """Where clients come over TCP: chooses a port, and says who may come."""
+        """If clients come over TCP, choose a port and let them in."""
         try:
             self.network = network_of(self.route, self.place)
         except OSError as error:
@@ -160,7 +160,7 @@ class Server:
                 hba.write(self.network.hba(DATABASE, SUPERUSER))
 
     def _open_own(self, name: str, mode: Literal["a", "w"]) -> IO[str]:
-        """A file of the cluster, to be written. Raises ServerError."""
+        """Open a file of the cluster for writing. Raises ServerError."""
         path = self.data_dir / name
         try:  # the folder is the account's, which could have put anything there
             fd = open_plain(path, os.O_WRONLY | os.O_APPEND)
@@ -179,14 +179,14 @@ class Server:
 
     @property
     def _conf(self) -> str:
-        """What goes to the end of postgresql.conf."""
+        """What is appended to postgresql.conf."""
         own = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
         ours = [f"{name} = {quoted(value)}" for name, value in self.harness_settings.items()]
         of_config = f"# config {visible(self.config.name)} ({visible(self.config.origin)})"
         return "\n".join(("", of_config, *own, "", "# set by the bench for every server", *ours, ""))
 
     def kit(self) -> Kit:
-        """What a step makes clusters of its own with, in a folder that goes with this server's."""
+        """What a step needs to make clusters of its own, in a folder that goes with this server's."""
         try:
             self.clusters.mkdir(mode=0o700, exist_ok=True)
             self.account.own(self.clusters)
@@ -204,7 +204,7 @@ class Server:
 
     @property
     def harness_settings(self) -> dict[str, str]:
-        """What is appended after the config: private socket, no network but for clients, a log read by machine."""
+        """Settings appended after the config: private socket, no network except for clients, a machine-readable log."""
         return {
             "unix_socket_directories": str(self.socket_dir or ""),
             "unix_socket_permissions": "0700",
@@ -240,7 +240,7 @@ class Server:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stop the server and wait for it; one that does not go in time is stopped at once, then killed."""
+        """Stop the server and wait for it; if it does not end in time, stop it at once, then kill it."""
         if self._postmaster is None or self._postmaster.poll() is not None:
             return
         for kind, (number, timeout_s) in _STOPS.items():
@@ -278,19 +278,19 @@ class Server:
         return make_conninfo(host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname)
 
     def client_dsn(self, passfile: str = "") -> str:
-        """The connection string of clients: over TCP, where they come that way, with the password in `passfile`."""
+        """The connection string of clients: over TCP, if they connect that way, with the password in `passfile`."""
         if self.network is None:
             return self.dsn()
         return self.network.dsn(DATABASE, SUPERUSER, passfile or f"{self.socket_dir}/{PASSFILE}")
 
     @property
     def pass_line(self) -> str:
-        """What stands in the file of the clients' password; empty without one."""
+        """The line of the clients' password file; empty without a password."""
         return self.network.pass_line(DATABASE, SUPERUSER) if self.network else ""
 
     @property
     def port(self) -> int:
-        """The port, of which the socket has its name, too."""
+        """The port, which also names the socket."""
         return self.network.port if self.network else PORT
 
     def connect(self, dbname: str = DATABASE) -> psycopg.Connection[Any]:
@@ -302,7 +302,7 @@ class Server:
     # What makes it a CellServer.
     @property
     def data_folder(self) -> Path:
-        """The folder beside the cluster."""
+        """The folder next to the cluster."""
         return self.files_dir
 
     client_fds: ClassVar[tuple[int, ...]] = ()
@@ -310,12 +310,12 @@ class Server:
 
     @property
     def inside(self) -> Inside:
-        """All of it can be seen."""
+        """Everything is visible."""
         return Inside(self.pid, self.data_dir, self.log_path)
 
     @property
     def folder(self) -> Path:
-        """The socket folder, in which clients may write too."""
+        """The socket folder, in which clients may write, too."""
         assert self.socket_dir is not None
         return self.socket_dir
 
@@ -331,7 +331,7 @@ class Server:
         return self._postmaster is not None and self._postmaster.poll() is None
 
     def died_reason(self) -> str | None:
-        """How the postmaster ended and its last log lines; None before it was started and while it is alive."""
+        """How the postmaster ended and its last log lines; None before the start and while it is alive."""
         status = self._postmaster.poll() if self._postmaster is not None else None
         if status is None:
             return None
@@ -420,10 +420,10 @@ class Server:
 
 
 def _environment(build: Build, environ: Mapping[str, str]) -> dict[str, str]:
-    """What servers see: nothing that could change a cluster comes from the user's shell.
+    """The servers' environment: nothing from the user's shell that could change a cluster.
 
-    PATH is where initdb finds `locale`, which says what collations there are; the wrapper names it. Only an install of
-    the user's own may want the user's LD_LIBRARY_PATH.
+    PATH is where initdb finds `locale`, which lists collations; the wrapper names it. Only an install of
+    the user's own may need the user's LD_LIBRARY_PATH.
     """
     seen = {"PATH": environ.get("PGBED_SERVER_PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if build.provenance == "local" and "LD_LIBRARY_PATH" in environ:
@@ -432,9 +432,9 @@ def _environment(build: Build, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def ignore_libpq_variables() -> None:
-    """Takes out of the environment what the user has set for other servers (PGHOST, PGOPTIONS …).
+    """Remove what the user has set for other servers (PGHOST, PGOPTIONS …) from the environment.
 
-    Connections to the bench's own servers, the engine's and the clients', would obey it.
+    Connections of the engine and of clients to pgbed's servers would obey it.
     """
     for name in [*os.environ]:
         if name.startswith("PG") and not name.startswith("PGBED_"):

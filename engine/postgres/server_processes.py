@@ -26,10 +26,10 @@ class ServerSample:
 
     `total` also has `processes_now`, and `largest_rss_bytes_now`: the memory of the process with the largest
     address space, as the Insert Benchmark reports it. `kinds` has the same counters for each kind of process
-    (`kind_of_title`), and for `unseen`: what processes did between their last sample and their end, wholly when
-    they lived between two samples. The kinds add up to the total. A kind that has not been yet is not a key.
+    (`kind_of_title`), and for `unseen`: what processes did between their last sample and their end, all of it if
+    they lived between two samples. The kinds add up to the total. Kinds that have not occurred are absent.
     `tasks` are the living children by pid: a role's backend is looked up here, not read again. `stopped` says
-    whether the postmaster is (by SIGSTOP, or a debugger): nobody can connect, and no background process is started.
+    whether the postmaster is stopped (by SIGSTOP, or a debugger): nobody can connect, and no background process starts.
     """
 
     total: Mapping[str, int]
@@ -62,7 +62,7 @@ CLIENT_TITLE = re.compile(r"\[local\]|\S\(\d+\)|^client backend")
 def kind_of_title(cmdline: bytes) -> str:
     """The kind of a server process by its title, in the words of `pg_stat_activity.backend_type`.
 
-    `postgres: bench ib [local] INSERT` is a `client backend`; a title of no known form is `other`, and a process that
+    `postgres: bench ib [local] INSERT` is a `client backend`; a title of an unknown form is `other`, and a process that
     has not set its title yet (it still shows the postmaster's command line) is `starting`.
     """
     title = cmdline.rstrip(b"\0 ").decode(errors="replace")
@@ -79,7 +79,7 @@ def kind_of_title(cmdline: bytes) -> str:
 
 
 def process_kind(pid: int) -> str:
-    """The kind of a living server process, `starting` when it cannot be read."""
+    """The kind of a living server process, `starting` if it cannot be read."""
     try:
         return kind_of_title(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
@@ -87,17 +87,17 @@ def process_kind(pid: int) -> str:
 
 
 class ServerProcesses(HeldFiles):
-    """All processes of one server, those that ended included. A context manager.
+    """All processes of one server, including those that have ended. A context manager.
 
     The kernel adds a child's CPU time and block I/O to its parent's "children" counters at the moment it is
     reaped, in ns and bytes. So own + reaped + living is the time of everything the postmaster ever
-    started, be it a backend that began before the step or a vacuum worker that lived for half a second
+    started, even a backend that began before the step or a vacuum worker that lived for half a second
     between two samples. Reaped CPU time can only be read in ticks, which is the error: under two ticks.
-    Run-queue wait and switches of the dead are not handed up by the kernel: their last value seen is kept.
+    Run-queue wait and switches of ended processes are not inherited by the kernel's counters: their last value is kept.
     """
 
     def __init__(self, postmaster_pid: int) -> None:
-        """Raises OSError when there is no such process."""
+        """Raises OSError if there is no such process."""
         super().__init__()
         self.pid = postmaster_pid
         self._postmaster = TaskReader(postmaster_pid)
@@ -115,8 +115,8 @@ class ServerProcesses(HeldFiles):
     def sample(self, *, whole: bool = True) -> ServerSample | None:
         """All processes now; None once the postmaster is gone.
 
-        Not `whole`, it costs less where there are many: then CPU time and run-queue wait are of now, switches, I/O,
-        memory and state, of those that have run since the last sample, of at most `TURNS` samples ago.
+        A sample that is not `whole` costs less with many processes: then CPU time and run-queue wait are current, but
+        switches, I/O, memory and state, of those that have run since the last sample, are up to `TURNS` samples old.
         """
         self._samples += 1
         for _ in range(READ_ATTEMPTS):
@@ -151,13 +151,13 @@ class ServerProcesses(HeldFiles):
         return self._listed[1]
 
     def _read_all(self, pids: Collection[int], turns: int) -> dict[int, Task]:
-        """The living ones of these by pid, wholly those whose turn it is."""
+        """The living processes of these by pid; in full those whose turn it is."""
         turn = self._samples % turns
         read = ((pid, self._read(pid, time_only=place % turns != turn)) for place, pid in enumerate(pids))
         return {pid: task for pid, task in read if task is not None}
 
     def _read(self, pid: int, *, time_only: bool) -> Task | None:
-        """A living child; opens it when it is new, or when its pid now belongs to another process."""
+        """A living child; opened if it is new, or if its pid now belongs to another process."""
         reader = self._readers.get(pid)
         if reader is not None:
             task = reader.read_time() if time_only else reader.read()

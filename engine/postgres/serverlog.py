@@ -34,12 +34,12 @@ class LogEvent:
                               `CHECKPOINT_DATA`; `aborted` when a crash ended it
         autovacuum            operation ("vacuum", "analyze"), relation, those of `VACUUM_DATA` that the version
                               gives, such as index_scan ("needed", "not needed", "bypassed") from 14 on
-        autovacuum_cancelled  relation: a lock request of another session threw the worker out
+        autovacuum_cancelled  relation: a lock request of another session cancelled the worker
         lock_wait             lock, target, holders (pids), waited_ms; `failed` when it ended in an error
-        server_error          severity, message, backend_type, and detail, hint, context, statement where given
+        server_error          severity, message, backend_type, and detail, hint, context, statement if given
 
-    `ended_ns` is None for a checkpoint or lock wait that still lasts. Its end comes as a second event with
-    the same kind, pid and `started_ns`. A vacuum is known from the log only when it has ended.
+    `ended_ns` is None for a checkpoint or lock wait in progress. Its end comes as a second event with
+    the same kind, pid and `started_ns`. A vacuum appears in the log only when it has ended.
     """
 
     kind: str
@@ -62,14 +62,14 @@ class LogMessage:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing can follow that matters: messages are read while they may still be written."""
+        """Whether nothing that matters can follow: messages are read while they may still be written."""
         if self.message.startswith("automatic "):
             return "elapsed: " in self.message
         return self.severity == "LOG" and (self.message.startswith("checkpoint ") or "detail" in self.fields)
 
 
 def line_prefix(server_major: int) -> str:
-    """The `log_line_prefix` that is read here: Unix time with milliseconds, pid, kind of process (empty before 13)."""
+    """The `log_line_prefix` that is parsed here: Unix time with milliseconds, pid, process kind (empty before 13)."""
     return f"%n|%p|{'%b' if server_major >= 13 else ''}|"
 
 
@@ -78,7 +78,7 @@ FIELDS = frozenset(("DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION
 
 
 def records(lines: Iterable[str]) -> list[LogMessage]:
-    """Puts lines together to messages. Lines of no known form are dropped, but for failed assertions."""
+    """Group lines into messages. Lines of an unknown form are dropped, except failed assertions."""
     found: list[LogMessage] = []
     last_field = ""
     for place, line in enumerate(lines):
@@ -106,10 +106,10 @@ def records(lines: Iterable[str]) -> list[LogMessage]:
 
 
 class ServerLog(Closing):
-    """Follows a log file that grows. A context manager.
+    """Follows a growing log file. A context manager.
 
     `anchor` is (CLOCK_MONOTONIC ns, Unix time in ns) of one instant; set it anew when the wall clock was
-    stepped. The file may not be there yet, end within a line, be cut or replaced, and hold any bytes.
+    stepped. The file may not exist yet, end within a line, be truncated or replaced, and hold any bytes.
     """
 
     def __init__(self, path: Path, anchor: tuple[int, int]) -> None:
@@ -125,7 +125,7 @@ class ServerLog(Closing):
     def poll(self) -> list[LogEvent]:
         """What was logged since the last poll, in the order of the log.
 
-        A last message that may go on (an error, whose statement follows) is kept for the next poll.
+        A last message that may continue (an error, whose statement follows) is kept for the next poll.
         """
         lines = self._lines()
         quiet = lines is None
@@ -141,7 +141,7 @@ class ServerLog(Closing):
             self._fd = -1
 
     def _lines(self) -> list[str] | None:
-        """The whole lines that are new; None when nothing at all is."""
+        """The complete new lines; None if there is nothing new."""
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY)
@@ -160,7 +160,7 @@ class ServerLog(Closing):
         return whole.decode(errors="replace").split("\n") if newline else []
 
     def _follow(self) -> None:
-        """Nothing new at the end: is this still the file of that name, and as long as it was?"""
+        """At the end of the file: check whether it is still the file of that name, and as long as it was."""
         ours, named = os.fstat(self._fd), self.path.stat()
         if ours.st_ino != named.st_ino or ours.st_dev != named.st_dev:
             replacement = os.open(self.path, os.O_RDONLY)
@@ -201,7 +201,7 @@ class ServerLog(Closing):
         return [LogEvent("checkpoint", started_ns, at_ns, data)]
 
     def _abort(self, at_ns: int) -> list[LogEvent]:
-        """Ends a checkpoint that will not complete."""
+        """End a checkpoint that will not complete."""
         old, self._checkpoint = self._checkpoint, None
         return [LogEvent("checkpoint", old.started_ns, at_ns, {**old.data, "aborted": True})] if old else []
 
@@ -274,7 +274,7 @@ VACUUM_DATA = (
 
 
 def relation_name(qualified: str) -> str:
-    """`ib.public.pi1` as `pi1`; a relation of another schema keeps that."""
+    """`ib.public.pi1` as `pi1`; a relation of another schema keeps its schema."""
     _, _, rest = qualified.partition(".")
     return rest.removeprefix("public.")
 

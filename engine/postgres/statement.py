@@ -16,9 +16,9 @@ from engine.core.resource import Closing
 
 
 class AsyncStatement(Closing):
-    """Sends a statement at once; `done` says whether it has ended, `error` how. A context manager.
+    """Sends a statement without waiting; `done` says whether it has ended, `error` how. A context manager.
 
-    What the server has to say meanwhile (VACUUM VERBOSE) is kept in `notices`, a line each.
+    The server's messages meanwhile (VACUUM VERBOSE) are kept in `notices`, a line each.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], statement: str) -> None:
@@ -52,7 +52,7 @@ class AsyncStatement(Closing):
         return True
 
     def close(self) -> None:
-        """Ends the connection, and with it the statement if it still runs."""
+        """Close the connection, and with it cancel the statement if it still runs."""
         self._connection.close()
 
     def _note(self, result: PGresult) -> None:
